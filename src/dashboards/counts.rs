@@ -1,7 +1,7 @@
-//! When counts go out: looks at the rooms whose figures changed and wakes their dashboards, as
-//! often as the room's [`crate::presence::throttle`] lets it, and the viewers who asked for counts,
-//! as often as its [`crate::presence::pushed_counts`] lets it. A socket reads the newest figures
-//! when it gets to them, so a slow one skips figures instead of falling behind.
+//! Decides when counts go out. The task looks at the rooms whose figures changed. It wakes their
+//! dashboards as often as the room's [`crate::presence::throttle`] allows, and the viewers who
+//! asked for counts as often as its [`crate::presence::pushed_counts`] allows. A woken socket reads
+//! the newest figures, so a slow socket skips figures instead of falling behind.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio_util::time::delay_queue::Key;
 
 use crate::base::clock::{Clock, Millis};
 use crate::base::metrics::Metrics;
-use crate::presence::throttle::Step;
+use crate::presence::throttle::{Shown, Step};
 use crate::presence::trust::Trust;
 use crate::presence::{Room, Rooms};
 use crate::store::Store;
@@ -28,7 +28,7 @@ pub struct CountsTask {
     pub clock: Clock,
 }
 
-/// Rooms to look at again, each once.
+/// Rooms to look at again later, each of them once.
 #[derive(Default)]
 struct Later {
     queue: DelayQueue<Arc<Room>>,
@@ -74,11 +74,10 @@ impl CountsTask {
                         self.look(room, &mut later, &mut wakes);
                     }
                 }
-                // One that panicked is a bug, and the wiring stops the process.
+                // A panic in a wake is a bug: this task ends, and the wiring stops the process.
                 Some(woken) = wakes.join_next(), if !wakes.is_empty() => if woken.is_err() { return },
                 changed = health.changed() => {
-                    // A store that is gone for good leaves nothing to watch; the gateway is
-                    // stopping.
+                    // The store is dropped only when the gateway stops.
                     if changed.is_err() { return }
                     self.rooms.count_all();
                 }
@@ -89,12 +88,11 @@ impl CountsTask {
 
     fn look(&self, room: Arc<Room>, later: &mut Later, wakes: &mut JoinSet<()>) {
         let now = self.clock.now();
-        let show = || room.show(now, || self.trust.quality(&room));
-        let shown = show();
-        let (step, lag) = {
-            let mut throttle = room.throttle.lock();
-            (throttle.step(shown), throttle.lag())
-        };
+        let shown = self.show(&room, now);
+        let mut throttle = room.throttle.lock();
+        let step = throttle.step(shown);
+        let lag = throttle.lag();
+        drop(throttle);
         match step {
             Step::Nothing => {}
             Step::Send => {
@@ -105,13 +103,20 @@ impl CountsTask {
             }
             Step::At(at) => later.add(room.clone(), at, now),
         }
-        match room.pushed.step(|| (show(), room.info.revision())) {
+        let step = room
+            .pushed
+            .step(|| (self.show(&room, now), room.info.revision()));
+        match step {
             Step::Nothing => {}
             Step::Send => {
                 wakes.spawn(async move { room.pushed.wake().await });
             }
             Step::At(at) => later.add(room, at, now),
         }
+    }
+
+    fn show(&self, room: &Room, now: Millis) -> Shown {
+        room.show(now, || self.trust.quality(room))
     }
 }
 

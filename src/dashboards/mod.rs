@@ -1,3 +1,3 @@
-//! What goes out to the dashboards of a live.
+//! The pushes to the dashboards of a live.
 
 pub mod counts;

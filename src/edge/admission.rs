@@ -1,7 +1,7 @@
-//! Decides which handshakes become sockets, and when: at a bounded rate, and no more than the
-//! process has descriptors for. The WebSocket upgrade asks it, and so does a client that wants to
-//! know before it connects; the rest of the HTTP API does not. Connections that are not sockets yet
-//! have their own bound, in [`crate::edge::listener`].
+//! Decides which handshakes become sockets, and when: at a bounded rate, and no more sockets than
+//! the process has descriptors for. Every WebSocket upgrade passes through it, and so does a client
+//! that asks before it connects; the rest of the HTTP API does not. Connections that are not
+//! sockets yet have their own bound, in [`crate::edge::listener`].
 //!
 //! After a network or a load balancer fails, every client reconnects at once. A handshake with a
 //! join costs a thousand times what a heartbeat does, so a herd of them would delay the heartbeats
@@ -44,8 +44,8 @@ use addresses::Addresses;
 use limits::Limits;
 use queue::{Decision, Queue};
 
-/// How long a handshake waits for a place on a full gateway: the sockets that a herd lost are
-/// closed by then.
+/// How long a handshake waits for a place on a full gateway. By then the gateway has closed the
+/// sockets that a herd lost.
 const PLACE_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -61,8 +61,11 @@ impl Admission {
     pub(crate) fn new(config: &Config) -> Self {
         let limits = Limits::new(config, limits::open_files());
         let permits = Arc::new(Semaphore::new(limits.sockets.min(Semaphore::MAX_PERMITS)));
-        let queue =
-            (config.handshake_rate > 0).then(|| Mutex::new(Queue::new(config.handshake_rate)));
+        let queue = if config.handshake_rate > 0 {
+            Some(Mutex::new(Queue::new(config.handshake_rate)))
+        } else {
+            None
+        };
         Self {
             limits,
             queue,
@@ -81,8 +84,8 @@ impl Admission {
         }
     }
 
-    /// Decides as [`Self::decide`] does, for a client that asks before it connects. A place that it
-    /// is admitted to is kept for a while, for the handshake of the same user.
+    /// Decides as [`Self::decide`] does, for a client that asks before it connects. The queue keeps
+    /// the place for a while, for the handshake of the same user.
     pub(crate) fn reserve(&self, user: &UserId) -> Decision {
         match &self.queue {
             Some(queue) => queue
@@ -92,26 +95,27 @@ impl Admission {
         }
     }
 
-    /// A place for a socket, if one is free now.
+    /// Takes a place for a socket, if one is free now.
     pub(crate) fn place_now(&self) -> Option<OwnedSemaphorePermit> {
         self.permits.clone().try_acquire_owned().ok()
     }
 
-    /// A place, if one becomes free soon; in the order of arrival.
+    /// Waits a moment for a place. Waiting handshakes get places in the order of their arrival.
     ///
     /// # Errors
     /// After how many seconds `user` should try again.
     pub(crate) async fn place(&self, user: &UserId) -> Result<OwnedSemaphorePermit, u64> {
-        match tokio::time::timeout(PLACE_WAIT, self.permits.clone().acquire_owned()).await {
-            Ok(Ok(place)) => Ok(place),
-            // Nobody knows when a socket will end; the delay only keeps a herd from returning in
-            // step.
-            _ => Err(match &self.queue {
-                Some(queue) => queue
-                    .lock()
-                    .refuse(user.xxh3(), Instant::now(), rand::random()),
-                None => rand::random_range(1..=queue::MAX_RETRY / 6),
-            }),
+        let permits = self.permits.clone();
+        if let Ok(Ok(place)) = tokio::time::timeout(PLACE_WAIT, permits.acquire_owned()).await {
+            return Ok(place);
         }
+        // Nobody knows when a socket will end; the delay only keeps a herd from returning in step.
+        let retry_after = match &self.queue {
+            Some(queue) => queue
+                .lock()
+                .refuse(user.xxh3(), Instant::now(), rand::random()),
+            None => rand::random_range(1..=queue::MAX_RETRY / 6),
+        };
+        Err(retry_after)
     }
 }

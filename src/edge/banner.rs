@@ -1,13 +1,12 @@
-//! What the program prints once the gateway listens: its address, and what a newcomer can try.
-//! `main` calls it.
+//! The lines that the program prints once the gateway listens: its address, and first steps for a
+//! newcomer. `main` calls it.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::config::{AuthMode, Config};
 
-/// Prints to standard output the one line that says where the gateway listens, and logs what to try
-/// next.
+/// Prints the address of the gateway to standard output, in one line, and logs the first steps.
 pub fn announce(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) {
     if let Err(err) = writeln!(
         io::stdout(),
@@ -22,12 +21,16 @@ pub fn announce(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) 
     }
 }
 
-/// What to try next, a line each. `admin` is the address of the HTTP API, if it is not the public
-/// one.
+/// The first steps for a newcomer, one line each. `admin` is the address of the HTTP API, if it is
+/// not the public one.
 fn first_steps(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) -> Vec<String> {
     let s = with_tls(config);
-    let (inner, inner_s) = admin.map_or((public, s), |admin| (admin, ""));
-    let (public, inner) = (reachable(public), reachable(inner));
+    let (api, api_s) = match admin {
+        Some(admin) => (admin, ""),
+        None => (public, s),
+    };
+    let public = reachable(public);
+    let api = reachable(api);
     let key = if config.auth == AuthMode::Off {
         ""
     } else {
@@ -36,7 +39,7 @@ fn first_steps(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) -
     let mut steps = vec![
         format!("open http{s}://{public}/ to see the dashboard"),
         format!(
-            "open a live: curl -X PUT http{inner_s}://{inner}/v1/lives/42 {key}-H 'content-type: application/json' \
+            "open a live: curl -X PUT http{api_s}://{api}/v1/lives/42 {key}-H 'content-type: application/json' \
              -d '{{\"streamer_id\":\"s1\"}}'"
         ),
     ];
@@ -58,7 +61,7 @@ fn first_steps(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) -
     steps
 }
 
-/// What TLS adds to the scheme of the public address.
+/// The letter that TLS adds to the scheme of the public address.
 fn with_tls(config: &Config) -> &'static str {
     if config.tls_cert.is_some() { "s" } else { "" }
 }

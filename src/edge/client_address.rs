@@ -1,9 +1,10 @@
-//! The address of the client behind a request, for everything that limits by address. The listener
-//! puts it into the extensions of every request.
+//! The address of the client behind a request, for all limits by address. The listener puts it into
+//! the extensions of every request.
 //!
-//! It is the peer's address, unless the peer is a trusted proxy, or a balancer that speaks the
-//! PROXY protocol, and names the client. Whatever cannot be trusted or read leaves the peer's
-//! address: an attacker then shares the limits of the proxy, and cannot take somebody else's.
+//! It is the peer's address, unless the peer names the client and is a trusted proxy, or a balancer
+//! that speaks the PROXY protocol. A name that cannot be trusted or read is ignored, and the peer's
+//! address stays: an attacker then shares the limits of the proxy, and cannot use up the limits of
+//! somebody else.
 
 pub mod forwarded;
 pub(crate) mod proxy_hint;
@@ -21,9 +22,10 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Where the client is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ClientAddress {
-    /// The peer of the connection, which is no trusted proxy that serves somebody else.
+    /// The peer of the connection. It is not a trusted proxy that forwards for somebody else.
     Peer(IpAddr),
-    /// Whom a trusted proxy or a balancer names, or the proxy itself if what it sent names nobody.
+    /// The client that a trusted proxy or a balancer names; or the proxy itself, if its headers
+    /// name nobody.
     Forwarded(IpAddr),
 }
 
@@ -34,22 +36,27 @@ impl ClientAddress {
         }
     }
 
-    /// The address that pays for the client. None pays for a client on this machine, such as a back
-    /// end. A proxy on this machine is no such client, or whoever sends a header that cannot be
-    /// read through it would be free of all limits; nor is a client whom a header names with an
-    /// address of this machine.
+    /// The address whose limits apply to the client; `None` for a client on this machine, such as a
+    /// back end. The limits do apply to a proxy on this machine: otherwise an attacker could escape
+    /// all limits with a header that cannot be read. They also apply to a client whom a header
+    /// names with an address of this machine.
     pub(crate) fn limited(self) -> Option<IpAddr> {
         match self {
             Self::Peer(address) => {
-                Some(address.to_canonical()).filter(|address| !address.is_loopback())
+                let address = address.to_canonical();
+                if address.is_loopback() {
+                    None
+                } else {
+                    Some(address)
+                }
             }
             Self::Forwarded(address) => Some(address.to_canonical()),
         }
     }
 }
 
-/// What stands for all addresses of one client: an IPv4 address, or a network of 64 bits, which an
-/// IPv6 client owns whole. IPv4 addresses are in `::/32`, which no IPv6 client has.
+/// One number for all addresses of a client. An IPv6 client owns a whole network of 64 bits. IPv4
+/// addresses map into `::/32`, which no IPv6 client has.
 pub(crate) fn network(address: IpAddr) -> u64 {
     match address.to_canonical() {
         IpAddr::V4(ip) => ip.to_bits().into(),
@@ -57,7 +64,7 @@ pub(crate) fn network(address: IpAddr) -> u64 {
     }
 }
 
-/// The proxies that are believed when they name their client.
+/// The proxies that may name their client.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TrustedProxies(Vec<IpNet>);
 
@@ -68,9 +75,7 @@ impl TrustedProxies {
 
     /// The client of a request with these headers on a connection of `peer`.
     pub(crate) fn client(&self, peer: ClientAddress, headers: &HeaderMap) -> ClientAddress {
-        let forwards = [FORWARDED, X_FORWARDED_FOR]
-            .iter()
-            .any(|name| headers.contains_key(name));
+        let forwards = headers.contains_key(FORWARDED) || headers.contains_key(X_FORWARDED_FOR);
         if forwards && self.trusts(peer.address()) {
             ClientAddress::Forwarded(self.named(headers).unwrap_or(peer.address()))
         } else {
@@ -82,31 +87,34 @@ impl TrustedProxies {
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// Whom the headers name. A proxy writes one of them and passes the other on as the client sent
-    /// it, so two that disagree name nobody.
+    /// The client that the headers name. A proxy writes one of the two headers and passes the other
+    /// on as the client sent it, so two headers that disagree name nobody.
     fn named(&self, headers: &HeaderMap) -> Option<IpAddr> {
-        let named = |name: &HeaderName, elements| {
-            if !headers.contains_key(name) {
-                return None;
-            }
-            // A value that is not text ends the search as an address that cannot be read does.
-            let lines: Vec<&str> = headers
-                .get_all(name)
-                .iter()
-                .map(|line| line.to_str().unwrap_or(""))
-                .collect();
-            Some(last_untrusted(lines.into_iter(), elements, |address| {
-                self.trusts(address)
-            }))
-        };
-        match (
-            named(&FORWARDED, forwarded_elements),
-            named(&X_FORWARDED_FOR, plain_elements),
-        ) {
-            (Some(one), Some(other)) if one == other => one,
-            (Some(_), Some(_)) | (None, None) => None,
-            (Some(client), None) | (None, Some(client)) => client,
+        let has_forwarded = headers.contains_key(FORWARDED);
+        let has_x_forwarded_for = headers.contains_key(X_FORWARDED_FOR);
+        let by_forwarded = self.named_by(headers, &FORWARDED, forwarded_elements);
+        let by_x_forwarded_for = self.named_by(headers, &X_FORWARDED_FOR, plain_elements);
+        match (has_forwarded, has_x_forwarded_for) {
+            (true, true) if by_forwarded != by_x_forwarded_for => None,
+            (true, _) => by_forwarded,
+            (false, _) => by_x_forwarded_for,
         }
+    }
+
+    /// The client that one header names; `None` if there is no such header, or it names nobody.
+    fn named_by(
+        &self,
+        headers: &HeaderMap,
+        name: &HeaderName,
+        elements: fn(&str) -> Option<Vec<&str>>,
+    ) -> Option<IpAddr> {
+        let lines: Vec<&str> = headers
+            .get_all(name)
+            .iter()
+            // A value that is not text ends the search, as an address that cannot be read does.
+            .map(|line| line.to_str().unwrap_or(""))
+            .collect();
+        last_untrusted(lines.into_iter(), elements, |address| self.trusts(address))
     }
 }
 

@@ -1,6 +1,6 @@
-//! The credentials of an upgrade request: decides who the client is, before the upgrade is answered
-//! with 101. With [`AuthMode::Off`](crate::config::AuthMode::Off) it believes the query, on
-//! loopback addresses only.
+//! Reads the credentials of an upgrade request, and decides who the client is before the gateway
+//! answers the upgrade with 101. With [`AuthMode::Off`](crate::config::AuthMode::Off) the query
+//! alone names the client; such a gateway listens on loopback addresses only.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub(crate) enum AuthError {
     Token(#[from] TokenError),
 }
 
-/// The part of the query that identifies the user; other fields are read elsewhere.
+/// The fields of the query that identify the user. Other modules read the other fields.
 #[derive(Debug, Deserialize)]
 struct Fields {
     user_id: Option<String>,
@@ -59,8 +59,8 @@ impl Fields {
     }
 }
 
-/// Who the client is, and what its token says of it; without `tokens`, the client is whoever it
-/// claims to be.
+/// The identity of the client, and the claims of its token. Without `tokens`, the client's own word
+/// is enough.
 pub(crate) async fn authenticate(
     tokens: Option<&Tokens>,
     parts: &Parts,
@@ -70,7 +70,10 @@ pub(crate) async fn authenticate(
     let Some(tokens) = tokens else {
         return Ok((unverified(&fields, wants_to_count)?, None));
     };
-    let in_query = fields.token.as_deref().and_then(presented);
+    let in_query = match &fields.token {
+        Some(token) => presented(token),
+        None => None,
+    };
     let token = bearer(parts).or(in_query).ok_or(AuthError::NoToken)?;
     let claims = tokens.verify(token).await?;
     if !wants_to_count && claims.counted && claims.role != Role::Service {

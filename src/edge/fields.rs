@@ -1,6 +1,6 @@
-//! Reads the fields of a request into a type, from a JSON body or from a query, and says of a wrong
-//! field which one it is and what would be right. A type that derives `Deserialize` needs nothing
-//! more: a field that the type does not have is refused here, for all types alike.
+//! Reads the fields of a request into a type, from a JSON body or from a query. An error names the
+//! wrong field and says what would be right. A type that derives `Deserialize` needs nothing more:
+//! this module refuses a field that the type does not have, for all types alike.
 //!
 //! No message quotes a value that is a text: it may be a secret in the wrong place.
 

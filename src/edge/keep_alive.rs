@@ -1,7 +1,7 @@
-//! What the HTTP edge and the listener tell each other about one request: whether its connection
-//! may serve another one.
+//! Types with which the HTTP edge and the listener tell each other whether a connection may serve
+//! another request.
 
-/// Rides in the extensions of an answer whose status does not say whether the connection goes on.
+/// An extension of an answer whose status does not say whether the connection goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The caller showed good credentials, and may be refused as often as the caller's budget
@@ -11,7 +11,7 @@ pub(crate) enum Ending {
     BudgetSpent,
 }
 
-/// Rides in the extensions of a request that came through a trusted proxy: the address that the
-/// proxy names has as many requests under way as it may have connections.
+/// An extension of a request that came through a trusted proxy: the address that the proxy names
+/// has as many requests under way as it may have connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Crowded;

@@ -1,6 +1,6 @@
-//! The accept loop of a port. [`connection`] is the life of what it accepts.
+//! The accept loop of a port. [`connection`] serves the connections that it accepts.
 //!
-//! No error ends the loop: when file descriptors run out it waits and goes on.
+//! No error ends the loop: when file descriptors run out, it waits and goes on.
 //! [`pending_connections`] bounds the number of connections that are not WebSockets, in all and for
 //! each address. The wiring starts one loop for each port. The loop does not look at paths; the
 //! router does.
@@ -34,13 +34,13 @@ const PAUSE: Duration = Duration::from_millis(75);
 /// How often a failing accept is logged.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// What the kernel keeps for a client: what was sent and not acknowledged, and what is yet to be
-/// sent. The kernel takes twice as much memory for it, and by itself it would keep some megabytes
-/// for a client that does not read.
+/// How many bytes the kernel keeps for a client: sent but not acknowledged, and not sent yet. The
+/// kernel takes twice as much memory for them. Without this limit, it would keep some megabytes for
+/// a client that does not read.
 const SEND_BUFFER: usize = 32 << 10;
 
-/// What the kernel takes ahead of what it may send now; a client that does not read holds no more
-/// than this and one message.
+/// How many bytes the kernel takes before it can send them. A client that does not read holds no
+/// more than these and one message.
 const UNSENT: u32 = 16 << 10;
 
 /// The kernel does not give up earlier than this on a peer that acknowledges nothing.
@@ -48,8 +48,8 @@ const UNSENT_FOR: Duration = Duration::from_secs(30);
 
 /// Accepts connections until `stop`, each in a task of `tracker`, and serves `router` on them.
 ///
-/// Returns when it accepts no more. A connection that is answering a request then finishes it and
-/// closes; sockets live on until their sessions end. Both are in `tracker`.
+/// After `stop` a connection that is answering a request finishes it and closes; sockets live on
+/// until their sessions end. `tracker` has both.
 pub(crate) async fn serve(
     settings: PortSettings,
     listener: TcpListener,
@@ -101,15 +101,15 @@ pub(crate) async fn serve(
     }
 }
 
-/// Sets a connection's options. Errors are ignored: they mean that the peer is gone, which the
-/// first read shows too.
+/// Sets a connection's options. It ignores errors: they mean that the peer is gone, which the first
+/// read shows too.
 fn prepare(stream: &TcpStream, timeout: Duration) {
     let _ = stream.set_nodelay(true);
     let _ = SockRef::from(stream).set_send_buffer_size(SEND_BUFFER);
     let _ = SockRef::from(stream).set_tcp_notsent_lowat(UNSENT);
-    // A client that asks but never reads would hold its answer for ever. Twice the heartbeat
-    // timeout is the least, so that the session, not the kernel, decides when a viewer without
-    // network is gone.
+    // Without this timeout, a client that asks but never reads would hold its answer for ever. The
+    // kernel waits at least twice the heartbeat timeout, so that the session, not the kernel,
+    // decides when a viewer without network is gone.
     let _ = SockRef::from(stream).set_tcp_user_timeout(Some(UNSENT_FOR.max(timeout * 2)));
 }
 

@@ -1,9 +1,9 @@
 //! Reads keys, secrets and certificates again while the gateway runs: when a file has changed, on
-//! SIGHUP, and when a back end asks. A part whose files cannot be used keeps what it has, and the
-//! log says so.
+//! SIGHUP, and when a back end asks. A part whose files cannot be used keeps its present content,
+//! and the log says so.
 //!
-//! It compares what the files hold, not when they changed: a Secret that Kubernetes mounts changes
-//! by a link to another folder, which a watch on the file itself does not see.
+//! The reloader compares the content of the files, not their times: a Secret that Kubernetes mounts
+//! changes by a link to another folder, which a watch on the file itself does not see.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,22 +20,22 @@ use crate::auth::tokens::Tokens;
 use crate::base::from_files::FromFiles;
 use crate::base::metrics::Metrics;
 
-/// How often the files are looked at.
+/// The time between two looks at the files.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Longer files are no files of keys: what is beyond is not compared.
+/// The reloader compares only this many bytes of a file; no file of keys is longer.
 const LONGEST: u64 = 1 << 20;
 
-/// Stands for what the files of a part hold.
+/// A hash of all files of a part.
 type Content = [u8; 32];
 
 /// A part and its files.
 struct Watched {
     part: Arc<dyn FromFiles>,
-    /// What the files held when they were read last; `None` before the first look.
+    /// The content that the part read last; `None` before the first look.
     read: Option<Content>,
-    /// What they held at the last look, if that was something else. A file that somebody writes at
-    /// the moment is read once it holds still.
+    /// The content at the last look, if it was different. The part reads changed files once two
+    /// looks find the same content: somebody may be writing them.
     changing: Option<Content>,
     /// The files could not be used when they were read last.
     is_bad: bool,
@@ -44,7 +44,7 @@ struct Watched {
 /// Knows all parts that come from files.
 pub(crate) struct Reloader {
     watched: Mutex<Vec<Watched>>,
-    /// Its key set may come from a URL; `None` with `--auth off`.
+    /// The verifier of tokens, whose key set may come from a URL; `None` with `--auth off`.
     tokens: Option<Arc<Tokens>>,
     metrics: Arc<Metrics>,
 }
@@ -55,24 +55,30 @@ impl Reloader {
         tokens: Option<Arc<Tokens>>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let with_files = parts.into_iter().filter(|part| !part.files().is_empty());
-        let watched = with_files.map(|part| Watched {
-            part,
-            read: None,
-            changing: None,
-            is_bad: false,
-        });
+        let mut watched = Vec::new();
+        for part in parts {
+            if part.files().is_empty() {
+                continue;
+            }
+            watched.push(Watched {
+                part,
+                read: None,
+                changing: None,
+                is_bad: false,
+            });
+        }
         Self {
-            watched: Mutex::new(watched.collect()),
+            watched: Mutex::new(watched),
             tokens,
             metrics,
         }
     }
 
-    /// Reads all files again and fetches the key set of a URL. Answers what was read.
+    /// Reads all files again and fetches the key set of a URL. Returns the names of the parts that
+    /// were read.
     ///
     /// # Errors
-    /// What is wrong with each part that stays as it was. The other parts are new.
+    /// The problem of each part that stays as it was. The other parts are new.
     pub(crate) async fn reload(&self) -> Result<Vec<&'static str>, Vec<String>> {
         let mut done = Vec::new();
         let mut problems = Vec::new();
@@ -86,8 +92,10 @@ impl Reloader {
         }
         self.tell(&watched);
         drop(watched);
-        // Last, because a key set at a URL may take long.
-        if let Some(tokens) = self.tokens.as_ref().filter(|tokens| tokens.has_url()) {
+        // The fetch comes last, because it may take long.
+        if let Some(tokens) = &self.tokens
+            && tokens.has_url()
+        {
             match tokens.fetch().await {
                 Ok(()) => done.push("the key set of jwt-jwks"),
                 Err(problem) => problems.push(problem),
@@ -132,7 +140,11 @@ impl Watched {
             // The problem is in the log.
             let _ = self.read_again(now).await;
         } else {
-            self.changing = Some(now).filter(|now| self.read != Some(*now));
+            self.changing = if self.read == Some(now) {
+                None
+            } else {
+                Some(now)
+            };
         }
     }
 
@@ -142,7 +154,10 @@ impl Watched {
         self.changing = None;
         let part = self.part.clone();
         let read = tokio::task::spawn_blocking(move || part.read_again()).await;
-        let result = read.unwrap_or_else(|why| Err(format!("{}: {why}", self.part.name())));
+        let result = match read {
+            Ok(result) => result,
+            Err(why) => Err(format!("{}: {why}", self.part.name())),
+        };
         self.is_bad = result.is_err();
         let what = self.part.name();
         match &result {
@@ -158,7 +173,8 @@ impl Watched {
     }
 }
 
-/// What files hold; or that they cannot be read, which may change, too.
+/// The hash of the files. A file that cannot be read counts with the kind of its error, which may
+/// change, too.
 async fn content(files: Vec<PathBuf>) -> Content {
     let read = tokio::task::spawn_blocking(move || {
         let mut sum = Sha256::new();

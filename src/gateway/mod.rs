@@ -1,9 +1,9 @@
 //! One gateway as a whole: which tasks run, in which order they start and stop, and what stops
-//! them. `parts.rs` makes what runs.
+//! them. `parts.rs` makes the tasks.
 //!
-//! This file spawns and names the long-lived tasks; one that ends early ends the process. The
-//! listener spawns the tasks of sockets, and a tracker counts them. Starting may fail; once
-//! started, nothing here does.
+//! This file spawns and names the long-lived tasks; a task that ends early ends the process. The
+//! listener spawns the tasks of sockets, and a tracker counts them. The start may fail; nothing
+//! here fails after it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ pub enum StartError {
     /// The store was used with other settings before, or several files cannot be used.
     #[error("{0}")]
     Settings(String),
-    /// The keys that tokens and back ends are checked with cannot be had.
+    /// The keys that verify tokens and back ends cannot be read or fetched.
     #[error("{0}")]
     Keys(#[from] KeysError),
     /// The certificate of the public address cannot be used.
@@ -79,7 +79,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Whether only other settings, or other files, can help; otherwise it is worth to try again.
+    /// Whether only other settings or other files can help; otherwise a second try may succeed.
     pub fn is_mistake(&self) -> bool {
         match self {
             Self::Keys(KeysError::File(_))
@@ -92,7 +92,7 @@ impl StartError {
     }
 }
 
-/// A gateway that runs.
+/// A running gateway.
 pub struct Gateway {
     app: Arc<AppState>,
     drain: Duration,
@@ -125,14 +125,16 @@ impl Stage {
         }
     }
 
-    /// Starts a long-lived task. One that ends before it is told to is reported by its name.
+    /// Starts a long-lived task. If it ends before `stop`, its name goes into `failed`.
     fn spawn(
         &self,
         name: &'static str,
         failed: &watch::Sender<Option<&'static str>>,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
-        let (stop, give_up, failed) = (self.stop.clone(), self.give_up.clone(), failed.clone());
+        let stop = self.stop.clone();
+        let give_up = self.give_up.clone();
+        let failed = failed.clone();
         let mut running = tokio::spawn(task);
         self.tasks.spawn(async move {
             let ended = tokio::select! {
@@ -146,7 +148,7 @@ impl Stage {
         });
     }
 
-    /// Ends the tasks in the middle of what they do.
+    /// Ends the tasks at once, in the middle of their work.
     fn abort(&self) {
         self.stop.cancel();
         self.give_up.cancel();
@@ -173,7 +175,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     start_as(GatewayId::random(), config).await
 }
 
-/// The same for a gateway that has its id already.
+/// Starts a gateway that has its id already.
 ///
 /// # Errors
 /// As [`start`].
@@ -214,9 +216,14 @@ async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, St
     let webhook = Receiver::of(&config)
         .map_err(StartError::Settings)?
         .map(Arc::new);
-    let bind = |addr| listen(addr).map_err(|why| StartError::Address(addr, why));
-    let (public, addr) = bind(config.listen)?;
-    let admin = config.admin_listen.map(bind).transpose()?;
+    let (public, addr) = listen(config.listen)?;
+    let mut admin = None;
+    let mut admin_addr = None;
+    if let Some(wanted) = config.admin_listen {
+        let (listener, addr) = listen(wanted)?;
+        admin = Some(listener);
+        admin_addr = Some(addr);
+    }
     let key_fetcher = match key_fetcher {
         Some(fetcher) => Some(
             fetcher
@@ -254,21 +261,17 @@ async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, St
             .spawn("webhooks", &gateway.failed, sender.run(stop));
     }
     gateway.addr = addr;
-    gateway.admin_addr = admin.as_ref().map(|(_, addr)| *addr);
-    gateway.serve_ports(
-        &config,
-        certificate,
-        public,
-        admin.map(|(listener, _)| listener),
-    );
+    gateway.admin_addr = admin_addr;
+    gateway.serve_ports(&config, certificate, public, admin);
     let sockets_at_most = gateway.app.admission.limits.sockets;
-    let (gateway_id, store) = (gateway.id(), gateway.app.store.kind());
+    let gateway_id = gateway.id();
+    let store = gateway.app.store.kind();
     tracing::info!(%gateway_id, store, %addr, sockets_at_most, "gateway started");
     Ok(gateway)
 }
 
-/// Starts a gateway without a port, on a store of the caller's: its ways in are [`Gateway::router`]
-/// and [`Gateway::serve`]. No credentials are asked for, and no webhook is sent.
+/// Starts a gateway without a port, on a store of the caller's. Callers reach it through
+/// [`Gateway::router`] and [`Gateway::serve`]. It asks for no credentials, and sends no webhook.
 ///
 /// # Errors
 /// The store was used with other settings before.
@@ -286,7 +289,7 @@ pub async fn start_without_ports(
     .await
 }
 
-/// Makes the parts of a gateway and starts its tasks, but for those that need a file or a port.
+/// Makes the parts of a gateway and starts its tasks, except those that need a file or a port.
 async fn run(
     id: GatewayId,
     config: &Config,
@@ -303,11 +306,13 @@ async fn run(
     let app = parts.app;
     app.gateways.own.begin_as(id);
 
-    let (intake, readers, flusher, lease) =
-        (Stage::new(), Stage::new(), Stage::new(), Stage::new());
+    let intake = Stage::new();
+    let readers = Stage::new();
+    let flusher = Stage::new();
+    let lease = Stage::new();
     let (failed, _) = watch::channel(None);
     flusher.spawn("flush", &failed, parts.flusher.run(flusher.stop.clone()));
-    // In the last stage, because the last flush needs the lease.
+    // The lease is in a stage of its own, which stops last: the last flush needs the lease.
     lease.spawn("lease", &failed, parts.lease.run(lease.stop.clone()));
     readers.spawn("counts", &failed, parts.counts.run(readers.stop.clone()));
     readers.spawn("friends", &failed, parts.friends.run(readers.stop.clone()));
@@ -383,9 +388,13 @@ async fn run(
     })
 }
 
-/// Listens with room for a herd in the kernel's backlog: when it is full, clients try again only
-/// after 1 s or 3 s. Returns the address too, in which port 0 has become a real one.
-fn listen(addr: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
+/// Listens with room for a herd in the kernel's backlog: when the backlog is full, clients try again
+/// only after 1 s or 3 s. Returns the address too, with the real port instead of port 0.
+fn listen(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    bind(addr).map_err(|why| StartError::Address(addr, why))
+}
+
+fn bind(addr: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
     let socket = if addr.is_ipv4() {
         TcpSocket::new_v4()?
     } else {
@@ -424,23 +433,20 @@ async fn open_store(
     }
 }
 
-/// Connects to Redis, and tries out whether a gateway can work with it. What a gateway can live
-/// with is logged.
+/// Connects to Redis, and tries out whether a gateway can work with it. The problems that a gateway
+/// can live with go into the log.
 async fn open_and_try(access: Access, metrics: &Arc<Metrics>) -> Result<RedisStore, ConnectError> {
     let store = RedisStore::open(access, metrics.clone()).await?;
     let found = store.try_out().await?;
-    found
-        .warnings
-        .iter()
-        .for_each(|warning| tracing::warn!("{warning}"));
-    found
-        .refusals
-        .iter()
-        .for_each(|refusal| tracing::warn!("{refusal}"));
-    found
-        .away
-        .iter()
-        .for_each(|away| tracing::info!("a master was not tried out: {away}"));
+    for warning in &found.warnings {
+        tracing::warn!("{warning}");
+    }
+    for refusal in &found.refusals {
+        tracing::warn!("{refusal}");
+    }
+    for away in &found.away {
+        tracing::info!("a master was not tried out: {away}");
+    }
     Ok(store)
 }
 
@@ -462,7 +468,10 @@ fn webhook_sender(config: &Config, receiver: Arc<Receiver>, app: &AppState) -> W
     }
 }
 
-/// Fixes how ids of users seen are written, or finds that it is fixed in another way.
+/// Fixes the form in which the store keeps the ids of users seen.
+///
+/// # Errors
+/// The store already has another form.
 async fn fix_seen_ids(config: &Config, store: &dyn Store) -> Result<(), StartError> {
     let wanted = config.last_seen_ids;
     let fixed = match store.fix_seen_ids(wanted).await {
@@ -474,7 +483,8 @@ async fn fix_seen_ids(config: &Config, store: &dyn Store) -> Result<(), StartErr
             return Ok(());
         }
     };
-    let (fixed, wanted) = (fixed.as_str(), wanted.as_str());
+    let fixed = fixed.as_str();
+    let wanted = wanted.as_str();
     Err(StartError::Settings(format!(
         "this Redis was first used with last-seen-ids {fixed}, which cannot be changed to {wanted} while it has data: \
          use last-seen-ids {fixed}, or forget all users seen and delete the key {prefix}rollcall:last-seen-ids",
@@ -482,7 +492,10 @@ async fn fix_seen_ids(config: &Config, store: &dyn Store) -> Result<(), StartErr
     )))
 }
 
-/// Fixes how attendance is kept, or finds that it is fixed in another way.
+/// Fixes the form in which the store keeps attendance.
+///
+/// # Errors
+/// The store already has another form.
 async fn fix_attendance_form(config: &Config, store: &dyn Store) -> Result<(), StartError> {
     let wanted = config.attendance;
     let fixed = match store.fix_attendance_form(wanted).await {
@@ -494,7 +507,8 @@ async fn fix_attendance_form(config: &Config, store: &dyn Store) -> Result<(), S
             return Ok(());
         }
     };
-    let (fixed, wanted) = (fixed.as_str(), wanted.as_str());
+    let fixed = fixed.as_str();
+    let wanted = wanted.as_str();
     Err(StartError::Settings(format!(
         "this Redis was first used with attendance {fixed}, which cannot be changed to {wanted} while it has data: \
          use attendance {fixed}, or delete what is kept of attendance and the key {prefix}rollcall:attendance-form",
@@ -550,7 +564,8 @@ impl Gateway {
         Some(self.app.sessions.trust.quality(&room))
     }
 
-    /// The routes of the internal port, for calls within this process. They come from this machine.
+    /// The routes of the internal port, for calls within this process. Such calls count as calls
+    /// from this machine.
     pub fn router(&self) -> Router {
         let client = ClientAddress::Peer(Ipv4Addr::LOCALHOST.into());
         http::routes::admin(&self.app).layer(Extension(client))
@@ -574,35 +589,34 @@ impl Gateway {
             trusted_proxies: TrustedProxies::new(&config.trusted_proxies),
             metrics: self.app.metrics.clone(),
         };
-        let inner = PortSettings {
+        let admin_settings = PortSettings {
             // Back ends keep many connections open.
             per_address: PerAddress::Unlimited,
             certificate: None,
             proxy_protocol: false,
             ..settings.clone()
         };
-        let serve = |settings, listener, router| {
-            listener::serve(
-                settings,
-                listener,
-                router,
-                self.intake.stop.clone(),
-                self.sockets.clone(),
-            )
-        };
-        let public = serve(
-            settings,
-            public,
-            http::routes::public(&self.app, admin.is_some()),
-        );
-        self.intake.spawn("listener", &self.failed, public);
+        let public_routes = http::routes::public(&self.app, admin.is_some());
+        self.serve_port("listener", settings, public, public_routes);
         if let Some(admin) = admin {
-            let admin = serve(inner, admin, http::routes::admin(&self.app));
-            self.intake.spawn("admin listener", &self.failed, admin);
+            let admin_routes = http::routes::admin(&self.app);
+            self.serve_port("admin listener", admin_settings, admin, admin_routes);
         }
     }
 
-    /// Serves one socket over a transport of the caller's, until the socket ends.
+    fn serve_port(
+        &self,
+        task: &'static str,
+        settings: PortSettings,
+        listener: TcpListener,
+        routes: Router,
+    ) {
+        let stop = self.intake.stop.clone();
+        let serving = listener::serve(settings, listener, routes, stop, self.sockets.clone());
+        self.intake.spawn(task, &self.failed, serving);
+    }
+
+    /// Serves one socket over the caller's transport, until the socket ends.
     pub fn serve<S>(&self, transport: S, handshake: Handshake) -> impl Future<Output = ()> + use<S>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -649,7 +663,7 @@ impl Gateway {
         self.lease.abort();
         let goodbye = async {
             if let Some(fan_events) = &self.fan_events {
-                // Those whom the last flush took out.
+                // The fans whom the last flush took out.
                 fan_events.write().await;
             }
             self.publisher.say_goodbye().await;

@@ -1,5 +1,5 @@
-//! Makes the parts of one gateway, the lowest layer first, and hands each part what it needs.
-//! Nothing runs yet: [`super::start`] runs the tasks.
+//! Makes the parts of one gateway, the lowest layer first, and connects them. Nothing runs yet:
+//! [`super::start`] runs the tasks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -33,7 +33,7 @@ use crate::presence::user_sockets::UserSockets;
 use crate::session::context::SessionContext;
 use crate::session::limits::Limits;
 use crate::session::reaper::Reaper;
-use crate::store::fans::{self, FanSetupError};
+use crate::store::fans::{self, FanLookup, FanSetupError};
 use crate::store::{ClaimLimits, Store};
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::catch_up::CatchUp;
@@ -63,25 +63,324 @@ use crate::sync::upkeep::Upkeep;
 use crate::sync::user_upkeep::UserUpkeep;
 use crate::sync::walk::Walk;
 
-/// A struct of shared parts: a field without a value is a clone of the variable with its name.
-macro_rules! share {
-    ($part:ident { $($field:ident $(: $value:expr)?),* $(,)? }) => {
-        $part { $($field: share!(@ $field $($value)?)),* }
-    };
-    (@ $variable:ident) => { $variable.clone() };
-    (@ $field:ident $value:expr) => { $value };
+/// The parts that nearly all tasks share.
+#[derive(Clone)]
+struct Core {
+    store: Arc<dyn Store>,
+    rooms: Arc<Rooms>,
+    gateways: Arc<Gateways>,
+    checks: Arc<Checks>,
+    outbox: Arc<Outbox>,
+    metrics: Arc<Metrics>,
+    clock: Clock,
 }
 
-/// What checks credentials. The default is that of `--auth off`.
+impl Core {
+    fn new(config: &Config, store: &Arc<dyn Store>, metrics: &Arc<Metrics>) -> Self {
+        let clock = Clock::start();
+        let gateways = Arc::new(Gateways::new(config.lease, config.lease_refresh));
+        let rooms = Arc::new(Rooms::new(config, gateways.own.clone(), clock.now()));
+        Self {
+            store: store.clone(),
+            checks: Arc::new(Checks::new(clock, rooms.clone(), config)),
+            rooms,
+            outbox: Arc::new(Outbox::new(gateways.clone(), metrics.clone())),
+            gateways,
+            metrics: metrics.clone(),
+            clock,
+        }
+    }
+
+    fn trust(&self) -> Trust {
+        Trust::new(
+            self.store.clone(),
+            self.gateways.clone(),
+            self.checks.clone(),
+            self.clock,
+        )
+    }
+
+    fn subscriber(&self, absent_streamers: &Arc<AbsentStreamers>) -> Subscriber {
+        Subscriber {
+            store: self.store.clone(),
+            rooms: self.rooms.clone(),
+            gateways: self.gateways.clone(),
+            checks: self.checks.clone(),
+            absent_streamers: absent_streamers.clone(),
+            metrics: self.metrics.clone(),
+            clock: self.clock,
+        }
+    }
+
+    fn publisher(&self, config: &Config) -> Publisher {
+        Publisher {
+            rooms: self.rooms.clone(),
+            gateways: self.gateways.clone(),
+            outbox: self.outbox.clone(),
+            checks: self.checks.clone(),
+            store: self.store.clone(),
+            metrics: self.metrics.clone(),
+            clock: self.clock,
+            flush: config.flush,
+        }
+    }
+
+    fn counts_task(&self, trust: &Arc<Trust>) -> CountsTask {
+        CountsTask {
+            rooms: self.rooms.clone(),
+            store: self.store.clone(),
+            trust: trust.clone(),
+            metrics: self.metrics.clone(),
+            clock: self.clock,
+        }
+    }
+
+    fn fanout(&self, config: &Config, feeds: &Arc<Feeds>) -> Fanout {
+        Fanout {
+            store: self.store.clone(),
+            feeds: feeds.clone(),
+            metrics: self.metrics.clone(),
+            limit: config.fanout_limit,
+        }
+    }
+
+    fn catch_up(&self) -> CatchUp {
+        CatchUp {
+            store: self.store.clone(),
+            rooms: self.rooms.clone(),
+            checks: self.checks.clone(),
+            clock: self.clock,
+        }
+    }
+
+    fn keeper(&self, lives: &Arc<Lives>, catch_up: &Arc<CatchUp>) -> Keeper {
+        Keeper {
+            store: self.store.clone(),
+            rooms: self.rooms.clone(),
+            outbox: self.outbox.clone(),
+            lives: lives.clone(),
+            catch_up: catch_up.clone(),
+            clock: self.clock,
+        }
+    }
+
+    fn sweeper(&self, config: &Config) -> Sweeper {
+        Sweeper {
+            rooms: self.rooms.clone(),
+            gateways: self.gateways.clone(),
+            store: self.store.clone(),
+            outbox: self.outbox.clone(),
+            metrics: self.metrics.clone(),
+            clock: self.clock,
+            lease: config.lease,
+        }
+    }
+
+    fn mender(&self, sweeper: &Arc<Sweeper>) -> Mender {
+        Mender {
+            gateways: self.gateways.clone(),
+            store: self.store.clone(),
+            sweeper: sweeper.clone(),
+            metrics: self.metrics.clone(),
+        }
+    }
+
+    fn checker(
+        &self,
+        keeper: &Arc<Keeper>,
+        lives: &Arc<Lives>,
+        sweeper: &Arc<Sweeper>,
+        mender: &Arc<Mender>,
+    ) -> Checker {
+        Checker {
+            rooms: self.rooms.clone(),
+            gateways: self.gateways.clone(),
+            store: self.store.clone(),
+            checks: self.checks.clone(),
+            keeper: keeper.clone(),
+            lives: lives.clone(),
+            sweeper: sweeper.clone(),
+            mender: mender.clone(),
+            outbox: self.outbox.clone(),
+            metrics: self.metrics.clone(),
+            clock: self.clock,
+        }
+    }
+
+    /// `None` if counts are no events.
+    fn count_events(&self, config: &Config) -> Option<Arc<CountEvents>> {
+        if !config.count_events {
+            return None;
+        }
+        Some(Arc::new(CountEvents {
+            store: self.store.clone(),
+            kept: config.events_kept,
+            clock: self.clock,
+            due: Mutex::default(),
+        }))
+    }
+
+    fn recorder(&self, trust: &Arc<Trust>, events: Option<Arc<CountEvents>>) -> CountsRecorder {
+        CountsRecorder {
+            rooms: self.rooms.clone(),
+            gateways: self.gateways.clone(),
+            checks: self.checks.clone(),
+            store: self.store.clone(),
+            trust: trust.clone(),
+            metrics: self.metrics.clone(),
+            clock: self.clock,
+            events,
+        }
+    }
+
+    fn streamer_timeout(
+        &self,
+        config: &Config,
+        lives: &Arc<Lives>,
+        absent_streamers: &Arc<AbsentStreamers>,
+    ) -> StreamerTimeout {
+        StreamerTimeout {
+            absent_streamers: absent_streamers.clone(),
+            rooms: self.rooms.clone(),
+            store: self.store.clone(),
+            lives: lives.clone(),
+            outbox: self.outbox.clone(),
+            clock: self.clock,
+            lease: config.lease,
+            silence: config.timeout,
+            timeout: config.streamer_timeout,
+        }
+    }
+
+    fn fan_check(&self, source: &Arc<dyn FanLookup>) -> FanCheck {
+        FanCheck {
+            rooms: self.rooms.clone(),
+            source: source.clone(),
+            metrics: self.metrics.clone(),
+            clock: self.clock,
+        }
+    }
+
+    /// `None` unless the fan source is elsewhere.
+    fn fan_asker(&self, config: &Config, source: &Arc<dyn FanLookup>) -> Option<FanAsker> {
+        if !config.fan_source.is_elsewhere() {
+            return None;
+        }
+        Some(FanAsker {
+            rooms: self.rooms.clone(),
+            source: source.clone(),
+            metrics: self.metrics.clone(),
+            clock: self.clock,
+            flush: config.flush,
+            calls: config.fan_calls,
+        })
+    }
+
+    /// `None` if fans are no events.
+    fn fan_events(&self, config: &Config) -> Option<Arc<FanEvents>> {
+        if !config.fan_events {
+            return None;
+        }
+        Some(Arc::new(FanEvents::new(
+            self.store.clone(),
+            self.gateways.clone(),
+            self.metrics.clone(),
+            (self.clock, config.events_kept),
+        )))
+    }
+
+    fn lease_keeper(&self, config: &Config, seen: &Arc<SeenUsers>) -> LeaseKeeper {
+        LeaseKeeper {
+            gateways: self.gateways.clone(),
+            store: self.store.clone(),
+            rooms: self.rooms.clone(),
+            checks: self.checks.clone(),
+            seen: seen.clone(),
+            metrics: self.metrics.clone(),
+            clock: self.clock,
+            refresh: config.lease_refresh,
+        }
+    }
+
+    fn changed_records(&self, lives: &Arc<Lives>, catch_up: &Arc<CatchUp>) -> ChangedRecords {
+        ChangedRecords {
+            rooms: self.rooms.clone(),
+            checks: self.checks.clone(),
+            lives: lives.clone(),
+            catch_up: catch_up.clone(),
+        }
+    }
+
+    fn upkeep(
+        &self,
+        config: &Config,
+        checker: &Arc<Checker>,
+        seen: &Arc<SeenUsers>,
+        fans: &Arc<FanCheck>,
+    ) -> Upkeep {
+        Upkeep {
+            rooms: self.rooms.clone(),
+            gateways: self.gateways.clone(),
+            checks: self.checks.clone(),
+            store: self.store.clone(),
+            checker: checker.clone(),
+            seen: seen.clone(),
+            metrics: self.metrics.clone(),
+            clock: self.clock,
+            fans: fans.clone(),
+            fan_ttl: config.fan_ttl,
+        }
+    }
+
+    fn friends_task(
+        &self,
+        budgets: &Arc<UserBudgets>,
+        store_for_clients: &Arc<dyn Store>,
+    ) -> FriendsTask {
+        FriendsTask {
+            rooms: self.rooms.clone(),
+            gateways: self.gateways.clone(),
+            outbox: self.outbox.clone(),
+            budgets: budgets.clone(),
+            store: store_for_clients.clone(),
+            metrics: self.metrics.clone(),
+            clock: self.clock,
+            doubts_from: AtomicU64::new(0),
+        }
+    }
+
+    /// `None` if the gateway does not track who is online.
+    fn user_upkeep(&self, config: &Config) -> Option<UserUpkeep> {
+        if !config.track_online {
+            return None;
+        }
+        Some(UserUpkeep {
+            store: self.store.clone(),
+            clock: self.clock,
+            remember: config.remember,
+            ids: config.last_seen_ids,
+        })
+    }
+
+    fn attendance_upkeep(&self, config: &Config) -> AttendanceUpkeep {
+        AttendanceUpkeep {
+            store: self.store.clone(),
+            clock: self.clock,
+            form: config.attendance,
+        }
+    }
+}
+
+/// The verifiers of credentials. The default is the one of `--auth off`.
 #[derive(Default)]
 pub(crate) struct Verifiers {
     pub(crate) tokens: Option<Arc<Tokens>>,
     pub(crate) api_keys: Arc<ApiKeys>,
-    /// What else comes from files and is watched with them.
+    /// The other parts that come from files; the reloader watches them, too.
     pub(crate) other_files: Vec<Arc<dyn FromFiles>>,
 }
 
-/// The long-lived tasks of a gateway, and what its handlers ask.
+/// The long-lived tasks of a gateway, and the state of its handlers.
 pub struct Parts {
     pub subscriber: Subscriber,
     pub publisher: Arc<Publisher>,
@@ -105,7 +404,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// `tasks` tracks what must end before the process does.
+    /// `tasks` tracks the tasks that must end before the process does.
     ///
     /// # Errors
     /// The fan source is set up wrongly.
@@ -116,354 +415,183 @@ impl Parts {
         metrics: &Arc<Metrics>,
         tasks: &TaskTracker,
     ) -> Result<Self, FanSetupError> {
-        let Config {
-            flush,
-            heartbeat,
-            timeout,
-            lease,
-            lease_refresh,
-            check_every,
-            fan_ttl,
-            closed_ttl,
+        metrics.store_up.set(1);
+        let core = Core::new(config, store, metrics);
+        let Core {
+            rooms,
+            gateways,
+            checks,
+            outbox,
+            clock,
             ..
-        } = config;
-        let events_kept = &config.events_kept;
+        } = core.clone();
+        let store_for_clients = store.clone().for_clients();
+
+        // presence
+        let absent_streamers = Arc::<AbsentStreamers>::default();
+        let trust = Arc::new(core.trust());
+
+        // peers and dashboards
+        let subscriber = core.subscriber(&absent_streamers);
+        let publisher = Arc::new(core.publisher(config));
+        let counts = core.counts_task(&trust);
+
+        // sync
+        let feeds = Arc::new(Feeds::new(store_for_clients.clone(), clock));
+        let fanout = core.fanout(config, &feeds);
+        let claim_limits = config
+            .opened_by_streamers()
+            .map(|(open, a_day)| ClaimLimits { open, a_day });
+        let lives = Arc::new(Lives::new(LivesParts {
+            store: store_for_clients.clone(),
+            rooms: rooms.clone(),
+            gateways: gateways.clone(),
+            checks: checks.clone(),
+            absent_streamers: absent_streamers.clone(),
+            outbox: outbox.clone(),
+            feeds: feeds.clone(),
+            metrics: metrics.clone(),
+            clock,
+            uniques: config.uniques,
+            closed_ttl: config.closed_ttl,
+            events_kept: config.events_kept,
+            claim_limits,
+            tasks: tasks.clone(),
+        }));
+        let catch_up = Arc::new(core.catch_up());
+        let keeper = Arc::new(core.keeper(&lives, &catch_up));
+        let sweeper = Arc::new(core.sweeper(config));
+        let mender = Arc::new(core.mender(&sweeper));
+        let checker = Arc::new(core.checker(&keeper, &lives, &sweeper, &mender));
+        let count_events = core.count_events(config);
+        let recorder = core.recorder(&trust, count_events.clone());
+        let streamer_timeout = Arc::new(core.streamer_timeout(config, &lives, &absent_streamers));
+        let fan_source = fans::open(config, store, metrics)?;
         let Verifiers {
             tokens,
             api_keys,
             other_files: mut from_files,
         } = verifiers;
-        metrics.store_up.set(1);
-        let clock = Clock::start();
-        let store_for_clients = store.clone().for_clients();
-
-        // presence
-        let gateways = Arc::new(Gateways::new(*lease, *lease_refresh));
-        let rooms = Arc::new(Rooms::new(config, gateways.own.clone(), clock.now()));
-        let checks = Arc::new(Checks::new(clock, rooms.clone(), config));
-        let absent_streamers = Arc::<AbsentStreamers>::default();
-        let trust = Arc::new(Trust::new(
-            store.clone(),
-            gateways.clone(),
-            checks.clone(),
-            clock,
-        ));
-
-        // peers and dashboards
-        let outbox = Arc::new(Outbox::new(gateways.clone(), metrics.clone()));
-        let subscriber = share!(Subscriber {
-            store,
-            rooms,
-            gateways,
-            checks,
-            absent_streamers,
-            metrics,
-            clock
-        });
-        let publisher = Arc::new(share!(Publisher {
-            rooms,
-            gateways,
-            outbox,
-            checks,
-            store,
-            metrics,
-            clock,
-            flush
-        }));
-        let counts = share!(CountsTask {
-            rooms,
-            store,
-            trust,
-            metrics,
-            clock
-        });
-
-        // sync
-        let feeds = Arc::new(Feeds::new(store_for_clients.clone(), clock));
-        let fanout = share!(Fanout {
-            store,
-            feeds,
-            metrics,
-            limit: config.fanout_limit
-        });
-        let lives = Arc::new(Lives::new(share!(LivesParts {
-            store: store_for_clients.clone(),
-            rooms,
-            gateways,
-            checks,
-            absent_streamers,
-            outbox,
-            feeds,
-            metrics,
-            clock,
-            uniques: config.uniques,
-            closed_ttl,
-            events_kept,
-            claim_limits: config
-                .opened_by_streamers()
-                .map(|(open, a_day)| ClaimLimits { open, a_day }),
-            tasks,
-        })));
-        let catch_up = Arc::new(share!(CatchUp {
-            store,
-            rooms,
-            checks,
-            clock
-        }));
-        let keeper = Arc::new(share!(Keeper {
-            store,
-            rooms,
-            outbox,
-            lives,
-            catch_up,
-            clock
-        }));
-        let sweeper = Arc::new(share!(Sweeper {
-            rooms,
-            gateways,
-            store,
-            outbox,
-            metrics,
-            clock,
-            lease
-        }));
-        let mender = Arc::new(share!(Mender {
-            gateways,
-            store,
-            sweeper,
-            metrics
-        }));
-        let checker = Arc::new(share!(Checker {
-            rooms,
-            gateways,
-            store,
-            checks,
-            keeper,
-            lives,
-            sweeper,
-            mender,
-            outbox,
-            metrics,
-            clock,
-        }));
-        let count_events = config.count_events.then(|| {
-            Arc::new(share!(CountEvents {
-                store,
-                kept: *events_kept,
-                clock,
-                due: Mutex::default()
-            }))
-        });
-        let recorder = share!(CountsRecorder {
-            rooms,
-            gateways,
-            checks,
-            store,
-            trust,
-            metrics,
-            clock,
-            events: count_events.clone(),
-        });
-        let streamer_timeout = Arc::new(share!(StreamerTimeout {
-            absent_streamers,
-            rooms,
-            store,
-            lives,
-            outbox,
-            clock,
-            lease,
-            silence: *timeout,
-            timeout: config.streamer_timeout,
-        }));
-        let fan_source = fans::open(config, store, metrics)?;
         from_files.push(api_keys.clone());
         if let Some(tokens) = &tokens {
             from_files.push(tokens.clone());
         }
         from_files.extend(fan_source.clone().secret_file());
         let reloader = Arc::new(Reloader::new(from_files, tokens.clone(), metrics.clone()));
-        let fans = Arc::new(share!(FanCheck {
-            rooms,
-            source: fan_source.clone(),
-            metrics,
-            clock
-        }));
-        let fan_asker = config.fan_source.is_elsewhere().then(|| {
-            let (source, calls) = (fan_source.clone(), config.fan_calls);
-            share!(FanAsker {
-                rooms,
-                source: source,
-                metrics,
-                clock,
-                flush,
-                calls: calls
-            })
-        });
-        let resync_limit = Arc::<ResyncLimit>::default();
-        let fan_events = config.fan_events.then(|| {
-            let parts = (store.clone(), gateways.clone(), metrics.clone());
-            Arc::new(FanEvents::new(
-                parts.0,
-                parts.1,
-                parts.2,
-                (clock, *events_kept),
-            ))
-        });
-        let flusher = Arc::new(share!(Flusher {
-            rooms,
-            gateways,
-            store,
-            fans,
-            keeper,
-            outbox,
-            metrics,
+        let fans = Arc::new(core.fan_check(&fan_source));
+        let fan_asker = core.fan_asker(config, &fan_source);
+        let fan_events = core.fan_events(config);
+        let flusher = Arc::new(Flusher {
+            rooms: rooms.clone(),
+            gateways: gateways.clone(),
+            store: store.clone(),
+            fans: fans.clone(),
+            keeper: keeper.clone(),
+            outbox: outbox.clone(),
+            metrics: metrics.clone(),
             clock,
-            flush,
-            lease,
-            lease_refresh,
-            resync_limit,
-            mender,
-            streamer_timeout,
-            fan_events,
-        }));
+            flush: config.flush,
+            lease: config.lease,
+            lease_refresh: config.lease_refresh,
+            resync_limit: Arc::<ResyncLimit>::default(),
+            mender: mender.clone(),
+            streamer_timeout: streamer_timeout.clone(),
+            fan_events: fan_events.clone(),
+        });
         let seen = Arc::new(SeenUsers::new(
             store_for_clients.clone(),
             clock,
             seen::APART,
         ));
-        let lease_keeper = share!(LeaseKeeper {
-            gateways,
-            store,
-            rooms,
-            checks,
-            seen,
-            metrics,
-            clock,
-            refresh: *lease_refresh
-        });
-        let changed_records = Arc::new(share!(ChangedRecords {
-            rooms,
-            checks,
-            lives,
-            catch_up
-        }));
-        let upkeep = share!(Upkeep {
-            rooms,
-            gateways,
-            checks,
-            store,
-            checker,
-            seen,
-            metrics,
-            clock,
-            fans,
-            fan_ttl
-        });
+        let lease_keeper = core.lease_keeper(config, &seen);
+        let changed_records = Arc::new(core.changed_records(&lives, &catch_up));
+        let upkeep = core.upkeep(config, &checker, &seen, &fans);
         let budgets = Arc::new(UserBudgets::new(config.user_rate));
-        let friends = share!(FriendsTask {
-            rooms,
-            gateways,
-            outbox,
-            budgets,
+        let friends = core.friends_task(&budgets, &store_for_clients);
+        let follows = Arc::new(Follows {
             store: store_for_clients.clone(),
-            metrics,
-            clock,
-            doubts_from: AtomicU64::new(0),
+            rooms: rooms.clone(),
+            outbox: outbox.clone(),
+            feeds: feeds.clone(),
         });
-        let users = config.track_online.then(|| {
-            share!(UserUpkeep {
-                store,
-                clock,
-                remember: config.remember,
-                ids: config.last_seen_ids
-            })
-        });
-        let follows = Arc::new(share!(Follows {
-            store: store_for_clients.clone(),
-            rooms,
-            outbox,
-            feeds
-        }));
-        let walk = share!(Walk {
-            users: users,
-            attendance: share!(AttendanceUpkeep {
-                store,
-                clock,
-                form: config.attendance
-            }),
-            gateways,
+        let walk = Walk {
+            users: core.user_upkeep(config),
+            attendance: core.attendance_upkeep(config),
+            gateways: gateways.clone(),
             absent_streamers,
-            store,
-            lives,
+            store: store.clone(),
+            lives: lives.clone(),
             sweeper,
             mender,
-            feeds,
-            follows,
-            outbox,
+            feeds: feeds.clone(),
+            follows: follows.clone(),
+            outbox: outbox.clone(),
             checks,
-            streamer_timeout,
+            streamer_timeout: streamer_timeout.clone(),
             clock,
-            lease,
-            lease_refresh,
-            check_every,
-            count_events,
-            events_kept,
-        });
+            lease: config.lease,
+            lease_refresh: config.lease_refresh,
+            check_every: config.check_every,
+            count_events: count_events.clone(),
+            events_kept: config.events_kept,
+        };
 
         // session
-        let sessions = Arc::new(share!(SessionContext {
-            rooms,
-            lives,
+        let sessions = Arc::new(SessionContext {
+            rooms: rooms.clone(),
+            lives: lives.clone(),
             user_sockets: UserSockets::new(config.sockets_per_user),
             budgets,
-            gateways,
+            gateways: gateways.clone(),
             trust,
             reaper: Arc::new(Reaper::new(config, clock)),
-            metrics,
+            metrics: metrics.clone(),
             clock,
-            heartbeat,
-            timeout,
-            tokens,
+            heartbeat: config.heartbeat,
+            timeout: config.timeout,
+            tokens: tokens.clone(),
             limits: Limits::new(config),
             draining: AtomicBool::new(false),
-        }));
+        });
 
         // edge
-        let app = Arc::new(share!(AppState {
-            store,
-            store_for_clients,
+        let info = InfoWriter {
+            store: store_for_clients.clone(),
+            rooms: rooms.clone(),
+            outbox: outbox.clone(),
+            keeper: keeper.clone(),
+        };
+        let removals = Remover {
+            store: store_for_clients.clone(),
+            rooms: rooms.clone(),
+            outbox,
+            keeper,
+            catch_up,
+            metrics: metrics.clone(),
+            events_kept: config.events_kept,
+        };
+        let app = Arc::new(AppState {
+            store: store.clone(),
             snapshots: Snapshots::new(store_for_clients.clone(), clock),
+            store_for_clients,
             rooms,
             gateways,
             lives,
             feeds,
             follows,
-            info: share!(InfoWriter {
-                store: store_for_clients.clone(),
-                rooms,
-                outbox,
-                keeper
-            }),
-            removals: share!(Remover {
-                store: store_for_clients.clone(),
-                rooms,
-                outbox,
-                keeper,
-                catch_up,
-                metrics,
-                events_kept,
-            }),
+            info,
+            removals,
             sessions,
             online: OnlineSettings::new(config, seen),
             admission: Admission::new(config),
             browsers: Browsers::new(config),
-            metrics,
+            metrics: metrics.clone(),
             clock,
             tokens,
             api_keys,
             rate_limits: RateLimits::new(config.http_rate, metrics.clone(), clock),
             reloader,
-        }));
+        });
         Ok(Self {
             subscriber,
             publisher,

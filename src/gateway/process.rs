@@ -14,7 +14,7 @@ use crate::cli::{self, audit, check_config, events, explain, key, keys, lives, t
 use crate::config::{self, Config, Loaded, Task};
 use crate::edge::{admission, banner};
 
-/// Does what the command line asks for; answers the exit code.
+/// Runs the task of the command line; returns the exit code.
 pub fn run() -> u8 {
     let code = match config::load(std::env::args_os(), std::env::vars_os()) {
         Ok(Loaded::Run(Task::Serve, config)) => serve(&config),
@@ -42,25 +42,29 @@ pub fn run() -> u8 {
             format_args!("{mistakes}\nall settings: rollcall --help"),
         )),
     };
-    code.unwrap_or_else(|err| exit::say(exit::BUG, err))
+    match code {
+        Ok(code) => code,
+        Err(err) => exit::say(exit::BUG, err),
+    }
 }
 
-/// Runs a command that reads the store or asks gateways.
+/// Runs a command that reads the store or calls gateways.
 fn inspect(
     config: &Config,
     command: impl Future<Output = anyhow::Result<u8>>,
 ) -> anyhow::Result<u8> {
-    // A command may end while the client of Redis still tries something. Its warnings about that
-    // say nothing.
+    // A command may end while the client of Redis still tries something. The client's warnings
+    // about that mean nothing.
     let log = if config.log == "info" {
         "info,fred=error"
     } else {
         &config.log
     };
     let _log = telemetry::init(log, config.log_format, None)?;
-    Ok(Runtime::new()?
-        .block_on(command)
-        .unwrap_or_else(|why| exit::say(cli::code_of(&why), why)))
+    match Runtime::new()?.block_on(command) {
+        Ok(code) => Ok(code),
+        Err(why) => Ok(exit::say(cli::code_of(&why), why)),
+    }
 }
 
 fn serve(config: &Config) -> anyhow::Result<u8> {
@@ -68,43 +72,58 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
     // Dropped last, so that the last spans are sent.
     let _log = telemetry::init(&config.log, config.log_format, config.traces(&id).as_ref())?;
     admission::raise_open_files();
-    config
-        .warnings()
-        .iter()
-        .for_each(|warning| tracing::warn!("{warning}"));
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
     let runtime = Runtime::new()?;
-    let code = runtime.block_on(async {
-        let mut signals = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
-        // While there is no gateway yet or no more, a hangup is ignored.
-        let mut hangups = signal(SignalKind::hangup())?;
-        let gateway = tokio::select! {
-            started = super::start_as(id, config.clone()) => match started {
-                Ok(gateway) => gateway,
-                Err(err) => {
-                    let code = if err.is_mistake() { exit::WRONG_SETTINGS } else { exit::UNAVAILABLE };
-                    return Ok(exit::say(code, err));
-                }
-            },
-            () = any_of(&mut signals) => return Ok(exit::STOPPED),
-        };
-        banner::announce(config, gateway.addr(), gateway.admin_addr());
-        service_manager::ready();
-        tokio::spawn(service_manager::feed_watchdog());
-        tokio::select! {
-            () = any_of(&mut signals) => {}
-            _ = gateway.failed() => {}
-            () = reload_on(&mut hangups, &gateway) => {}
-        }
-        service_manager::stopping();
-        tokio::select! {
-            failed = gateway.stop() => Ok(failed.map_or(exit::STOPPED, |task| {
-                exit::say(exit::BUG, format_args!("the task {task} ended early"))
-            })),
-            () = any_of(&mut signals) => Ok(exit::STOPPED_TWICE),
-        }
-    });
+    let code = runtime.block_on(run_gateway(id, config));
     runtime.shutdown_background();
     code
+}
+
+/// Runs the gateway until a signal or a failed task stops it; returns the exit code.
+async fn run_gateway(id: GatewayId, config: &Config) -> anyhow::Result<u8> {
+    let mut signals = [
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    ];
+    // Registered now, so that a hangup before the start is done, or during the stop, is ignored.
+    let mut hangups = signal(SignalKind::hangup())?;
+    let started = tokio::select! {
+        started = super::start_as(id, config.clone()) => started,
+        () = any_of(&mut signals) => return Ok(exit::STOPPED),
+    };
+    let gateway = match started {
+        Ok(gateway) => gateway,
+        Err(err) => {
+            let code = if err.is_mistake() {
+                exit::WRONG_SETTINGS
+            } else {
+                exit::UNAVAILABLE
+            };
+            return Ok(exit::say(code, err));
+        }
+    };
+    banner::announce(config, gateway.addr(), gateway.admin_addr());
+    service_manager::ready();
+    tokio::spawn(service_manager::feed_watchdog());
+    tokio::select! {
+        () = any_of(&mut signals) => {}
+        _ = gateway.failed() => {}
+        () = reload_on(&mut hangups, &gateway) => {}
+    }
+    service_manager::stopping();
+    let failed = tokio::select! {
+        failed = gateway.stop() => failed,
+        () = any_of(&mut signals) => return Ok(exit::STOPPED_TWICE),
+    };
+    match failed {
+        Some(task) => Ok(exit::say(
+            exit::BUG,
+            format_args!("the task {task} ended early"),
+        )),
+        None => Ok(exit::STOPPED),
+    }
 }
 
 /// Reads keys and certificates again at each SIGHUP, which would otherwise end the process: it also

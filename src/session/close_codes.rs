@@ -92,7 +92,10 @@ impl Close {
 
     /// The metric label of a session's end. `lost`: its task panicked, or the runtime stopped.
     pub(crate) fn label_of(ended: Option<Self>) -> &'static str {
-        ended.map_or("lost", Self::label)
+        match ended {
+            Some(why) => why.label(),
+            None => "lost",
+        }
     }
 
     pub(crate) fn frame(self) -> Option<CloseFrame> {

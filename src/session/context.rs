@@ -1,4 +1,4 @@
-//! What all sessions of one gateway share. The wiring makes one for each gateway.
+//! The state that all sessions of one gateway share. The wiring makes one for each gateway.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ pub(crate) struct SessionContext {
     pub(crate) rooms: Arc<Rooms>,
     pub(crate) lives: Arc<Lives>,
     pub(crate) user_sockets: UserSockets,
-    /// What each user may ask of the store.
+    /// The budget of each user for requests that cost the store something.
     pub(crate) budgets: Arc<UserBudgets>,
     pub(crate) gateways: Arc<Gateways>,
     pub(crate) trust: Arc<Trust>,
@@ -44,8 +44,8 @@ impl SessionContext {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// When a token that was just verified stops being good, by the gateway's clock. The wall clock
-    /// is read only here.
+    /// When a token that was just verified expires, by the gateway's clock. Only this function reads
+    /// the wall clock for it.
     pub(crate) fn end_of(&self, claims: &Claims) -> Millis {
         let left = claims
             .expires_at
@@ -54,7 +54,7 @@ impl SessionContext {
         self.clock.now().saturating_add(left)
     }
 
-    /// From here on, admits no sockets.
+    /// Stops admitting sockets.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }

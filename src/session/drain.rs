@@ -1,10 +1,10 @@
-//! How a gateway that is asked to stop sends its sockets elsewhere, and how the time of the stop is
-//! divided ([`Stages`]). The wiring calls it once, after the gateway has stopped admitting sockets.
+//! How a gateway that is asked to stop sends its sockets elsewhere, and how it divides the time of
+//! the stop ([`Stages`]). The wiring calls it once, after the gateway has stopped admitting sockets.
 //!
-//! Sockets are told to reconnect one after the other, over most of the time, so that the other
-//! gateways meet a stream and not a storm. The spread must come from here: clients that are closed
-//! with 1012 reset their back-off. A seat is kept a moment longer than its client's reconnect takes
-//! ([`HOLD`]), so that no count dips while viewers move.
+//! The drain tells the sockets to reconnect one after the other, over most of the time, so that the
+//! other gateways meet a stream and not a storm. The spread must come from here: clients that are
+//! closed with 1012 reset their back-off. A seat is kept a moment longer than its client's
+//! reconnect takes ([`HOLD`]), so that no count dips while viewers move.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::base::clock::{Millis, millis};
 use crate::presence::conn::Signals;
 use crate::session::context::SessionContext;
 
-/// How often a batch of sockets is told.
+/// The time between two batches of sockets.
 const STEP: Duration = Duration::from_millis(100);
 
-/// The longest delay that a client is asked to wait before it reconnects, in ms.
+/// The longest delay before a reconnect that a client is asked for, in ms.
 pub(crate) const RECONNECT_WITHIN: Millis = 1_000;
 
 /// How long a seat is kept beyond the delay that its client was told: time for a connect, a join
@@ -40,7 +40,7 @@ pub(crate) struct Stages {
 }
 
 impl Stages {
-    /// What the stages after the first get at least, together.
+    /// The least time for the stages after the first, together.
     #[cfg(test)]
     pub(crate) const LEAST: Duration = Duration::from_millis(4_500);
 
@@ -48,14 +48,12 @@ impl Stages {
     /// of it, no more than they could need, and never less than 4.5 s together: with a `drain` of
     /// less than 11.25 s, a stop may take longer.
     pub(crate) fn of(drain: Duration) -> Self {
-        let share =
-            |of_drain: u32, least: Duration, most: Duration| (drain / of_drain).clamp(least, most);
         let intake = Duration::from_millis(500);
         // A goodbye waits for its client for two seconds.
-        let sockets = share(12, Duration::from_secs(1), Duration::from_millis(2_500));
-        let readers = share(30, Duration::from_millis(500), Duration::from_secs(1));
-        let last_flush = share(6, Duration::from_secs(2), Duration::from_secs(5));
-        let goodbye = share(30, Duration::from_millis(500), Duration::from_secs(1));
+        let sockets = (drain / 12).clamp(Duration::from_secs(1), Duration::from_millis(2_500));
+        let readers = (drain / 30).clamp(Duration::from_millis(500), Duration::from_secs(1));
+        let last_flush = (drain / 6).clamp(Duration::from_secs(2), Duration::from_secs(5));
+        let goodbye = (drain / 30).clamp(Duration::from_millis(500), Duration::from_secs(1));
         let rest = intake + sockets + readers + last_flush + goodbye;
         let moving = drain.saturating_sub(rest).max(drain * 3 / 5);
         Self {
@@ -69,8 +67,8 @@ impl Stages {
     }
 }
 
-/// The time to move the sockets of a gateway that has lost a long-lived task. It may be unable to
-/// keep its lease, so all its sockets are told within half a second.
+/// The time to move the sockets of a gateway that has lost a long-lived task. Such a gateway may be
+/// unable to keep its lease, so it tells all its sockets within half a second.
 pub(crate) const AT_ONCE: Duration =
     HOLD.saturating_add(Duration::from_millis(RECONNECT_WITHIN + 500));
 
@@ -82,7 +80,7 @@ pub(crate) async fn run(context: &SessionContext, within: Duration) {
     // The sockets that are told last need time to reconnect too.
     let told_by = start + millis(within.saturating_sub(HOLD)).saturating_sub(RECONNECT_WITHIN);
     loop {
-        // A client that lost the network cannot be told, and is not waited for.
+        // A client that lost the network cannot be told, and the drain does not wait for it.
         let here: Vec<_> = context
             .reaper
             .open_conns()

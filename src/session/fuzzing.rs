@@ -1,4 +1,4 @@
-//! What the fuzzer runs of a session: the parser of client messages, and the socket against the
+//! The fuzz targets of a session: the parser of client messages, and the socket compared with the
 //! reference codec.
 
 use std::collections::VecDeque;
@@ -34,7 +34,8 @@ pub(crate) fn frames(bytes: &[u8]) {
     let Some((&cut, bytes)) = bytes.split_first() else {
         return;
     };
-    let (ours, theirs) = (read_by_socket(bytes, cut), read_by_reference(bytes));
+    let ours = read_by_socket(bytes, cut);
+    let theirs = read_by_reference(bytes);
     assert_eq!(ours, theirs, "cut by {cut}");
 }
 

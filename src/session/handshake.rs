@@ -1,5 +1,5 @@
-//! What the edge hands to a new session. A session runs without the edge too: tests and load
-//! generators make their own.
+//! The input of a new session. The edge makes it; tests and load generators, which run sessions
+//! without the edge, make their own.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ impl SocketPermit {
     }
 }
 
-/// What the handshake of a new socket said.
+/// The result of a new socket's handshake.
 #[derive(Debug)]
 pub struct Handshake {
-    /// Whose socket it is.
+    /// The user of the socket.
     pub identity: Identity,
-    /// What its token says; `None` with `--auth off`.
+    /// The claims of its token; `None` with `--auth off`.
     pub claims: Option<Arc<Claims>>,
     /// `?live_id=`, as sent: the live to join at once.
     pub join: Option<String>,

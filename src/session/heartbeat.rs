@@ -1,9 +1,9 @@
-//! What a heartbeat does: it notes the time in the socket's [`Conn`](crate::presence::conn::Conn),
-//! and is acknowledged with the counts of the live that the socket joined. It takes no lock and
-//! makes no call to the store.
+//! Serves heartbeats: notes the time in the socket's [`Conn`](crate::presence::conn::Conn), and
+//! acknowledges with the counts of the joined live. A heartbeat takes no lock and makes no call to
+//! the store.
 //!
-//! `socket/fast_path.rs` recognises the plain heartbeat without parsing JSON. A client that sends
-//! none is found by the [`reaper`](crate::session::reaper).
+//! `socket/fast_path.rs` recognises the plain heartbeat without parsing JSON. The
+//! [`reaper`](crate::session::reaper) finds clients that send none.
 
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -12,7 +12,7 @@ use crate::base::clock::{Millis, millis};
 use crate::session::messages::{self, RequestId, ServerMessage};
 
 impl<S> Session<S> {
-    /// A frame of any kind is a heartbeat.
+    /// Notes that the client was heard. A frame of any kind counts as a heartbeat.
     pub(super) fn heard(&mut self, now: Millis) {
         self.memberships.conn.heard(now);
         self.pinged_at = None;
@@ -23,18 +23,18 @@ impl<S> Session<S> {
     pub(super) fn ack(&mut self, id: Option<&RequestId>) -> Utf8Bytes {
         let heartbeat_ms = millis(self.context.heartbeat);
         let Some(seat) = self.memberships.seat() else {
-            let (live_id, fan, viewers, fans, told) = (None, None, None, None, None);
-            return ServerMessage::HeartbeatAck {
-                live_id,
-                fan,
-                viewers,
-                fans,
+            let message = ServerMessage::HeartbeatAck {
+                live_id: None,
+                fan: None,
+                viewers: None,
+                fans: None,
                 heartbeat_ms,
-                told,
-            }
-            .text(id);
+                told: None,
+            };
+            return message.text(id);
         };
-        let (room, fan) = (&seat.room, seat.member.fan());
+        let room = &seat.room;
+        let fan = seat.member.fan();
         if seat.info != room.info.revision() {
             return self.ack_with_info(id, heartbeat_ms);
         }
@@ -50,20 +50,18 @@ impl<S> Session<S> {
     }
 
     /// The answer to the first heartbeat after a back end wrote something about the live. All
-    /// sockets of the live share its text, too.
+    /// sockets of the live share the text of this answer, too.
     fn ack_with_info(&mut self, id: Option<&RequestId>, heartbeat_ms: Millis) -> Utf8Bytes {
         let Some(seat) = self.memberships.seat() else {
             return Utf8Bytes::default();
         };
-        let (room, fan) = (seat.room.clone(), seat.member.fan());
-        let (figures, known) = (room.figures(), room.info.newest());
+        let room = seat.room.clone();
+        let fan = seat.member.fan();
+        let figures = room.figures();
+        let known = room.info.newest();
         self.memberships.note_info_told(&room, known.revision);
-        if let Some(text) = room
-            .info
-            .acks
-            .load()
-            .as_ref()
-            .and_then(|acks| acks.text(figures, known.revision, fan))
+        if let Some(acks) = room.info.acks.load().as_ref()
+            && let Some(text) = acks.text(figures, known.revision, fan)
         {
             return messages::answering(text, id);
         }

@@ -1,5 +1,4 @@
-//! Sending with a deadline, the closing handshake, and which [`Close`] an error of the library
-//! means.
+//! Sends with a deadline, does the closing handshake, and maps the library's errors to [`Close`].
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -13,21 +12,21 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use super::socket::{Received, Socket, Transport};
 use crate::session::close_codes::Close;
 
-/// How long each half of a goodbye may take: to send the close frame, and to wait until the client
-/// has read it.
+/// How long each half of a goodbye may take. The first half sends the close frame; the second waits
+/// until the client has read it.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// How long a send may wait for room.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SendTimeout {
-    /// For a client that sends nothing meanwhile: it may have vanished.
+    /// The time for a client that sends nothing meanwhile: it may have vanished.
     pub(super) silent: Duration,
-    /// For a client that goes on talking, but does not read.
+    /// The time for a client that goes on sending, but does not read.
     pub(super) talking: Duration,
 }
 
-/// Sends a message, if there is one, and what waits to be sent. A client that reads nothing until
-/// `limit` is cut off; meanwhile nothing queues up for it.
+/// Sends a message, if there is one, and everything that waits to be sent. A client that reads
+/// nothing until `limit` is cut off; meanwhile nothing queues up for it.
 pub(super) async fn send<S: Transport>(
     socket: &mut Socket<S>,
     mut message: Option<Message>,
@@ -76,11 +75,11 @@ pub(super) fn close_of(error: &Error) -> Close {
 /// How long to wait for a frame that has already arrived.
 const ARRIVED: Duration = Duration::from_millis(10);
 
-/// How many such frames are read: after a stall of the process many may have arrived.
+/// Maximum such frames: after a stall of the process many may have arrived.
 const LAST_FRAMES: usize = 1_000;
 
-/// Reads on from a socket that cannot be written to, in case the client said goodbye before;
-/// answers why the socket ended.
+/// Reads on from a socket that cannot be written to, because the client may have said goodbye
+/// before; returns why the socket ended.
 pub(super) async fn read_to_close<S: Transport>(socket: &mut Socket<S>) -> Close {
     for _ in 0..LAST_FRAMES {
         match timeout(ARRIVED, poll_fn(|cx| socket.poll_receive(cx))).await {
@@ -92,13 +91,13 @@ pub(super) async fn read_to_close<S: Transport>(socket: &mut Socket<S>) -> Close
     Close::Vanished
 }
 
-/// Sends the close frame, and waits a moment until the client has read it: a socket closed with
-/// unread bytes in its buffer resets the connection, and the client would never see the code.
+/// Sends the close frame, and waits a moment until the client has read it. A socket that is closed
+/// with unread bytes in its buffer resets the connection, and the client would never see the code.
 pub(super) async fn say_goodbye<S: Transport>(socket: &mut Socket<S>, why: Close) {
     let does_not_read =
         why == Close::SlowConsumer || (why == Close::HeartbeatTimeout && socket.owes());
     if does_not_read {
-        // The close frame goes out if it can be sent at once.
+        // Send the close frame only if there is room for it at once.
         let _ = timeout(
             Duration::from_millis(10),
             socket.send(Message::Close(why.frame())),

@@ -1,6 +1,6 @@
-//! What a socket takes part in: the live that it has joined, and the lives that it watches or
+//! The memberships of a socket: the live that it has joined, and the lives that it watches or
 //! opened. When this value is dropped, the socket leaves them all, however the session ended.
-//! [`counts`] and [`friends`] have what it is told of them.
+//! [`counts`] and [`friends`] make the messages that a socket is sent about its lives.
 
 mod counts;
 mod friends;
@@ -25,7 +25,7 @@ struct Listening {
     interest: Interest,
     /// Whether this socket opened the live.
     opened: bool,
-    /// When the counts told last were released.
+    /// The release time of the counts that this socket was sent last.
     told: Option<Millis>,
     /// The revision of the live's information that this socket has.
     info: u32,
@@ -37,21 +37,21 @@ pub(super) struct Seat {
     pub(super) member: Arc<Member>,
     /// The revision of the live's information that this socket has.
     pub(super) info: u32,
-    /// The place of the room's counts that this socket was told last; [`NO_COUNTS`] if it did not
+    /// The place of the room's counts that this socket was sent last; [`NO_COUNTS`] if it did not
     /// ask for counts.
     told: u32,
 }
 
-/// No counts come after these.
+/// A place after which there are no further counts.
 const NO_COUNTS: u32 = u32::MAX;
 
 pub(super) struct Memberships {
     context: Arc<SessionContext>,
     pub(super) conn: Arc<Conn>,
     seat: Option<Seat>,
-    /// Whether the socket makes its user online on the platform.
+    /// Whether the socket keeps its user online on the platform.
     online: bool,
-    /// Whether the socket is one of a streamer.
+    /// Whether the socket counts its user among the streamers.
     streams: bool,
     /// Whether the socket asked for the friends in the joined live.
     asks_friends: bool,
@@ -83,13 +83,18 @@ impl Memberships {
         memberships
     }
 
-    /// Makes the user online on the platform, unless the socket is a back end's or is in no figure;
-    /// and a streamer, if the socket is a streamer's.
+    /// Makes the user online on the platform, unless the socket is a back end's or is in no figure.
+    /// A streamer's socket also puts its user among the streamers.
     fn enter_platform(&mut self) {
-        let (rooms, conn) = (self.context.rooms.clone(), self.conn.clone());
-        let (user, role) = (&conn.identity.user, conn.role());
+        let rooms = self.context.rooms.clone();
+        let conn = self.conn.clone();
+        let user = &conn.identity.user;
+        let role = conn.role();
         let counts = conn.identity.counted && role != Role::Service;
-        if let Some(users) = rooms.users.as_ref().filter(|_| counts && !self.online) {
+        if let Some(users) = &rooms.users
+            && counts
+            && !self.online
+        {
             rooms.enter(users, user);
             self.online = true;
         }
@@ -101,11 +106,15 @@ impl Memberships {
         }
     }
 
-    /// The user is no streamer any more through this socket.
+    /// This socket no longer counts its user among the streamers.
     pub(super) fn stop_streaming(&mut self) {
         if std::mem::take(&mut self.streams) {
-            let (rooms, conn) = (&self.context.rooms, &self.conn);
-            rooms.leave(&rooms.streamers, &conn.identity.user, conn.last_heard());
+            let rooms = &self.context.rooms;
+            rooms.leave(
+                &rooms.streamers,
+                &self.conn.identity.user,
+                self.conn.last_heard(),
+            );
         }
     }
 
@@ -120,25 +129,26 @@ impl Memberships {
 
     /// Whether the joined live has ended and the client was not told yet.
     pub(super) fn seat_has_ended(&self) -> bool {
-        self.seat
-            .as_ref()
-            .is_some_and(|seat| seat.room.end().is_some())
+        match &self.seat {
+            Some(seat) => seat.room.end().is_some(),
+            None => false,
+        }
     }
 
     /// Whether the socket is in this live, which goes on.
     pub(super) fn has_joined(&self, live: &LiveId) -> bool {
-        self.seat
-            .as_ref()
-            .is_some_and(|seat| seat.room.record.live == *live && seat.room.end().is_none())
+        match &self.seat {
+            Some(seat) => seat.room.record.live == *live && seat.room.end().is_none(),
+            None => false,
+        }
     }
 
-    /// Joins a live and leaves any other. Joining the same live again changes nothing but what is
-    /// pushed, and says that somebody looks.
+    /// Joins a live and leaves any other. A second join of the same live changes no membership: the
+    /// caller sets anew what is pushed, and the viewer counts as looking.
     pub(super) fn join(&mut self, room: &Arc<Room>) -> Result<(), NoSeat> {
-        if self
-            .seat
-            .as_ref()
-            .is_some_and(|seat| Arc::ptr_eq(&seat.room, room) && room.end().is_none())
+        if let Some(seat) = &self.seat
+            && Arc::ptr_eq(&seat.room, room)
+            && room.end().is_none()
         {
             self.look_away(Away::Back);
             return Ok(());
@@ -162,7 +172,7 @@ impl Memberships {
             info: 0,
             told: NO_COUNTS,
         });
-        // Only now: the seat that was left counted as away.
+        // After `leave`, which must still find the old seat as it was: away or not.
         self.look_away(Away::Back);
         if self.conn.identity.counted {
             self.context
@@ -203,7 +213,7 @@ impl Memberships {
         Some(room)
     }
 
-    /// Notes whether anybody looks; nothing comes of it while no live is joined.
+    /// Notes whether the viewer looks; without a joined live, it does nothing.
     pub(super) fn look_away(&self, away: Away) {
         let Some(Seat { room, .. }) = &self.seat else {
             return;
@@ -216,39 +226,35 @@ impl Memberships {
 
     /// Goes on with a new token of the same user.
     pub(super) fn refresh(&mut self, claims: Arc<Claims>) {
-        let (context, conn) = (&self.context, &self.conn);
-        let role = claims.role;
-        let end = context.end_of(&claims);
-        let allowed = claims.clone();
-        conn.hold_token(claims, end);
+        let end = self.context.end_of(&claims);
+        self.conn.hold_token(claims.clone(), end);
         self.enter_platform();
-        let (context, conn) = (&self.context, &self.conn);
+        let user = &self.conn.identity.user;
         if let Some(Seat { room, .. }) = &self.seat {
-            room.ask_tokens(&conn.identity.user);
-            context.rooms.user_changed(room, &conn.identity.user);
+            room.ask_tokens(user);
+            self.context.rooms.user_changed(room, user);
         }
-        let user = conn.identity.user.clone();
-        let may = permission(Caller::Role(role), Action::Watch);
-        let no_more = |room: &Room| {
-            !may.covers(&user, &room.record.streamer) || !allowed.allows(&room.record.live)
-        };
-        let over: Vec<LiveId> = self
-            .listening
-            .iter()
-            .filter(|there| no_more(&there.room))
-            .map(|there| there.room.record.live.clone())
-            .collect();
-        over.iter().for_each(|live| self.unwatch(Some(live)));
+        let may_watch = permission(Caller::Role(claims.role), Action::Watch);
+        let mut forbidden: Vec<LiveId> = Vec::new();
+        for there in &self.listening {
+            let record = &there.room.record;
+            if !may_watch.covers(user, &record.streamer) || !claims.allows(&record.live) {
+                forbidden.push(record.live.clone());
+            }
+        }
+        for live in &forbidden {
+            self.unwatch(Some(live));
+        }
     }
 
-    /// How many lives the socket watches, this one aside.
+    /// How many lives the socket watches, not counting this one.
     pub(super) fn watched_besides(&self, live: &LiveId) -> usize {
         self.listening_besides(live)
             .filter(|there| there.interest == Interest::Counts)
             .count()
     }
 
-    /// How many open lives the socket opened, this one aside.
+    /// How many open lives the socket opened, not counting this one.
     pub(super) fn opened_besides(&self, live: &LiveId) -> usize {
         self.listening_besides(live)
             .filter(|there| there.opened)
@@ -292,8 +298,11 @@ impl Memberships {
     pub(super) fn unwatch(&mut self, live: Option<&LiveId>) {
         let conn = &self.conn;
         self.listening.retain_mut(|there| {
-            let meant = live.is_none_or(|live| there.room.record.live == *live);
-            if there.interest == Interest::End || !meant {
+            let is_meant = match live {
+                Some(live) => there.room.record.live == *live,
+                None => true,
+            };
+            if there.interest == Interest::End || !is_meant {
                 return true;
             }
             // A socket that opened the live goes on listening for its end.
@@ -309,10 +318,9 @@ impl Memberships {
 
     /// Drops a live that has ended, without telling the client.
     pub(super) fn forget(&mut self, live: &LiveId) {
-        if self
-            .seat
-            .as_ref()
-            .is_some_and(|Seat { room, .. }| room.record.live == *live && room.end().is_some())
+        if let Some(Seat { room, .. }) = &self.seat
+            && room.record.live == *live
+            && room.end().is_some()
         {
             self.give_up_seat();
         }
@@ -329,10 +337,12 @@ impl Memberships {
         }
     }
 
-    /// Drops the lives that have closed; answers each record once.
+    /// Drops the lives that have closed; returns each record once.
     pub(super) fn take_closed(&mut self) -> Vec<Arc<LiveRecord>> {
         let mut closed: Vec<Arc<LiveRecord>> = Vec::new();
-        if let Some(record) = self.seat.as_ref().and_then(|seat| seat.room.closed()) {
+        if let Some(seat) = &self.seat
+            && let Some(record) = seat.room.closed()
+        {
             closed.push(record.clone());
             self.give_up_seat();
         }
@@ -349,7 +359,8 @@ impl Memberships {
         closed
     }
 
-    /// Stops watching, and being one of the user's sockets; the seat stays.
+    /// Gives up everything but the seat: the watched lives, the pushes, and the place among the
+    /// user's sockets.
     pub(super) fn keep_seat_only(&mut self) {
         self.end_counts();
         self.end_friends();
@@ -365,9 +376,11 @@ impl Drop for Memberships {
         self.leave(Close::label_of(self.ended));
         self.keep_seat_only();
         self.stop_streaming();
-        let (rooms, conn) = (&self.context.rooms, &self.conn);
-        if let Some(users) = rooms.users.as_ref().filter(|_| self.online) {
-            rooms.leave(users, &conn.identity.user, conn.last_heard());
+        let rooms = &self.context.rooms;
+        if let Some(users) = &rooms.users
+            && self.online
+        {
+            rooms.leave(users, &self.conn.identity.user, self.conn.last_heard());
         }
         self.conn.close();
     }

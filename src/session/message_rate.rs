@@ -1,4 +1,5 @@
-//! Holds a socket to its message rate: counts what the client sends, and refuses what is beyond.
+//! Enforces the message rate of a socket: counts the client's frames, and refuses those beyond the
+//! rate.
 
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
@@ -11,8 +12,8 @@ use crate::session::close_codes::Close;
 use crate::session::messages::{self, ErrorCode, Refusal};
 
 impl<S: Transport> Session<S> {
-    /// Counts a frame, or a part of one, against the message rate. The Pong that answers a Ping of
-    /// the gateway costs nothing, and a client may always say goodbye.
+    /// Counts a frame, or a part of a message (`None`), against the message rate. The Pong that
+    /// answers a Ping of the gateway costs nothing, and neither does a Close.
     pub(super) fn load_of(&mut self, frame: Option<&Message>, now: Millis) -> Load {
         let is_answer = self.pinged_at.is_some();
         let own = match frame {
@@ -30,8 +31,8 @@ impl<S: Transport> Session<S> {
         }
     }
 
-    /// Refuses what is beyond the rate: the first time with an error, then in silence, and then
-    /// ends the session.
+    /// Refuses a frame beyond the rate: the first one with an error, further ones in silence. A
+    /// client far beyond the rate loses its session.
     pub(super) async fn refuse_load(
         &mut self,
         load: Load,
@@ -40,15 +41,12 @@ impl<S: Transport> Session<S> {
         Metrics::count(&self.context.metrics.limited, "messages");
         match load {
             Load::FirstBeyond => {
-                let id = text.as_ref().and_then(|text| messages::parse(text).0);
-                self.serve(
-                    id,
-                    Err(Refusal::new(
-                        ErrorCode::RateLimited,
-                        "too many messages; send fewer",
-                    )),
-                )
-                .await
+                let id = match &text {
+                    Some(text) => messages::parse(text).0,
+                    None => None,
+                };
+                let refusal = Refusal::new(ErrorCode::RateLimited, "too many messages; send fewer");
+                self.serve(id, Err(refusal)).await
             }
             Load::FarBeyond => Err(Close::RateLimited),
             // The answer to a Ping is queued already.

@@ -27,7 +27,7 @@ use crate::store::{CloseReason, Info, LiveRecord};
 pub(crate) enum ClientMessage {
     Join(JoinWish),
     Heartbeat,
-    /// Whether anybody looks.
+    /// The viewer looks away from the live, or is back.
     LookAway(Away),
     Leave,
     Watch(LiveId),
@@ -170,7 +170,7 @@ struct Fields<'a> {
     friends: Option<bool>,
 }
 
-/// The only field that is read of a malformed message: its refusal carries the id.
+/// The only field that is read of a malformed message: the refusal carries the id.
 #[derive(Deserialize)]
 struct OnlyId<'a> {
     #[serde(borrow, default)]
@@ -185,32 +185,43 @@ pub(crate) fn parse(text: &str) -> (Option<&RequestId>, Result<ClientMessage, Re
     if text == HEARTBEAT {
         return (None, Ok(ClientMessage::Heartbeat));
     }
-    let bad = |message: &str| Refusal::new(ErrorCode::BadMessage, message);
     if !text.trim_ascii_start().starts_with('{') {
-        return (None, Err(bad("a message must be one JSON object")));
+        let refusal = bad_message("a message must be one JSON object");
+        return (None, Err(refusal));
     }
     let (id, request) = match serde_json::from_str::<Fields<'_>>(text) {
         Ok(message) => (message.id, message.request()),
-        Err(why) => {
-            let id = serde_json::from_str::<OnlyId<'_>>(text)
-                .ok()
-                .and_then(|only| only.id);
-            (id, Err(bad(&malformed(text, &why))))
-        }
+        Err(why) => (
+            id_of_malformed(text),
+            Err(bad_message(malformed(text, &why))),
+        ),
     };
-    match id {
-        Some(id)
-            if !id
-                .get()
-                .starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) =>
-        {
-            (None, Err(bad("an id must be a string or a number")))
-        }
-        id => (id, request),
+    if let Some(id) = id
+        && !is_string_or_number(id)
+    {
+        let refusal = bad_message("an id must be a string or a number");
+        return (None, Err(refusal));
+    }
+    (id, request)
+}
+
+fn bad_message(message: impl Into<String>) -> Refusal {
+    Refusal::new(ErrorCode::BadMessage, message)
+}
+
+fn id_of_malformed(text: &str) -> Option<&RequestId> {
+    match serde_json::from_str::<OnlyId<'_>>(text) {
+        Ok(only) => only.id,
+        Err(_) => None,
     }
 }
 
-/// Why a message cannot be read: names the field, and quotes no value.
+fn is_string_or_number(json: &RawValue) -> bool {
+    json.get()
+        .starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit())
+}
+
+/// Explains why a message cannot be read. The text names the field, and quotes no value.
 fn malformed(text: &str, why: &serde_json::Error) -> String {
     let Ok(fields) = serde_json::from_str::<Map<String, Value>>(text) else {
         return json_error::without_values(why);
@@ -218,69 +229,69 @@ fn malformed(text: &str, why: &serde_json::Error) -> String {
     if !fields.get("type").is_some_and(Value::is_string) {
         return "type must be there, and a text".to_owned();
     }
-    // An optional field may be null.
-    let wrong = |name: &&&str, is_right: fn(&Value) -> bool| {
-        fields
-            .get(**name)
-            .is_some_and(|value| !value.is_null() && !is_right(value))
-    };
-    if let Some(name) = ["live_id", "streamer_id", "token"]
-        .iter()
-        .find(|name| wrong(name, Value::is_string))
-    {
-        return format!("{name} must be a text");
+    for name in ["live_id", "streamer_id", "token"] {
+        if is_wrong(&fields, name, Value::is_string) {
+            return format!("{name} must be a text");
+        }
     }
-    if let Some(name) = ["counts", "friends"]
-        .iter()
-        .find(|name| wrong(name, Value::is_boolean))
-    {
-        return format!("{name} must be true or false");
+    for name in ["counts", "friends"] {
+        if is_wrong(&fields, name, Value::is_boolean) {
+            return format!("{name} must be true or false");
+        }
     }
-    if wrong(&&"slices", |value| {
-        value
-            .as_u64()
-            .is_some_and(|slices| u32::try_from(slices).is_ok())
-    }) {
+    if is_wrong(&fields, "slices", is_u32) {
         return "slices must be a whole number".to_owned();
     }
     "a field is there twice".to_owned()
 }
 
+/// Whether an optional field has a value of the wrong type. It may be missing, or null.
+fn is_wrong(fields: &Map<String, Value>, name: &str, is_right: fn(&Value) -> bool) -> bool {
+    match fields.get(name) {
+        None | Some(Value::Null) => false,
+        Some(value) => !is_right(value),
+    }
+}
+
+fn is_u32(value: &Value) -> bool {
+    match value.as_u64() {
+        Some(number) => u32::try_from(number).is_ok(),
+        None => false,
+    }
+}
+
 impl Fields<'_> {
     fn request(&self) -> Result<ClientMessage, Refusal> {
-        let live = || match &self.live_id {
-            Some(live) => Ok(LiveId::parse(live)?),
-            None => Err(Refusal::new(ErrorCode::BadMessage, "live_id is missing")),
-        };
-        Ok(match self.kind.as_ref() {
+        let message = match self.kind.as_ref() {
             "heartbeat" => ClientMessage::Heartbeat,
-            "join" => {
-                let [counts, friends] = [self.counts, self.friends].map(|wish| wish == Some(true));
-                ClientMessage::Join(JoinWish {
-                    live: live()?,
-                    counts,
-                    friends,
-                })
-            }
+            "join" => ClientMessage::Join(JoinWish {
+                live: self.live()?,
+                counts: self.counts == Some(true),
+                friends: self.friends == Some(true),
+            }),
             "away" => ClientMessage::LookAway(Away::Gone),
             "back" => ClientMessage::LookAway(Away::Back),
             "leave" => ClientMessage::Leave,
-            "watch" => ClientMessage::Watch(live()?),
-            "unwatch" => {
-                ClientMessage::Unwatch(self.live_id.as_deref().map(LiveId::parse).transpose()?)
-            }
+            "watch" => ClientMessage::Watch(self.live()?),
+            "unwatch" => match &self.live_id {
+                Some(live) => ClientMessage::Unwatch(Some(LiveId::parse(live)?)),
+                None => ClientMessage::Unwatch(None),
+            },
             "open" => {
-                let streamer = self.streamer_id.as_deref().map(UserId::parse).transpose()?;
+                let streamer = match &self.streamer_id {
+                    Some(streamer) => Some(UserId::parse(streamer)?),
+                    None => None,
+                };
                 ClientMessage::Open {
-                    live: live()?,
+                    live: self.live()?,
                     streamer,
                     slices: self.slices,
                 }
             }
-            "close" => ClientMessage::Close(live()?),
+            "close" => ClientMessage::Close(self.live()?),
             "refresh" => match self.token.as_deref().and_then(presented) {
                 Some(token) => ClientMessage::Refresh(Secret::new(token)),
-                None => return Err(Refusal::new(ErrorCode::BadMessage, "token is missing")),
+                None => return Err(bad_message("token is missing")),
             },
             _ => {
                 return Err(Refusal::new(
@@ -288,7 +299,15 @@ impl Fields<'_> {
                     "no message has this type",
                 ));
             }
-        })
+        };
+        Ok(message)
+    }
+
+    fn live(&self) -> Result<LiveId, Refusal> {
+        match &self.live_id {
+            Some(live) => Ok(LiveId::parse(live)?),
+            None => Err(bad_message("live_id is missing")),
+        }
     }
 }
 
@@ -386,7 +405,8 @@ pub(crate) struct CountsMessage<'a> {
     pub(crate) told: Option<InfoTold<'a>>,
 }
 
-/// What a back end wrote about the live, for a socket that does not have that version.
+/// The information that a back end wrote about the live, for a socket that does not have this
+/// version yet.
 #[derive(Debug, Serialize)]
 pub(crate) struct InfoTold<'a> {
     /// Null if it was cleared.
@@ -396,11 +416,11 @@ pub(crate) struct InfoTold<'a> {
 
 impl<'a> InfoTold<'a> {
     pub(crate) fn of(info: &'a Info) -> Self {
-        // Only JSON is ever written; what another program wrote is passed over.
-        let read = info
-            .json
-            .as_deref()
-            .and_then(|json| serde_json::from_str(json).ok());
+        // The gateway writes only JSON. Anything else comes from another program, and is left out.
+        let read = match info.json.as_deref() {
+            Some(json) => serde_json::from_str(json).ok(),
+            None => None,
+        };
         Self {
             info: read,
             info_version: info.version,
@@ -429,12 +449,13 @@ impl ServerMessage<'_> {
 
     /// Tells of the end of a live.
     pub(crate) fn closed(record: &LiveRecord) -> ServerMessage<'_> {
+        let reason = match record.closure {
+            Some(closure) => closure.reason,
+            None => CloseReason::Requested,
+        };
         ServerMessage::Closed {
             live_id: &record.live,
-            reason: record
-                .closure
-                .map_or(CloseReason::Requested, |closure| closure.reason)
-                .as_str(),
+            reason: reason.as_str(),
             peak_fans: record.peaks.fans,
             peak_viewers: record.peaks.viewers,
             duration_ms: record.duration_ms().unwrap_or(0),
@@ -442,25 +463,26 @@ impl ServerMessage<'_> {
     }
 }
 
-/// The acknowledgements for the viewers of a live, at these figures; with information for those who
-/// do not have it.
+/// The acknowledgements for the viewers of a live at these figures. With `known`, they tell the
+/// live's information, too, for viewers who do not have it.
 pub(crate) fn acks(
     live: &LiveId,
     figures: Figures,
     known: Option<&KnownInfo>,
     heartbeat_ms: u64,
 ) -> Arc<CachedAcks> {
-    let told = || known.map(|known| InfoTold::of(&known.info));
-    let text = |fan| ack((live, figures), fan, told(), heartbeat_ms).text(None);
-    let revision = known.map_or(0, |known| known.revision);
-    Arc::new(CachedAcks::new(
-        figures,
-        revision,
-        [text(Fan::Unknown), text(Fan::No), text(Fan::Yes)],
-    ))
+    let revision = match known {
+        Some(known) => known.revision,
+        None => 0,
+    };
+    let texts = [Fan::Unknown, Fan::No, Fan::Yes].map(|fan| {
+        let told = known.map(|known| InfoTold::of(&known.info));
+        ack(live, figures, fan, told, heartbeat_ms).text(None)
+    });
+    Arc::new(CachedAcks::new(figures, revision, texts))
 }
 
-/// An acknowledgement, with the id of the heartbeat that it answers.
+/// An acknowledgement with the id of the heartbeat that it answers, if the heartbeat has one.
 pub(crate) fn answering(ack: &Utf8Bytes, id: Option<&RequestId>) -> Utf8Bytes {
     match id {
         None => ack.clone(),
@@ -469,7 +491,8 @@ pub(crate) fn answering(ack: &Utf8Bytes, id: Option<&RequestId>) -> Utf8Bytes {
 }
 
 fn ack<'a>(
-    (live, figures): (&'a LiveId, Figures),
+    live: &'a LiveId,
+    figures: Figures,
     fan: Fan,
     told: Option<InfoTold<'a>>,
     heartbeat_ms: u64,

@@ -2,8 +2,8 @@
 //!
 //! The task owns its socket and nothing else. It serves frames from the client and [`Signals`] from
 //! the gateway, in the order in which they come. It runs over any stream, so that tests and load
-//! generators need no file descriptors. However the task ends, [`Memberships`] and [`Connection`]
-//! undo what it did: each does so when it is dropped.
+//! generators need no file descriptors. However the task ends, the drops of [`Memberships`] and
+//! [`Connection`] undo its effects.
 
 pub mod close_codes;
 pub(crate) mod context;
@@ -50,7 +50,7 @@ use memberships::Memberships;
 pub use socket::Transport;
 use socket::{Received, Socket};
 
-/// What the loop serves.
+/// An event that the loop serves.
 enum Event {
     Frame(Message),
     /// A part of a message.
@@ -59,15 +59,15 @@ enum Event {
     End(Close),
 }
 
-/// What a frame asks for.
+/// The action that a frame asks for.
 enum Action {
     Nothing,
-    /// Send this, if there is one, with what waits to be sent.
+    /// Send this message, if there is one, and everything that waits to be sent.
     Send(Option<Message>),
     /// Serve a request that is no heartbeat.
     Serve(Utf8Bytes),
     Refuse(&'static str),
-    /// The frame, a text or another, is beyond the message rate.
+    /// The frame is beyond the message rate; if it is a text frame, its text follows.
     Limit(Load, Option<Utf8Bytes>),
     End(Close),
 }
@@ -118,19 +118,20 @@ struct Session<S> {
     context: Arc<SessionContext>,
     connection: Connection<S>,
     memberships: Memberships,
-    /// Signals were served last, so a frame comes next, if there is one: signals that keep coming
-    /// must not keep frames from being read.
+    /// The loop served signals last, so it reads a frame next if one has arrived. Otherwise a
+    /// stream of signals could keep the loop from reading frames.
     frames_first: bool,
-    /// When a Ping first went out since the client was last heard.
+    /// When the first Ping went out since the client was last heard.
     pinged_at: Option<Millis>,
-    /// How what the client sent stands to the message rate.
+    /// The state of the rate limiter for the client's messages.
     sent: u64,
-    /// How long the client was told to wait before it reconnects, in ms.
+    /// The reconnect delay that the client was told, in ms.
     reconnect_after: u32,
 }
 
-/// Runs a WebSocket, whose handshake is done, until it ends; `early` is what the client has already
-/// sent on it. Not an `async fn`: its future would hold the transport twice, as long as it lives.
+/// Runs a WebSocket until it ends. Its handshake is done; `early` holds the bytes that the client
+/// has already sent after it. This is not an `async fn`: the future of one would hold the transport
+/// twice for its whole life.
 pub(crate) fn run<S: Transport>(
     context: Arc<SessionContext>,
     transport: S,
@@ -158,7 +159,7 @@ pub(crate) fn run<S: Transport>(
     let memberships = Memberships::new(context.clone(), conn.clone());
     context.reaper.admit(&conn);
     if context.is_draining() {
-        // The socket came while all others were told to go, and may have missed that.
+        // The drain may have signalled all open sockets just before this one was admitted.
         conn.signal(Signals::STOP);
     }
     let mut session = Session {
@@ -186,7 +187,7 @@ pub(crate) fn run<S: Transport>(
 }
 
 impl<S: Transport> Session<S> {
-    /// Serves events until the session ends; answers why it did.
+    /// Serves events until the session ends; returns the reason.
     async fn serve_events(&mut self) -> Close {
         loop {
             let served = match self.event().await {
@@ -205,7 +206,8 @@ impl<S: Transport> Session<S> {
     }
 
     async fn welcome(&mut self, join: Option<String>, watch: Option<String>) -> SessionResult {
-        let (context, conn) = (self.context.clone(), self.memberships.conn.clone());
+        let context = self.context.clone();
+        let conn = self.memberships.conn.clone();
         tracing::debug!(role = conn.identity.role.as_str(), "socket opened");
         let welcome = ServerMessage::Welcome {
             user_id: &conn.identity.user,
@@ -215,20 +217,25 @@ impl<S: Transport> Session<S> {
             timeout_ms: millis(context.timeout),
         };
         self.send(&welcome, None).await?;
-        let requests = [
-            join.map(|live| {
-                LiveId::parse(&live).map(|live| ClientMessage::Join(JoinWish::plain(live)))
-            }),
-            watch.map(|live| LiveId::parse(&live).map(ClientMessage::Watch)),
-        ];
-        for request in requests.into_iter().flatten() {
-            self.serve(None, request.map_err(Refusal::from)).await?;
+        if let Some(live) = join {
+            let request = match LiveId::parse(&live) {
+                Ok(live) => Ok(ClientMessage::Join(JoinWish::plain(live))),
+                Err(why) => Err(Refusal::from(why)),
+            };
+            self.serve(None, request).await?;
+        }
+        if let Some(live) = watch {
+            let request = match LiveId::parse(&live) {
+                Ok(live) => Ok(ClientMessage::Watch(live)),
+                Err(why) => Err(Refusal::from(why)),
+            };
+            self.serve(None, request).await?;
         }
         Ok(())
     }
 
-    /// The next thing to do. Frames come before [`Signals::JUDGE`] and [`Signals::EXPIRED`], so
-    /// that a socket is judged after what it sent was read.
+    /// Waits for the next event. Frames come before [`Signals::JUDGE`] and [`Signals::EXPIRED`], so
+    /// that the task reads what the client sent before it judges the socket.
     async fn event(&mut self) -> Event {
         const URGENT: Signals = Signals::STOP
             .and(Signals::REMOVED)
@@ -239,7 +246,8 @@ impl<S: Transport> Session<S> {
             .and(Signals::FRIENDS)
             .and(Signals::PING)
             .and(Signals::MOVE);
-        let (conn, socket) = (&self.memberships.conn, &mut self.connection.socket);
+        let conn = &self.memberships.conn;
+        let socket = &mut self.connection.socket;
         let before_frames = if self.frames_first {
             URGENT
         } else {
@@ -258,8 +266,8 @@ impl<S: Transport> Session<S> {
                 Poll::Ready(Err(error)) => return Poll::Ready(Event::End(io::close_of(&error))),
                 Poll::Pending => {}
             }
-            // Registered only before waiting; a signal that was set until now is seen by the second
-            // look.
+            // The waker is registered only when the task is about to wait. The second `take` sees a
+            // signal that was set before the registration.
             conn.register(cx.waker());
             let signals = conn.take(ALL_BUT_JUDGE.and(Signals::JUDGE).and(Signals::EXPIRED));
             if signals.is_empty() {
@@ -273,7 +281,7 @@ impl<S: Transport> Session<S> {
         event
     }
 
-    /// Notes that a frame arrived, or a part of one, and counts it.
+    /// Notes that a frame or a part of a message (`None`) arrived, and counts it against the rate.
     fn take(&mut self, frame: Option<&Message>) -> Load {
         let now = self.context.clock.now();
         let load = self.load_of(frame, now);
@@ -310,15 +318,15 @@ impl<S: Transport> Session<S> {
         }
     }
 
-    /// Counts a frame, and says what it asks for. This function answers a heartbeat itself, so that
-    /// the task keeps no other part of it.
+    /// Counts a frame, and decides what to do with it. A heartbeat is answered here, without an
+    /// `await`, so that the task's future stores nothing for it.
     fn action(&mut self, frame: Message) -> Action {
         let load = self.take(Some(&frame));
         match frame {
             Message::Text(text) if load != Load::Within => Action::Limit(load, Some(text)),
             _ if load != Load::Within => Action::Limit(load, None),
             Message::Text(text) => match messages::parse(&text) {
-                // If the live has ended, the client is told so before its heartbeat is answered.
+                // If the live has ended, `serve` tells the client so before it answers.
                 (id, Ok(ClientMessage::Heartbeat)) if !self.memberships.seat_has_ended() => {
                     Action::Send(Some(Message::Text(self.ack(id))))
                 }
@@ -350,7 +358,7 @@ impl<S: Transport> Session<S> {
         if signals.has(Signals::JUDGE) && is_silent(&self.context, &self.memberships.conn) {
             // The reaper signals again if the client stays silent.
             match self.pinged_at {
-                // A Ping was due, but a request took long, or the task did not run.
+                // The Ping is late: a request took long, or the task did not run.
                 None => self.ping().await?,
                 Some(at) if self.context.clock.now() < at + answer_time(&self.context) => {}
                 Some(_) => return Err(Close::HeartbeatTimeout),
@@ -404,18 +412,19 @@ impl<S: Transport> Session<S> {
         self.put(Some(Message::Text(message.text(id)))).await
     }
 
-    /// Sends a message, if there is one, with what waits to be sent.
+    /// Sends a message, if there is one, and everything that waits to be sent.
     fn put(&mut self, message: Option<Message>) -> impl Future<Output = SessionResult> {
-        let (context, conn) = (&self.context, &self.memberships.conn);
+        let context = &self.context;
+        let conn = &self.memberships.conn;
         io::send(&mut self.connection.socket, message, || {
             send_timeout(context, conn)
         })
     }
 
     /// Ends the memberships first, then the socket: a slow goodbye keeps nobody online. Two kinds
-    /// of client are expected back and keep their seat for a while: one that vanished (a page
-    /// reload, a lost network), until the timeout; one that moves to another gateway, until it had
-    /// time to arrive there.
+    /// of client are expected back and keep their seat for a while. A client that vanished (a page
+    /// reload, a lost network) keeps it until the timeout. A client that moves to another gateway
+    /// keeps it until it had time to arrive there.
     async fn end(self, why: Close) {
         let Self {
             context,
@@ -452,8 +461,8 @@ impl<S: Transport> Session<S> {
     }
 }
 
-/// Waits while an absent client keeps its seat, and its user is online: until it has been silent
-/// for `timeout`, a moderator has removed the user, or the gateway stops.
+/// Waits while an absent client keeps its seat and its user stays online. The wait ends when the
+/// client has been silent for `timeout`, a moderator has removed the user, or the gateway stops.
 async fn absence(context: &SessionContext, memberships: &mut Memberships) {
     let conn = memberships.conn.clone();
     while memberships.is_present() {
@@ -488,10 +497,10 @@ fn answer_time(context: &SessionContext) -> Millis {
     (millis(context.timeout) / 4).min(reaper::ANSWER)
 }
 
-/// How long a send to this client may wait for room. A client whose buffer is full can be sent no
-/// Ping, and its frames are not read meanwhile: they are looked for when `timeout` has passed since
-/// it was last heard. After a stall of the process that may be long ago, so a client always has a
-/// moment.
+/// How long a send to this client may wait for room. A client whose buffer is full cannot be sent a
+/// Ping, and the session reads no frames meanwhile; it looks for them once `timeout` has passed
+/// since it last heard the client. After a stall of the process that may be long ago, so the result
+/// is never shorter than half the time for an answer to a Ping.
 fn send_timeout(context: &SessionContext, conn: &Conn) -> SendTimeout {
     let timeout = context.timeout;
     let silent_at = conn.last_heard() + millis(timeout);

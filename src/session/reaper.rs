@@ -1,11 +1,12 @@
 //! Finds silent sockets: pings them, and later tells them to judge themselves. Finds the sockets
 //! whose token has expired, too.
 //!
-//! Sockets are filed in a timer wheel and looked at about once each heartbeat interval; a heartbeat
-//! itself moves nothing. A socket that is silent for `timeout` is not closed from here: one look
-//! suspects it, and the next tells its task to judge itself, after it has read what has arrived. A
-//! look that comes late (the whole process stood still) suspects no socket: frames that arrived
-//! meanwhile must be read first, and a client that only answers Pings must be pinged once more.
+//! The reaper files sockets in a timer wheel and looks at each about once every heartbeat interval;
+//! a heartbeat itself moves nothing. The reaper does not close a socket that is silent for
+//! `timeout`: one look suspects it, and the next tells its task to judge itself, after the task has
+//! read what has arrived. A look that comes late (the whole process stood still) suspects no
+//! socket: its task must first read the frames that arrived meanwhile, and a client that only
+//! answers Pings must be pinged once more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +22,9 @@ use crate::presence::conn::{Conn, Signals};
 /// How long a living client may take to answer a Ping, in ms.
 pub(crate) const ANSWER: Millis = 1_000;
 
-/// At most this many late looks in a row count as stalls. More of them mean a machine that is too
-/// slow, on which clients vanish all the same.
-const MOST_STALLS: u32 = 3;
+/// Maximum late looks in a row that count as stalls. More of them mean a machine that is too slow,
+/// on which clients vanish all the same.
+const MAX_STALLS: u32 = 3;
 
 #[derive(Debug)]
 struct Filed {
@@ -32,7 +33,7 @@ struct Filed {
     suspected: bool,
 }
 
-/// What a look at a socket leads to.
+/// The outcome of a look at a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// Nothing is due; look again at this time.
@@ -57,8 +58,8 @@ impl Times {
     fn new(heartbeat: Duration, timeout: Duration) -> Self {
         let heartbeat = millis(heartbeat);
         let timeout = millis(timeout);
-        // A little late, so that a client that keeps the interval exactly is not pinged in vain,
-        // but with most of the time left for its answer.
+        // The Ping comes a little after the interval, so that a client that keeps the interval
+        // exactly gets none. Most of the time until the timeout is left for the answer.
         let late = (heartbeat / 10).min(timeout.saturating_sub(heartbeat) / 4);
         Self {
             ping_after: heartbeat + late,
@@ -84,10 +85,10 @@ impl Times {
         Next::Ping((now + self.ping_after).min(end))
     }
 
-    /// What to do instead of `next`, when the process stood still from `since` until now. What
-    /// clients sent meanwhile is yet to be read. A client that was pinged before, with time to
-    /// answer, is looked at again right after that. The silence of any other means nothing yet: it
-    /// is pinged, and has time for its answer.
+    /// What to do instead of `next` when the process stood still from `since` until now. The tasks
+    /// have yet to read what clients sent meanwhile. If the client was pinged before the stall,
+    /// with time to answer, the reaper looks again one tick later. The silence of any other client
+    /// means nothing yet: the reaper pings it and gives it time to answer.
     fn after_stall(&self, next: Next, filed: &Filed, since: Millis, now: Millis) -> Next {
         let was_pinged = filed.pinged > filed.conn.last_heard() && filed.pinged + ANSWER <= since;
         match next {
@@ -148,7 +149,8 @@ impl Reaper {
     }
 
     fn look(&self, now: Millis, stalled_since: Option<Millis>) {
-        // Locked all through: `signal_all` must find the sockets that are being looked at, too.
+        // The lock is held all through: `signal_all` must also find the sockets that this loop has
+        // taken out of the wheel.
         let mut wheel = self.wheel.lock();
         for mut filed in wheel.due(now) {
             if filed.conn.is_closed() {
@@ -179,16 +181,14 @@ impl Reaper {
             if expires_at <= now {
                 filed.conn.signal(Signals::EXPIRED);
             }
-            // A refresh with a shorter token is noticed at the next look: the one before was good
-            // for longer.
-            wheel.file(
-                if expires_at > now {
-                    at.min(expires_at)
-                } else {
-                    at
-                },
-                filed,
-            );
+            // If the client refreshes with a shorter token meanwhile, the reaper notices at the
+            // next look.
+            let next_look = if expires_at > now {
+                at.min(expires_at)
+            } else {
+                at
+            };
+            wheel.file(next_look, filed);
         }
     }
 
@@ -205,14 +205,19 @@ impl Reaper {
             let now = self.clock.now();
             let late = now > expected + tick + 250;
             late_in_a_row = if late { late_in_a_row + 1 } else { 0 };
-            let stalled = late && late_in_a_row <= MOST_STALLS;
+            let stalled = late && late_in_a_row <= MAX_STALLS;
             if stalled {
                 tracing::warn!(
                     late_ms = now - expected,
                     "the process stood still; no socket is judged yet"
                 );
             }
-            self.look(now, stalled.then(|| expected.saturating_sub(tick)));
+            let stalled_since = if stalled {
+                Some(expected.saturating_sub(tick))
+            } else {
+                None
+            };
+            self.look(now, stalled_since);
             expected = now + tick;
         }
     }

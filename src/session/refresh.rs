@@ -1,12 +1,11 @@
-//! A client that presents a new token before the old one expires. The socket goes on as the same
-//! user, and never with more rights than before. What the new token no longer allows is refused
-//! from then on. The socket stays in the live that it joined; it stops watching if its role may not
-//! watch.
+//! Refreshes the token of a socket: the client presents a new token before the old one expires. The
+//! socket goes on as the same user, and never with more rights than before. From then on the
+//! gateway refuses what the new token no longer allows. The socket stays in the live that it
+//! joined; it stops watching the lives that it may no longer watch.
 
 use super::Session;
 use super::requests::{RequestResult, forbidden};
 use super::socket::Transport;
-use crate::auth::tokens::TokenError;
 use crate::base::identity::Role;
 use crate::base::secret::Secret;
 use crate::session::messages::{ErrorCode, Refusal, RequestId, ServerMessage};
@@ -20,8 +19,10 @@ impl<S: Transport> Session<S> {
         let Some(tokens) = self.context.tokens.clone() else {
             return Err(forbidden("this gateway checks no tokens"));
         };
-        let refused = |why: TokenError| Refusal::new(ErrorCode::Forbidden, why.to_string());
-        let claims = tokens.verify(token.reveal()).await.map_err(refused)?;
+        let claims = match tokens.verify(token.reveal()).await {
+            Ok(claims) => claims,
+            Err(why) => return Err(Refusal::new(ErrorCode::Forbidden, why.to_string()).into()),
+        };
         let conn = &self.memberships.conn;
         if claims.user != conn.identity.user {
             return Err(forbidden("the token is another user's"));

@@ -1,5 +1,5 @@
-//! Serves the messages of a client other than heartbeats: what each does, which role may send it,
-//! how it is refused.
+//! Serves every client message but the heartbeat: what it does, which role may send it, and how it
+//! is refused.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use crate::session::messages::{
 use crate::store::{CloseReason, OpenedBy, Terms};
 use crate::sync::lives::{LiveError, OpenWish};
 
-/// How often a join or a watch finds a room that has just ended before it gives up.
+/// How often a join or a watch looks for a room that has not just ended before it gives up.
 const JOIN_TRIES: usize = 3;
 
 pub(super) enum RequestError {
-    /// The client is told; the session goes on.
+    /// The client gets an error message; the session goes on.
     Refused(Refusal),
     /// The session ends.
     Ended(Close),
@@ -190,14 +190,10 @@ impl<S: Transport> Session<S> {
             );
         };
         tracing::debug!(live_id = %room.record.live, "left");
-        Ok(self
-            .send(
-                &ServerMessage::Left {
-                    live_id: &room.record.live,
-                },
-                id,
-            )
-            .await?)
+        let message = ServerMessage::Left {
+            live_id: &room.record.live,
+        };
+        Ok(self.send(&message, id).await?)
     }
 
     async fn watch(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
@@ -265,9 +261,8 @@ impl<S: Transport> Session<S> {
                 ..Terms::default()
             },
         };
-        if wish
-            .slices
-            .is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices))
+        if let Some(slices) = wish.slices
+            && !(1..=MAX_SLICES).contains(&slices)
         {
             return Err(Refusal::new(
                 ErrorCode::BadMessage,
@@ -291,16 +286,15 @@ impl<S: Transport> Session<S> {
         if by_socket.max(by_streamer) >= most {
             return Err(self.limited("opens", format!("a socket may have {most} lives open")));
         }
-        // A streamer who comes back opens again what is open.
-        let is_open = self
-            .context
-            .rooms
-            .get(&wish.live)
-            .is_some_and(|room| room.record.streamer == wish.streamer);
+        // A streamer who comes back may open a live that is still open; that costs less.
+        let is_open = match self.context.rooms.get(&wish.live) {
+            Some(room) => room.record.streamer == wish.streamer,
+            None => false,
+        };
         self.charge(if is_open { Cost::Visit } else { Cost::Open })?;
         let record = self.context.lives.open(wish).await?.record;
-        // The live may be closed again by now: then there is no room to listen to, and the answer
-        // is still true.
+        // Somebody may have closed the live again. Then there is no room to listen to, and the
+        // answer is still true.
         if let Ok(room) = self.context.lives.find(&record.live).await
             && room.record.epoch == record.epoch
         {
@@ -322,26 +316,26 @@ impl<S: Transport> Session<S> {
         if !self.may(Action::Close, &record.streamer) {
             return Err(forbidden(OWNERS));
         }
-        // This epoch only: the next one may belong to another streamer.
+        // Close this epoch only: the next one may belong to another streamer.
         let record = self
             .context
             .lives
             .close_epoch(&record, CloseReason::Requested)
             .await?;
-        // The answer tells this socket of the close, so no second message must.
+        // The answer tells this socket of the close; it must not be told a second time.
         self.memberships.forget(live);
         Ok(self.send(&ServerMessage::closed(&record), id).await?)
     }
 
-    /// Takes what a request costs from the budget of the user, whom all sockets share. Back ends
-    /// have none.
+    /// Takes the cost of a request from the user's budget, which all sockets of the user share.
+    /// Back ends have no budget.
     fn charge(&self, cost: Cost) -> RequestResult {
-        let (context, conn) = (&self.context, &self.memberships.conn);
-        if conn.role() == Role::Service
-            || context
-                .budgets
-                .take(&conn.identity.user, cost, context.clock.now())
-        {
+        let conn = &self.memberships.conn;
+        if conn.role() == Role::Service {
+            return Ok(());
+        }
+        let now = self.context.clock.now();
+        if self.context.budgets.take(&conn.identity.user, cost, now) {
             return Ok(());
         }
         Err(self.limited(
@@ -350,14 +344,14 @@ impl<S: Transport> Session<S> {
         ))
     }
 
-    /// Counts a request that is beyond a limit, and refuses it.
+    /// Counts a request that exceeds a limit, and returns the refusal.
     fn limited(&self, limit: &'static str, message: String) -> RequestError {
         Metrics::count(&self.context.metrics.limited, limit);
         Refusal::new(ErrorCode::RateLimited, message).into()
     }
 
-    /// Refuses by the role and the token alone, before the store is read: any client may send the
-    /// request.
+    /// Refuses by the role and the token alone, before anything reads the store: any client may
+    /// send the request.
     fn refuse_early(&self, action: Action, why: &'static str, live: &LiveId) -> RequestResult {
         self.refuse_role(action, why)?;
         match self.memberships.conn.claims() {

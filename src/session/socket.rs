@@ -1,10 +1,11 @@
 //! The server's end of a WebSocket on a transport.
 //!
-//! What a viewer costs is what an idle socket keeps. A codec has two buffers and some hundred bytes
-//! of state, and its buffers stay as large as the largest message made them. So the codec is made
-//! when there is something to read or to send, and dropped when everything has been read and sent;
-//! an idle socket is a transport that waits to be readable. A heartbeat and its answer take the
-//! [`fast_path`] past the codec and allocate nothing.
+//! Most sockets are idle most of the time, so the memory of an idle socket is the memory of a
+//! viewer. A codec has two buffers and some hundred bytes of state, and its buffers stay as large
+//! as the largest message made them. So a socket makes its codec when there is something to read or
+//! to send, and drops it when everything has been read and sent; an idle socket is a transport that
+//! waits to be readable. A heartbeat and its answer take the [`fast_path`] past the codec and
+//! allocate nothing.
 
 mod boundaries;
 mod fast_path;
@@ -27,23 +28,22 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Transport for S {}
 
-/// Bytes that are read at once; a client message has some dozen.
-const AT_ONCE: usize = 512;
+/// The size of a read, in bytes; a client message has some dozen.
+const READ_SIZE: usize = 512;
 
-/// The most that is read from a client that does not read: the largest frame fits.
-const MOST_AHEAD: usize = 8 << 10;
+/// The most bytes that the socket reads ahead while a send waits for room: the largest frame fits.
+const MAX_AHEAD: usize = 8 << 10;
 
 const MAX_MESSAGE: usize = 4 << 10;
 
-/// These sizes bound what a socket can cost.
+/// These sizes bound the memory of a socket.
 pub(crate) fn websocket_config() -> WebSocketConfig {
     WebSocketConfig::default()
         // tungstenite zeroes it at every read.
-        .read_buffer_size(AT_ONCE)
-        // A message goes out when it is sent.
+        .read_buffer_size(READ_SIZE)
+        // A message goes out at once, without a buffer in between.
         .write_buffer_size(0)
-        // What a slow consumer may have outstanding beyond the kernel's buffer: several of the
-        // longest messages.
+        // Several of the longest messages may wait for a slow consumer, beyond the kernel's buffer.
         .max_write_buffer_size(32 << 10)
         // The contract: a message over 4 KiB closes the socket with 1009.
         .max_message_size(Some(MAX_MESSAGE))
@@ -53,7 +53,7 @@ pub(crate) fn websocket_config() -> WebSocketConfig {
 #[derive(Debug, PartialEq)]
 pub(super) enum Received {
     Message(Message),
-    /// A part of a message, and not its last: a sign of life all the same.
+    /// A part of a message, and not its last part. It is still a sign of life.
     Part,
 }
 
@@ -64,10 +64,10 @@ pub(super) struct Socket<S> {
 
 struct Codec {
     websocket: WebSocketContext,
-    /// Of all bytes that were read from the transport.
+    /// Follows all bytes that were read from the transport.
     boundaries: Boundaries,
-    /// What was read while a send waited for room; the codec gets it next. At most [`MOST_AHEAD`]
-    /// bytes and one read.
+    /// The bytes that were read while a send waited for room; the codec gets them next. At most
+    /// [`MAX_AHEAD`] bytes and one read.
     ahead: Vec<u8>,
     /// Something waits to be written: the answer to a Ping, which tungstenite queues, or bytes that
     /// found no room.
@@ -101,23 +101,27 @@ impl Codec {
 impl<S: Transport> Socket<S> {
     /// `early` is what the client has already sent after its handshake.
     pub(super) fn new(transport: S, early: Vec<u8>) -> Self {
-        let codec = (!early.is_empty()).then(|| Box::new(Codec::new(early)));
+        let codec = if early.is_empty() {
+            None
+        } else {
+            Some(Box::new(Codec::new(early)))
+        };
         Self { transport, codec }
     }
 
-    /// The next message, or a part of one. Not called again after an error; a failed send does not
-    /// stop reading.
+    /// Receives the next message, or a part of one. Must not be called again after it returned an
+    /// error; a failed send does not stop reading.
     pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Error>> {
         let codec = match &mut self.codec {
             Some(codec) => codec,
             None => {
-                let mut space = [MaybeUninit::uninit(); AT_ONCE];
+                let mut space = [MaybeUninit::uninit(); READ_SIZE];
                 let mut buffer = ReadBuf::uninit(&mut space);
                 ready!(Pin::new(&mut self.transport).poll_read(cx, &mut buffer))?;
                 if let Some(message) = fast_path::decode(buffer.filled()) {
                     return Poll::Ready(Ok(Received::Message(message)));
                 }
-                // If this was the end, the codec reads it once more.
+                // At the end of the stream the buffer is empty, and the codec reads the end again.
                 self.codec
                     .insert(Box::new(Codec::new(buffer.filled().to_vec())))
             }
@@ -156,8 +160,8 @@ impl<S: Transport> Socket<S> {
         }
     }
 
-    /// Takes a message, if there is one, and sends it with all that waits to be sent, such as the
-    /// answer to a Ping. After `Pending` the codec holds what found no room: call again without a
+    /// Sends a message, if there is one, and everything that waits to be sent, such as the answer to
+    /// a Ping. After `Pending` the codec holds the bytes that found no room: call again without a
     /// message.
     pub(super) fn poll_send(
         &mut self,
@@ -166,7 +170,8 @@ impl<S: Transport> Socket<S> {
     ) -> Poll<Result<(), Error>> {
         let mut found_no_room = Vec::new();
         if self.codec.is_none()
-            && let Some(frame) = message.as_ref().and_then(ShortFrame::of)
+            && let Some(short) = &message
+            && let Some(frame) = ShortFrame::of(short)
         {
             let written = match Pin::new(&mut self.transport).poll_write(cx, frame.bytes())? {
                 Poll::Ready(written) => written,
@@ -199,9 +204,14 @@ impl<S: Transport> Socket<S> {
             ahead,
             left,
         };
-        let written = message.map_or(Ok(()), |message| websocket.write(&mut io, message));
-        let written = written.or_else(|why| if is_pending(&why) { Ok(()) } else { Err(why) });
-        match written.and_then(|()| websocket.flush(&mut io)) {
+        if let Some(message) = message
+            && let Err(why) = websocket.write(&mut io, message)
+            && !is_pending(&why)
+        {
+            *owes = false;
+            return Poll::Ready(Err(why));
+        }
+        match websocket.flush(&mut io) {
             Err(why) if is_pending(&why) => Poll::Pending,
             done => {
                 *owes = false;
@@ -219,14 +229,14 @@ impl<S: Transport> Socket<S> {
         poll_fn(|cx| self.poll_send(cx, None)).await
     }
 
-    /// Whether a whole frame has arrived from a client that does not read. What was read to find
-    /// out is kept for [`Self::poll_receive`].
+    /// Whether a whole frame has arrived from a client that does not read. The bytes that this
+    /// reads are kept for [`Self::poll_receive`].
     pub(super) fn has_received(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(codec) = &mut self.codec else {
             return false;
         };
-        while !codec.boundaries.has_whole() && codec.ahead.len() < MOST_AHEAD {
-            let mut space = [MaybeUninit::uninit(); AT_ONCE];
+        while !codec.boundaries.has_whole() && codec.ahead.len() < MAX_AHEAD {
+            let mut space = [MaybeUninit::uninit(); READ_SIZE];
             let mut buffer = ReadBuf::uninit(&mut space);
             let read = Pin::new(&mut self.transport).poll_read(cx, &mut buffer);
             // The codec reads an end or an error once more.
@@ -239,11 +249,12 @@ impl<S: Transport> Socket<S> {
         codec.boundaries.has_whole()
     }
 
-    /// How many parts of messages, other than last ones, arrived since this was last asked.
+    /// How many parts of messages arrived since the last call, not counting last parts.
     pub(super) fn take_parts(&mut self) -> u32 {
-        self.codec
-            .as_mut()
-            .map_or(0, |codec| codec.boundaries.take_parts())
+        match &mut self.codec {
+            Some(codec) => codec.boundaries.take_parts(),
+            None => 0,
+        }
     }
 
     pub(super) fn owes(&self) -> bool {

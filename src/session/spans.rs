@@ -1,12 +1,12 @@
-//! The span of a socket, so that every line about it has the ids of its session and of its user. It
-//! stands only around what is rare: the welcome, a request, the end. An idle socket has none, nor
-//! has a heartbeat or a push of counts.
+//! The span of a socket: it gives every log line about the socket the ids of its session and of its
+//! user. Only rare work runs in it: the welcome, a request, the end. An idle socket, a heartbeat and
+//! a push of counts have no span.
 
 use tracing::Span;
 
 use crate::presence::conn::Conn;
 
-/// Of the highest level, so that lines of every level have it.
+/// The span has the highest level, so that log lines of every level are in it.
 pub(super) fn of(conn: &Conn) -> Span {
     tracing::error_span!("socket", session_id = %conn.session(), user_id = %conn.identity.user)
 }

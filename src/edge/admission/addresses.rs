@@ -20,22 +20,32 @@ pub(crate) struct TooMany;
 
 impl Addresses {
     pub(super) fn new(most: u32) -> Self {
+        let permits = if most > 0 {
+            Some(KeyedPermits::new(most))
+        } else {
+            None
+        };
         Self {
-            permits: (most > 0).then(|| KeyedPermits::new(most)),
+            permits,
             hint: ProxyHint::new("sockets"),
         }
     }
 
-    /// The right to one more socket; `None` for a client that needs none.
+    /// Gives a client the right to one more socket; `None` for a client without a limit.
     pub(crate) fn admit(&self, client: ClientAddress) -> Result<Option<KeyedPermit>, TooMany> {
-        let (Some(permits), Some(address)) = (&self.permits, client.limited()) else {
+        let Some(permits) = &self.permits else {
             return Ok(None);
         };
-        let permit = permits.acquire(network(address));
-        if permit.is_none() {
-            self.hint.refused(address);
+        let Some(address) = client.limited() else {
+            return Ok(None);
+        };
+        match permits.acquire(network(address)) {
+            Some(permit) => Ok(Some(permit)),
+            None => {
+                self.hint.refused(address);
+                Err(TooMany)
+            }
         }
-        permit.map(Some).ok_or(TooMany)
     }
 }
 

@@ -1,4 +1,5 @@
-//! How many connections this process may have, from the number of descriptors that it may open.
+//! The limits on connections. They follow from the number of descriptors that this process may
+//! open.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -21,21 +22,23 @@ impl Limits {
         let files = files.saturating_sub(RESERVED.min(files / 4));
         let ports = 1 + usize::from(config.admin_listen.is_some());
         let pending = config.max_handshakes.min(files / 8).max(1);
-        let sockets = files.saturating_sub(pending * ports).max(1);
-        Self {
-            sockets: config.max_sockets.map_or(sockets, |most| most.min(sockets)),
-            pending,
-        }
+        let possible = files.saturating_sub(pending * ports).max(1);
+        let sockets = match config.max_sockets {
+            Some(most) => most.min(possible),
+            None => possible,
+        };
+        Self { sockets, pending }
     }
 }
 
 /// How many descriptors this process may have open.
 pub(crate) fn open_files() -> usize {
-    // Without a limit, the most that a semaphore counts.
-    let most = usize::MAX >> 4;
-    getrlimit(Resource::Nofile)
-        .current
-        .map_or(most, |files| usize::try_from(files).unwrap_or(most))
+    // The most that a semaphore counts.
+    let unlimited = usize::MAX >> 4;
+    match getrlimit(Resource::Nofile).current {
+        Some(files) => usize::try_from(files).unwrap_or(unlimited),
+        None => unlimited,
+    }
 }
 
 /// Raises the soft limit on open files to the hard one: the soft one exists for programs that use

@@ -15,8 +15,8 @@ use crate::base::rate_limiter::RateLimiter;
 /// The longest wait of a new arrival.
 pub(crate) const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// The longest wait of a client that returns in time: `Retry-After` is in whole seconds, so all of
-/// a second arrive at once.
+/// The longest wait of a client that returns in time. `Retry-After` is in whole seconds, so all
+/// clients of a second arrive at once.
 pub(crate) const RETURN_WAIT: Duration = Duration::from_millis(2_000);
 
 /// The longest `Retry-After`, in seconds.
@@ -31,30 +31,30 @@ const EARLY: Duration = Duration::from_millis(100);
 /// A client that returns later than this is a new arrival.
 const LATE: Duration = Duration::from_secs(10);
 
-/// How long a client that asked first may take to connect. In this time, all who asked may connect
-/// at once.
+/// How long a client that asked before it connects may take to connect. All clients that asked
+/// within this time may connect at once.
 pub(crate) const PLACE_KEPT: Duration = Duration::from_secs(5);
 
-/// How many users with tickets are remembered, in some 2 MB; the others return as new arrivals.
+/// Maximum tickets, in some 2 MB. Users beyond it return as new arrivals.
 const MAX_TICKETS: usize = 1 << 16;
 
-/// Expired tickets are dropped at most this often, because that walks over all of them.
+/// The queue drops expired tickets at most this often, because that walks over all tickets.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// After this wait.
+    /// Admit the handshake after this wait.
     Admit(Duration),
-    /// In so many seconds.
+    /// Refuse it; the client may retry in so many seconds.
     RetryAfter(u64),
 }
 
-/// What a user was promised.
+/// A promise to a user.
 #[derive(Debug, Clone, Copy)]
 enum Ticket {
-    /// The user was refused, and may return then.
+    /// The user was refused, and may return at this time.
     Return(Instant),
-    /// The user asked first. A place is booked for then.
+    /// The user asked before connecting. A place is booked for this time.
     Place(Instant),
 }
 
@@ -71,7 +71,7 @@ impl Ticket {
 pub(crate) struct Queue {
     admitted: RateLimiter,
     promised: RateLimiter,
-    /// By the hash of the user.
+    /// The tickets by the hash of their user.
     tickets: HashMap<u64, Ticket>,
     swept: Option<Instant>,
 }
@@ -89,27 +89,33 @@ impl Queue {
     /// Decides on a handshake. `chance` is from 0 to 1 and rounds the seconds.
     pub(crate) fn decide(&mut self, user: u64, now: Instant, chance: f64) -> Decision {
         self.drop_expired(now);
-        let due = match self.tickets.get(&user).filter(|ticket| ticket.is_good(now)) {
+        let mut longest_wait = FIRST_WAIT;
+        let mut too_early_by = None;
+        match self.tickets.get(&user).copied() {
+            Some(ticket) if !ticket.is_good(now) => {}
             Some(Ticket::Place(due)) => {
-                let wait = due.saturating_duration_since(now);
                 self.tickets.remove(&user);
-                return Decision::Admit(wait);
+                return Decision::Admit(due.saturating_duration_since(now));
             }
-            Some(Ticket::Return(due)) => Some(*due),
-            None => None,
-        };
-        let early = due
-            .map(|due| due.saturating_duration_since(now))
-            .filter(|rest| *rest > EARLY);
-        let returns = due.is_some() && early.is_none();
-        if self.admitted.wait(now) <= if returns { RETURN_WAIT } else { FIRST_WAIT } {
+            Some(Ticket::Return(due)) => {
+                let rest = due.saturating_duration_since(now);
+                if rest > EARLY {
+                    too_early_by = Some(rest);
+                } else {
+                    longest_wait = RETURN_WAIT;
+                }
+            }
+            None => {}
+        }
+        if self.admitted.wait(now) <= longest_wait {
             self.tickets.remove(&user);
             return Decision::Admit(self.admitted.book(1, now));
         }
-        Decision::RetryAfter(match early {
+        let seconds = match too_early_by {
             Some(rest) => rest.as_secs_f64().ceil() as u64,
             None => self.refuse(user, now, chance),
-        })
+        };
+        Decision::RetryAfter(seconds)
     }
 
     /// Decides as [`Self::decide`] does, and keeps the place that it books for the user's
@@ -127,7 +133,7 @@ impl Queue {
         decision
     }
 
-    /// Refuses a user; answers after how many seconds to retry.
+    /// Refuses a user; returns the seconds until the retry.
     pub(crate) fn refuse(&mut self, user: u64, now: Instant, chance: f64) -> u64 {
         let seconds = self.promise(now, chance);
         self.drop_expired(now);
@@ -160,7 +166,12 @@ impl Queue {
 
     /// Drops expired tickets, and gives back the memory that a herd took.
     fn drop_expired(&mut self, now: Instant) {
-        if self.tickets.capacity() == 0 || self.swept.is_some_and(|at| now < at + SWEEP_EVERY) {
+        if self.tickets.capacity() == 0 {
+            return;
+        }
+        if let Some(at) = self.swept
+            && now < at + SWEEP_EVERY
+        {
             return;
         }
         self.swept = Some(now);

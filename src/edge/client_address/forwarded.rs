@@ -1,14 +1,14 @@
 //! Reads `Forwarded` (RFC 7239) and `X-Forwarded-For`: pure functions on text that anybody may have
 //! written.
 //!
-//! Each proxy appends the address that it was reached from, so the list is to be trusted from its
-//! right end, as far as trusted proxies wrote it. Everything further left may be made up by the
-//! client.
+//! Each proxy appends the address of its peer, so the list can be trusted from its right end, as
+//! far as trusted proxies wrote it. The client may have made up everything further left.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// The right-most address that is not of a trusted proxy, among the values of all header lines in
-/// their order. `None` if something that is no address comes first, or nothing is left.
+/// The right-most address that is not a trusted proxy's, among the values of all header lines in
+/// their order. `None` if an element that is no address stands further right, or if there is no
+/// such address.
 pub fn last_untrusted<'a>(
     lines: impl DoubleEndedIterator<Item = &'a str>,
     elements: fn(&str) -> Option<Vec<&str>>,
@@ -34,9 +34,9 @@ pub fn plain_elements(line: &str) -> Option<Vec<&str>> {
     )
 }
 
-/// The `for` of each element of a line of `Forwarded`, without its quotes; an element without one
-/// is empty. `None` if the line is malformed: what a client leaves open could swallow what a proxy
-/// appended.
+/// The `for` of each element of a line of `Forwarded`, without its quotes; an element without a
+/// `for` gives an empty text. `None` if the line is malformed: a quote that a client leaves open
+/// could swallow what a proxy appended.
 pub fn forwarded_elements(line: &str) -> Option<Vec<&str>> {
     let mut elements = Vec::new();
     for element in split_unquoted(line, b',')? {
@@ -62,7 +62,10 @@ pub fn forwarded_elements(line: &str) -> Option<Vec<&str>> {
 
 /// Splits at a separator outside of quoted strings; `None` if a quoted string is not closed.
 fn split_unquoted(text: &str, separator: u8) -> Option<Vec<&str>> {
-    let (mut parts, mut start, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let mut quoted = false;
+    let mut escaped = false;
     for (at, byte) in text.bytes().enumerate() {
         match byte {
             _ if escaped => escaped = false,
@@ -76,29 +79,41 @@ fn split_unquoted(text: &str, separator: u8) -> Option<Vec<&str>> {
         }
     }
     parts.push(text.get(start..)?);
-    (!quoted).then_some(parts)
+    if quoted { None } else { Some(parts) }
 }
 
-/// The inside of a quoted string, or a token as it is. No address needs an escape, so none is
-/// undone.
+/// The inside of a quoted string, or a token as it is. No address needs an escape, so a string with
+/// one is refused.
 fn unquote(value: &str) -> Option<&str> {
-    match value.strip_prefix('"') {
-        Some(rest) => rest
-            .strip_suffix('"')
-            .filter(|inner| !inner.contains(['"', '\\'])),
-        None => (!value.contains('"')).then_some(value),
+    let Some(rest) = value.strip_prefix('"') else {
+        return if value.contains('"') {
+            None
+        } else {
+            Some(value)
+        };
+    };
+    let inner = rest.strip_suffix('"')?;
+    if inner.contains(['"', '\\']) {
+        None
+    } else {
+        Some(inner)
     }
 }
 
 /// An address, with or without brackets and a port. Proxies write all of these forms.
 fn address(text: &str) -> Option<IpAddr> {
-    let bare = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
-    let with_port = || text.parse::<SocketAddr>().ok().map(|addr| addr.ip());
-    text.parse()
-        .ok()
-        .or_else(bare)
-        .or_else(with_port)
-        .map(|ip: IpAddr| ip.to_canonical())
+    let address = if let Ok(plain) = text.parse::<IpAddr>() {
+        plain
+    } else if let Some(in_brackets) = in_brackets(text) {
+        in_brackets
+    } else {
+        text.parse::<SocketAddr>().ok()?.ip()
+    };
+    Some(address.to_canonical())
+}
+
+fn in_brackets(text: &str) -> Option<IpAddr> {
+    text.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }
 
 #[cfg(test)]

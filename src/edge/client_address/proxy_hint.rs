@@ -1,5 +1,5 @@
 //! Asks in the log whether an address that reached a limit is a proxy whose clients share the
-//! limit: an operator who forgot to name the proxies sees only refused clients otherwise.
+//! limit. Without the hint, an operator who forgot to name the proxies sees only refused clients.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How often it asks.
+/// The hint appears at most this often.
 const EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct ProxyHint {
-    /// Of what the address has too many.
+    /// What the address has too many of.
     what: &'static str,
     hinted_at: Mutex<Option<Instant>>,
 }
@@ -25,7 +25,7 @@ impl ProxyHint {
         }
     }
 
-    /// A limit refused something to this address.
+    /// Notes that a limit refused this address.
     pub(crate) fn refused(&self, address: IpAddr) {
         if !is_private(address) {
             return;

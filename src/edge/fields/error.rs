@@ -1,4 +1,4 @@
-//! What is wrong with a field, and where the field stands.
+//! The error of a wrong field: the fault, and the place of the field.
 
 use std::fmt::{self, Display};
 
@@ -6,10 +6,10 @@ use serde::de::{self, Expected, Unexpected};
 
 use super::names::{nearest, shown};
 
-/// The most known names that a message lists.
-const MOST_LISTED: usize = 12;
+/// Maximum names that a message lists.
+const MAX_LISTED: usize = 12;
 
-/// Where something stands in a request.
+/// The place of a field in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In the JSON body; a JSON Pointer (RFC 6901).
@@ -30,7 +30,7 @@ impl Place {
     }
 }
 
-/// As a sentence names it: `user_ids/3`.
+/// Writes the place as a sentence names it: `user_ids/3`.
 impl Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -40,7 +40,7 @@ impl Display for Place {
     }
 }
 
-/// What is wrong with a field.
+/// The fault of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The call has no such fields. The path of the error ends above them.
@@ -50,7 +50,7 @@ pub(crate) enum Fault {
     },
     Missing,
     Doubled,
-    /// What would be right.
+    /// The value is wrong; the text says what would be right.
     Wrong(String),
 }
 
@@ -75,13 +75,13 @@ impl FieldError {
         Self::new(Fault::Wrong(right.into()))
     }
 
-    /// The same error, of a value that stands in this field, or at this place of a list.
+    /// The same error, for a value that is in this field, or at this index of a list.
     pub(super) fn within(mut self, step: impl Display) -> Self {
         self.inside_out.push(step.to_string());
         self
     }
 
-    /// Where the field stands in a body.
+    /// The place of the field in a body.
     pub(crate) fn in_body(&self) -> Place {
         let pointer = self
             .steps()
@@ -89,7 +89,7 @@ impl FieldError {
         Place::Body(pointer.collect())
     }
 
-    /// Where the field stands in a query.
+    /// The place of the field in a query.
     pub(crate) fn in_query(&self) -> Place {
         Place::Query(self.steps().next_back().unwrap_or_default())
     }
@@ -107,7 +107,7 @@ impl FieldError {
     }
 }
 
-/// What is wrong, without the place.
+/// Writes the fault without the place.
 impl Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -118,18 +118,19 @@ impl Display for Fault {
                 {
                     let others: Vec<String> = others
                         .iter()
-                        .take(MOST_LISTED)
+                        .take(MAX_LISTED)
                         .map(|name| shown(name))
                         .collect();
                     write!(f, ", and none named {}", others.join(", "))?;
                 }
-                let meant = names
-                    .first()
-                    .and_then(|name| nearest(name, known.iter().copied()));
+                let meant = match names.first() {
+                    Some(name) => nearest(name, known.iter().copied()),
+                    None => None,
+                };
                 match meant {
                     Some((_, name)) => write!(f, "; did you mean {name}?"),
                     None if known.is_empty() => f.write_str("; it takes none"),
-                    None if known.len() <= MOST_LISTED => {
+                    None if known.len() <= MAX_LISTED => {
                         write!(f, "; it takes {}", known.join(", "))
                     }
                     None => Ok(()),
@@ -142,7 +143,7 @@ impl Display for Fault {
     }
 }
 
-/// For logs; answers to clients name the place apart.
+/// Writes the error for logs; answers to clients name the place in a field of its own.
 impl Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.in_body(), self.fault)
@@ -152,7 +153,7 @@ impl Display for FieldError {
 impl std::error::Error for FieldError {}
 
 impl de::Error for FieldError {
-    /// What a type of ours says of its own values.
+    /// The error of a type that checks its own values.
     fn custom<T: Display>(right: T) -> Self {
         Self::wrong(right.to_string())
     }

@@ -1,4 +1,5 @@
-//! A JSON body. It is read into a tree that keeps doubled fields, which must be seen to be refused.
+//! Reads a JSON body. The tree of its values keeps a field that is there twice, so that the gateway
+//! can refuse it.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -21,7 +22,7 @@ pub(crate) enum Json {
     Float(f64),
     Text(String),
     List(Vec<Self>),
-    /// In the order of the text.
+    /// The fields in the order of the text.
     Object(Vec<(String, Self)>),
 }
 
@@ -72,7 +73,7 @@ impl Json {
         Ok(())
     }
 
-    /// What it is, as a sentence says it.
+    /// The kind of the value, as a sentence names it.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -220,11 +221,12 @@ impl<'de> Deserializer<'de> for &'de Json {
         visitor: V,
     ) -> Result<V::Value, FieldError> {
         if let Json::Object(fields) = self {
-            let names = fields
+            let names: Vec<String> = fields
                 .iter()
                 .map(|(name, _)| name)
-                .filter(|name| !known.contains(&name.as_str()));
-            let names: Vec<String> = names.cloned().collect();
+                .filter(|name| !known.contains(&name.as_str()))
+                .cloned()
+                .collect();
             if !names.is_empty() {
                 return Err(FieldError::new(Fault::Unknown { names, known }));
             }
@@ -258,7 +260,7 @@ impl<'de> Deserializer<'de> for &'de Json {
     }
 }
 
-/// One word of a few.
+/// Deserializes a word of an enum.
 pub(super) fn word<'de>(text: &'de str) -> impl EnumAccess<'de, Error = FieldError> {
     IntoDeserializer::<FieldError>::into_deserializer(text)
 }
@@ -288,7 +290,7 @@ impl<'de> SeqAccess<'de> for Items<'de> {
 
 struct Fields<'de> {
     fields: &'de [(String, Json)],
-    /// Of the field whose name was read last.
+    /// The field whose name was read last.
     value: Option<&'de (String, Json)>,
 }
 

@@ -1,5 +1,5 @@
-//! Names of fields: how a message shows one that a client made up, and which known one the client
-//! probably meant.
+//! Names of fields: how a message shows a name that a client made up, and which known name the
+//! client probably meant.
 
 /// How many characters of a name a message shows.
 const LONGEST_SHOWN: usize = 64;
@@ -19,21 +19,26 @@ pub(crate) fn nearest<'a>(
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<(usize, &'a str)> {
     let wanted = folded(name);
-    let distances = known
-        .into_iter()
-        .map(|known| (strsim::osa_distance(&wanted, &folded(known)), known));
-    // Of a short name, two letters are most of it.
-    let is_like =
-        |(distance, known): &(usize, &str)| *distance <= if known.len() <= 4 { 1 } else { 2 };
-    distances
-        .filter(is_like)
-        .min_by_key(|(distance, _)| *distance)
+    let mut nearest: Option<(usize, &str)> = None;
+    for known in known {
+        let distance = strsim::osa_distance(&wanted, &folded(known));
+        // Two letters are most of a short name.
+        let farthest = if known.len() <= 4 { 1 } else { 2 };
+        if distance > farthest {
+            continue;
+        }
+        match nearest {
+            Some((least, _)) if least <= distance => {}
+            _ => nearest = Some((distance, known)),
+        }
+    }
+    nearest
 }
 
 fn folded(name: &str) -> String {
-    let letters = name
-        .chars()
+    name.chars()
         .take(LONGEST_SHOWN)
-        .filter(|c| !matches!(c, '_' | '-'));
-    letters.flat_map(char::to_lowercase).collect()
+        .filter(|c| !matches!(c, '_' | '-'))
+        .flat_map(char::to_lowercase)
+        .collect()
 }

@@ -1,5 +1,5 @@
-//! A query. Several types may read one query, each its own fields, so no type refuses the fields of
-//! the others: the routes know all fields that a call has.
+//! Reads a query into a type. Several types may read one query, each its own fields, so no type
+//! refuses the fields of the others: the routes know all fields of a call.
 
 use std::collections::VecDeque;
 
@@ -15,13 +15,16 @@ use super::json::word;
 
 /// The fields of a query, in their order.
 pub(crate) fn pairs(uri: &Uri) -> Vec<(String, String)> {
-    Query::try_from_uri(uri).map_or_else(|_| Vec::new(), |Query(pairs)| pairs)
+    match Query::try_from_uri(uri) {
+        Ok(Query(pairs)) => pairs,
+        Err(_) => Vec::new(),
+    }
 }
 
-/// Reads those fields of a query that a type has.
+/// Reads the fields of a type from a query.
 ///
 /// # Errors
-/// Names the first of these fields that is wrong, or there twice.
+/// Names the first of these fields that is wrong, or that is there twice.
 pub(crate) fn from_query<T: DeserializeOwned>(uri: &Uri) -> Result<T, FieldError> {
     T::deserialize(Parameters(&pairs(uri)))
 }
@@ -68,7 +71,7 @@ impl<'de> Deserializer<'de> for Parameters<'de> {
 
 struct Pairs<'de> {
     pairs: VecDeque<&'de (String, String)>,
-    /// Of the field whose name was read last.
+    /// The pair whose name was read last.
     value: Option<&'de (String, String)>,
 }
 
@@ -99,7 +102,7 @@ impl<'de> MapAccess<'de> for Pairs<'de> {
     }
 }
 
-/// A value of a query, which is a text until a type asks for something else.
+/// A value of a query. It is a text, unless a type asks for something else.
 struct Parameter<'de>(&'de str);
 
 impl<'de> Deserializer<'de> for Parameter<'de> {
@@ -133,7 +136,7 @@ impl<'de> Deserializer<'de> for Parameter<'de> {
         let is_number = !self.0.is_empty() && self.0.bytes().all(|byte| byte.is_ascii_digit());
         match self.0.parse() {
             Ok(number) if is_number => visitor.visit_u64(number),
-            // All values of a query are texts, so it says nothing that this is one.
+            // All values of a query are texts, so the error does not say that this one is a text.
             _ => Err(FieldError::invalid_type(
                 Unexpected::Other("a text"),
                 &visitor,

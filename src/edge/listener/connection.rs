@@ -19,7 +19,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::rustls::ServerConnection;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
@@ -36,23 +35,23 @@ use crate::edge::keep_alive::{Crowded, Ending};
 /// The most header lines of a request; browsers send about twenty.
 pub(super) const MAX_HEADERS: usize = 64;
 
-/// The largest request head, and what one connection may hold in buffers: hyper's minimum.
+/// The largest request head, and the most that one connection may hold in buffers: hyper's minimum.
 pub(super) const MAX_HEAD: usize = 8 << 10;
 
-/// What TLS may hold back for a client that does not read, beyond the kernel's buffer and the
-/// session's.
+/// How many bytes TLS may hold for a client that does not read, beyond the buffers of the kernel and
+/// of the session.
 const MAX_UNSENT: usize = 16 << 10;
 
 #[derive(Clone)]
 pub(crate) struct PortSettings {
-    /// The most connections that are no sockets.
+    /// Maximum connections that are not WebSockets.
     pub(crate) pending: usize,
-    /// How many of them are of one address.
+    /// Maximum of them for one address.
     pub(crate) per_address: PerAddress,
     pub(crate) handshake_timeout: Duration,
-    /// A socket that is silent for so long is closed.
+    /// How long a WebSocket may be silent before it is closed.
     pub(crate) timeout: Duration,
-    /// `None`: the port speaks no TLS.
+    /// `None` if the port speaks no TLS.
     pub(crate) certificate: Option<Arc<Certificate>>,
     pub(crate) proxy_protocol: bool,
     pub(crate) trusted_proxies: TrustedProxies,
@@ -60,7 +59,7 @@ pub(crate) struct PortSettings {
 }
 
 impl PortSettings {
-    /// To whom a connection counts before anything is read of it.
+    /// The holder to whom a connection counts before anything is read from it.
     pub(super) fn holder_at_first(&self, peer: ClientAddress) -> Holder {
         // A balancer is about to name its client.
         if self.proxy_protocol {
@@ -70,7 +69,8 @@ impl PortSettings {
         }
     }
 
-    /// To whom a connection of this client counts. A trusted proxy has the connections of many.
+    /// The holder to whom a connection of this client counts. A trusted proxy has the connections
+    /// of many clients.
     fn holder(&self, client: ClientAddress) -> Holder {
         match client.limited() {
             Some(address) if !self.trusted_proxies.trusts(address) => {
@@ -90,14 +90,14 @@ pub(super) struct Connection {
     pub(super) stop: CancellationToken,
 }
 
-/// What must be known before the first request.
+/// A connection that is ready for its first request.
 struct Opened {
     transport: Transport,
-    /// Who connected, to this port or to the balancer in front of it.
+    /// The address that connected, to this port or to the balancer in front of it.
     peer: ClientAddress,
 }
 
-/// Why a connection ended before its first request, with the label under which it is counted.
+/// Why a connection ended before its first request. `why` is the label in the metric.
 struct Failed {
     why: &'static str,
     error: io::Error,
@@ -116,7 +116,8 @@ impl Connection {
     /// Serves requests until the peer or a deadline ends the connection, a socket takes it over, or
     /// `stop`.
     pub(super) async fn run(self, tcp: TcpStream, peer: ClientAddress) {
-        // Boxed: what a handshake needs is gone when requests are served.
+        // Boxed: the future of this function must not keep room for a handshake while it serves
+        // requests.
         let opened = tokio::select! {
             biased;
             () = self.pending.evicted() => return,
@@ -133,41 +134,32 @@ impl Connection {
     }
 
     async fn open(&self, mut tcp: TcpStream, mut peer: ClientAddress) -> Result<Opened, Failed> {
-        let deadline = |why| {
-            move |_| Failed {
-                why,
-                error: io::ErrorKind::TimedOut.into(),
-            }
-        };
-        let failed = |why| move |error| Failed { why, error };
         let limit = self.port.handshake_timeout;
         if self.port.proxy_protocol {
-            let read = timeout(limit, proxy_header::read(&mut tcp))
-                .await
-                .map_err(deadline("proxy_header"))?;
-            if let Some(client) = read.map_err(failed("proxy_header"))? {
+            let header = within(limit, "proxy_header", proxy_header::read(&mut tcp)).await?;
+            if let Some(client) = header {
                 peer = ClientAddress::Forwarded(client);
             }
-            self.pending
-                .belongs_to(self.port.holder(peer))
-                .inspect_err(|_| self.hint.refused(peer.address()))?;
+            if let Err(too_many) = self.pending.belongs_to(self.port.holder(peer)) {
+                self.hint.refused(peer.address());
+                return Err(too_many.into());
+            }
         }
         let transport = match &self.port.certificate {
             None => Transport::Plain(tcp),
             Some(certificate) => {
-                let bound =
-                    |session: &mut ServerConnection| session.set_buffer_limit(Some(MAX_UNSENT));
-                let accept = certificate.acceptor().accept_with(tcp, bound);
-                let accepted = timeout(limit, accept)
-                    .await
-                    .map_err(deadline("tls_handshake"))?;
-                Transport::Tls(Box::new(accepted.map_err(failed("tls_handshake"))?))
+                let accept = certificate
+                    .acceptor()
+                    .accept_with(tcp, |session| session.set_buffer_limit(Some(MAX_UNSENT)));
+                let stream = within(limit, "tls_handshake", accept).await?;
+                Transport::Tls(Box::new(stream))
             }
         };
         Ok(Opened { transport, peer })
     }
 
-    async fn serve(self, Opened { transport, peer }: Opened) {
+    async fn serve(self, opened: Opened) {
+        let Opened { transport, peer } = opened;
         let Self {
             port,
             pending,
@@ -176,8 +168,9 @@ impl Connection {
             stop,
             ..
         } = self;
-        let (served, scheme, head_timeout) =
-            (pending.clone(), transport.scheme(), port.handshake_timeout);
+        let served = pending.clone();
+        let scheme = transport.scheme();
+        let head_timeout = port.handshake_timeout;
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             let client = port.trusted_proxies.client(peer, request.headers());
             let extensions = request.extensions_mut();
@@ -193,7 +186,9 @@ impl Connection {
             }
             let request: Request =
                 request.map(|body| Body::new(Arriving::new(body, served.clone())));
-            let (router, pending, port) = (router.clone(), served.clone(), port.clone());
+            let router = router.clone();
+            let pending = served.clone();
+            let port = port.clone();
             async move {
                 let mut answer = router.oneshot(request).await?;
                 if pending.is_scarce() || (!is_proxied && ends_connection(&answer)) {
@@ -230,9 +225,23 @@ impl Connection {
     }
 }
 
+/// Does one step of a handshake, in time. `step` is the label of its failures.
+async fn within<T>(
+    limit: Duration,
+    step: &'static str,
+    work: impl Future<Output = io::Result<T>>,
+) -> Result<T, Failed> {
+    let error = match timeout(limit, work).await {
+        Ok(Ok(done)) => return Ok(done),
+        Ok(Err(error)) => error,
+        Err(_) => io::ErrorKind::TimedOut.into(),
+    };
+    Err(Failed { why: step, error })
+}
+
 /// Whether a client has to connect again after this answer: a request that is refused must cost its
-/// sender more than the gateway. Callers with good credentials are spared, who ask on about what
-/// may not be there.
+/// sender more than the gateway. A caller with good credentials may go on, because it often asks
+/// about things that may not be there.
 fn ends_connection(answer: &Response) -> bool {
     match answer.extensions().get::<Ending>() {
         Some(Ending::Spared) => false,

@@ -1,13 +1,13 @@
 //! The connections of one port that are not WebSockets: in their handshake, or plain HTTP. Their
-//! number is bounded, and so is the share of one address: whoever holds connections, others still
-//! get in.
+//! number is bounded, and so is the share of one address, so that no address can keep the others
+//! out.
 //!
-//! An address that has its share gives up one of its own for each new one. At the bound of the
-//! whole port, the listener closes a connection of the address that holds most, however lately it
-//! was answered. Only if all hold about as many does it matter how long a connection has waited:
-//! first those go whose last request was answered, then those that sent no whole request for a
-//! second. If there is none, the accept loop waits, and new connections stay in the kernel's
-//! backlog.
+//! An address that has its share gives up one of its own connections for each new one. At the bound
+//! of the whole port, the listener closes a connection of the address that holds most, however
+//! lately it was answered. Only if all addresses hold about as many does it matter how long a
+//! connection has waited. The listener then closes connections whose last request was answered
+//! first, and after them connections that sent no whole request for a second. If there is none, the
+//! accept loop waits, and new connections stay in the kernel's backlog.
 
 mod table;
 
@@ -20,13 +20,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::table::Holder;
-use self::table::{RETRY, Stage, Table};
+use self::table::{RETRY_DELAY, Stage, Table};
 use crate::base::metrics::Metrics;
 
-/// One address may hold one slot in so many.
+/// One address may hold one in this many slots.
 const SHARE: usize = 8;
 
-/// Slots are scarce while fewer than one in so many are free.
+/// Slots are scarce while fewer than one in this many is free.
 const SCARCE: usize = 4;
 
 /// How many connections one address may hold.
@@ -121,15 +121,15 @@ impl PendingConnections {
         }
     }
 
-    /// Closes a connection in favour of one of `newcomer`; returns how long until a slot may be
-    /// free.
+    /// Closes a connection to make room for one of `newcomer`; returns how long to wait until a slot
+    /// may be free.
     fn evict_one(&self, newcomer: Holder, now: Instant) -> Duration {
         let mut table = self.table.lock();
         match table.victim(newcomer, now) {
             Ok(number) => {
                 table.evict(number);
                 self.metrics.connections_dropped.inc();
-                RETRY
+                RETRY_DELAY
             }
             Err(wait) => wait,
         }
@@ -137,13 +137,12 @@ impl PendingConnections {
 }
 
 impl PendingConnection {
-    /// Counts the connection to somebody else from here on.
+    /// Counts the connection to this holder from now on.
     pub(super) fn belongs_to(&self, holder: Holder) -> Result<(), TooMany> {
         let mut table = self.all.table.lock();
-        // One that was evicted meanwhile is about to end.
-        if table
-            .holder_of(self.number)
-            .is_some_and(|now| now != holder)
+        // An evicted connection is no longer in the table, and is about to end.
+        if let Some(now) = table.holder_of(self.number)
+            && now != holder
         {
             self.all.make_room_for(holder, &mut table)?;
             table.give_to(self.number, holder);
@@ -151,7 +150,7 @@ impl PendingConnection {
         Ok(())
     }
 
-    /// A request has begun whose body is yet to come.
+    /// Notes that a request has begun; its body is yet to come.
     pub(super) fn begun(&self) {
         self.all
             .table
@@ -159,12 +158,12 @@ impl PendingConnection {
             .note(self.number, Stage::Begun(Instant::now()));
     }
 
-    /// A request is complete, with its body, and will be answered.
+    /// Notes that a request is complete, with its body. The gateway answers it next.
     pub(super) fn busy(&self) {
         self.all.table.lock().note(self.number, Stage::Busy);
     }
 
-    /// The request is answered.
+    /// Notes that the request is answered.
     pub(super) fn answered(&self) {
         self.all
             .table
@@ -181,7 +180,7 @@ impl PendingConnection {
         self.all.slots.available_permits() < self.all.most / SCARCE
     }
 
-    /// The connection is a WebSocket from here on, or about to become one: frees its slot.
+    /// Frees the slot of a connection that becomes a WebSocket.
     pub(crate) fn becomes_socket(&self) {
         if self.slot.lock().take().is_some() {
             self.all.table.lock().remove(self.number);

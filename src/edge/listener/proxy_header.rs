@@ -1,5 +1,5 @@
-//! The header of the PROXY protocol, versions 1 and 2: a balancer begins each connection with it,
-//! to say who connected to the balancer. Nothing of what follows the header is read.
+//! The header of the PROXY protocol, versions 1 and 2. A balancer begins each connection with it,
+//! to say who connected to the balancer. This module reads nothing after the header.
 
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
@@ -14,18 +14,18 @@ pub const MAX_LENGTH: usize = 1_024;
 /// The longest header of version 1, as its specification says.
 const MAX_TEXT: usize = 107;
 
-/// What the first bytes of a connection are.
+/// The meaning of the first bytes of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Start {
-    /// A header of this length. Without a client, the connection is the balancer's own, such as a
-    /// health check, or the balancer does not know the client.
+    /// A header. Without a client, the connection is the balancer's own, such as a health check, or
+    /// the balancer does not know the client.
     Header {
         /// In bytes.
         length: usize,
         /// Who connected to the balancer.
         client: Option<IpAddr>,
     },
-    /// All of it belongs to a header that goes on.
+    /// The beginning of a header that goes on.
     Incomplete,
     /// No header, or one that is too long.
     Wrong,
@@ -40,13 +40,11 @@ pub fn parse(bytes: &[u8]) -> Start {
     } else {
         MAX_LENGTH
     };
-    match ProxyHeader::parse(
-        bytes,
-        ParseConfig {
-            include_tlvs: false,
-            ..ParseConfig::default()
-        },
-    ) {
+    let parse_config = ParseConfig {
+        include_tlvs: false,
+        ..ParseConfig::default()
+    };
+    match ProxyHeader::parse(bytes, parse_config) {
         Ok((header, length)) if length <= most => Start::Header {
             length,
             client: header
@@ -58,30 +56,32 @@ pub fn parse(bytes: &[u8]) -> Start {
     }
 }
 
-/// Takes the header from a connection; answers whom it names.
+/// Takes the header from a connection; returns the client that it names.
 pub(super) async fn read(stream: &mut TcpStream) -> io::Result<Option<IpAddr>> {
-    let (mut bytes, mut taken) = (vec![0; MAX_LENGTH], 0);
+    let mut bytes = vec![0; MAX_LENGTH];
+    let mut taken = 0;
     loop {
-        // What follows the header must stay in the kernel's buffer, so the bytes are looked at
-        // before they are taken.
+        // The bytes after the header must stay in the kernel's buffer, so this looks at the bytes
+        // before it takes them.
         let seen = taken + stream.peek(&mut bytes[taken..]).await?;
         if seen == taken {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        let (length, client) = match parse(&bytes[..seen]) {
-            Start::Header { length, client } => (length, Some(client)),
-            Start::Incomplete => (seen, None),
+        match parse(&bytes[..seen]) {
+            Start::Header { length, client } => {
+                stream.read_exact(&mut bytes[taken..length]).await?;
+                return Ok(client);
+            }
+            Start::Incomplete => {
+                stream.read_exact(&mut bytes[taken..seen]).await?;
+                taken = seen;
+            }
             Start::Wrong => {
                 return Err(io::Error::new(
                     ErrorKind::InvalidData,
                     "no PROXY protocol header",
                 ));
             }
-        };
-        stream.read_exact(&mut bytes[taken..length]).await?;
-        match client {
-            Some(client) => return Ok(client),
-            None => taken = length,
         }
     }
 }

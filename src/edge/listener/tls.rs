@@ -1,6 +1,6 @@
-//! The certificate of the public port: read at the start, and again on demand while connections
-//! live on with the one that they began with. A file that cannot be used at the start is an error
-//! of its setting; later it is logged, and the certificate stays as it was.
+//! The certificate of the public port. The gateway reads it at the start, and again on demand;
+//! connections keep the certificate that they began with. A file that cannot be used at the start
+//! is an error of its setting. Later the log says so, and the certificate stays as it was.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,24 +8,34 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::NoServerSessionStorage;
-use tokio_rustls::rustls::{ServerConfig, version};
+use tokio_rustls::rustls::{self, ServerConfig, version};
 
 use crate::base::from_files::FromFiles;
 
-/// What is wrong with the files; it quotes nothing of them.
+/// The problem with a file. The text quotes nothing of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{setting}: {path} {problem}", path = path.display())]
 pub struct CertificateError {
-    /// Of the file that is wrong.
+    /// The setting that names the file.
     pub setting: &'static str,
     path: PathBuf,
     problem: String,
 }
 
-/// The files, and what was last read from them.
+impl CertificateError {
+    fn new(setting: &'static str, path: &Path, problem: String) -> Self {
+        Self {
+            setting,
+            path: path.to_owned(),
+            problem,
+        }
+    }
+}
+
+/// The files, and the configuration that was last read from them.
 #[derive(Debug)]
 pub(crate) struct Certificate {
     chain: PathBuf,
@@ -49,7 +59,7 @@ impl Certificate {
     }
 }
 
-/// A new certificate is for the connections to come.
+/// New connections use the new certificate.
 impl FromFiles for Certificate {
     fn name(&self) -> &'static str {
         "the TLS certificate"
@@ -66,61 +76,70 @@ impl FromFiles for Certificate {
     }
 }
 
-/// What is wrong with each of the two files, or with both together.
+/// The problems of the two files, each by itself; or, if there are none, of both together.
 pub fn wrong_files(chain: &Path, key: &Path) -> Vec<CertificateError> {
-    let of_files = [read_chain(chain).err(), read_key(key).err()];
-    let wrong: Vec<CertificateError> = of_files.into_iter().flatten().collect();
-    if wrong.is_empty() {
-        read(chain, key).err().into_iter().collect()
-    } else {
-        wrong
+    let mut wrong = Vec::new();
+    if let Err(why) = read_chain(chain) {
+        wrong.push(why);
     }
+    if let Err(why) = read_key(key) {
+        wrong.push(why);
+    }
+    if wrong.is_empty()
+        && let Err(why) = read(chain, key)
+    {
+        wrong.push(why);
+    }
+    wrong
 }
 
 fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
-    let wrong = |problem| CertificateError {
-        setting: "tls-cert",
-        path: path.to_owned(),
-        problem,
-    };
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match read {
-        Ok(none) if none.is_empty() => Err(wrong("has no certificate in PEM form".to_owned())),
+    match read_certificates(path) {
+        Ok(certificates) if certificates.is_empty() => Err(CertificateError::new(
+            "tls-cert",
+            path,
+            "has no certificate in PEM form".to_owned(),
+        )),
         Ok(certificates) => Ok(certificates),
-        Err(why) => Err(wrong(format!("cannot be read: {why}"))),
+        Err(why) => Err(CertificateError::new(
+            "tls-cert",
+            path,
+            format!("cannot be read: {why}"),
+        )),
     }
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, pem::Error> {
+    CertificateDer::pem_file_iter(path)?.collect()
 }
 
 fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateError> {
     PrivateKeyDer::from_pem_file(path).map_err(|why| {
         let problem = format!("has no private key that can be read: {why}");
-        CertificateError {
-            setting: "tls-key",
-            path: path.to_owned(),
-            problem,
-        }
+        CertificateError::new("tls-key", path, problem)
     })
 }
 
 fn read(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, CertificateError> {
     let certificates = read_chain(chain)?;
-    let of_key = |problem| CertificateError {
-        setting: "tls-key",
-        path: key.to_owned(),
-        problem,
-    };
-    let key = read_key(key)?;
-    let mut config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
-        .with_protocol_versions(&[&version::TLS13, &version::TLS12])
-        .and_then(|builder| {
-            builder
-                .with_no_client_auth()
-                .with_single_cert(certificates, key)
-        })
-        .map_err(|why| of_key(format!("does not fit the certificate: {why}")))?;
+    let private_key = read_key(key)?;
+    let mut config = server_config(certificates, private_key).map_err(|why| {
+        let problem = format!("does not fit the certificate: {why}");
+        CertificateError::new("tls-key", key, problem)
+    })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // A socket lives for hours: what resumption would save is not worth a session kept for each.
+    // A socket lives for hours, so resumption would save less than its stored sessions cost.
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(Arc::new(config))
+}
+
+fn server_config(
+    certificates: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<ServerConfig, rustls::Error> {
+    ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
+        .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)
 }

@@ -1,5 +1,5 @@
-//! The byte stream of a connection, with or without TLS, as HTTP and later the session use it. A
-//! plain socket is as small as without this type: the state of TLS is in a box.
+//! The byte stream of a connection, with or without TLS. HTTP uses it first, and the session later.
+//! A plain socket is no larger with this type than without it: the state of TLS is in a box.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

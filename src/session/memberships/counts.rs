@@ -1,5 +1,5 @@
-//! What a socket is told of the lives that it takes part in: counts, and what back ends wrote. A
-//! dashboard's counts are made for its socket; the viewers of a live who asked for counts share one
+//! The counts and the information of back ends that a socket is sent about its lives. Each watching
+//! dashboard gets a counts message of its own; the viewers of a live who asked for counts share one
 //! text.
 
 use std::sync::Arc;
@@ -17,22 +17,11 @@ use crate::session::messages::{CountsMessage, InfoTold, RequestId, ServerMessage
 use crate::store::{Info, Peaks};
 
 impl Memberships {
-    /// The information about a live, if this socket does not have its newest version; it is told
-    /// next.
+    /// The information about a live, if this socket does not have its newest version. It is noted
+    /// as told, so the caller must send it.
     pub(in crate::session) fn info_to_tell(&mut self, room: &Arc<Room>) -> Option<Info> {
         let newest = room.info.revision();
-        let of_seat = self
-            .seat
-            .as_ref()
-            .filter(|seat| Arc::ptr_eq(&seat.room, room))
-            .map(|seat| seat.info);
-        let listening = || {
-            self.listening
-                .iter()
-                .find(|there| Arc::ptr_eq(&there.room, room))
-                .map(|there| there.info)
-        };
-        if newest == 0 || of_seat.or_else(listening)? >= newest {
+        if newest == 0 || self.info_told(room)? >= newest {
             return None;
         }
         let known = room.info.newest();
@@ -40,12 +29,24 @@ impl Memberships {
         Some(known.info.clone())
     }
 
+    /// The revision of a live's information that the client has; `None` if the socket takes no part
+    /// in the live.
+    fn info_told(&self, room: &Arc<Room>) -> Option<u32> {
+        if let Some(seat) = &self.seat
+            && Arc::ptr_eq(&seat.room, room)
+        {
+            return Some(seat.info);
+        }
+        self.listening
+            .iter()
+            .find(|there| Arc::ptr_eq(&there.room, room))
+            .map(|there| there.info)
+    }
+
     /// Notes the revision of a live's information that the client is told.
     pub(in crate::session) fn note_info_told(&mut self, room: &Arc<Room>, revision: u32) {
-        if let Some(seat) = self
-            .seat
-            .as_mut()
-            .filter(|seat| Arc::ptr_eq(&seat.room, room))
+        if let Some(seat) = &mut self.seat
+            && Arc::ptr_eq(&seat.room, room)
         {
             seat.info = revision;
         }
@@ -58,17 +59,21 @@ impl Memberships {
         }
     }
 
-    /// Has the counts of the joined live pushed.
+    /// Starts to push the counts of the joined live.
     pub(in crate::session) fn begin_counts(&mut self) {
-        if let Some(seat) = self.seat.as_mut().filter(|seat| seat.told == NO_COUNTS) {
+        if let Some(seat) = &mut self.seat
+            && seat.told == NO_COUNTS
+        {
             seat.room.pushed.add(&self.conn, self.context.clock.now());
             seat.told = 0;
         }
     }
 
-    /// Has them pushed no longer.
+    /// Stops pushing the counts of the joined live.
     pub(in crate::session) fn end_counts(&mut self) {
-        if let Some(seat) = self.seat.as_mut().filter(|seat| seat.told != NO_COUNTS) {
+        if let Some(seat) = &mut self.seat
+            && seat.told != NO_COUNTS
+        {
             seat.room.pushed.remove(&self.conn);
             seat.told = NO_COUNTS;
         }
@@ -77,7 +82,8 @@ impl Memberships {
     /// The counts of the joined live at this moment, for a viewer who has just asked for them.
     pub(in crate::session) fn first_counts(&mut self) -> Option<Utf8Bytes> {
         let seat = self.seat.as_mut().filter(|seat| seat.told != NO_COUNTS)?;
-        let (room, context) = (seat.room.clone(), self.context.clone());
+        let room = seat.room.clone();
+        let context = self.context.clone();
         let (shown, number) = room
             .pushed
             .first(|| (show(&context, &room), room.info.revision()))?;
@@ -88,23 +94,19 @@ impl Memberships {
         Some(counts(&context, &room, shown, seq, info.as_ref()).text(None))
     }
 
-    /// The counts of every watched live, and of the joined one if it was asked for, that were
-    /// released since this socket was last told of them.
+    /// The counts that were released since this socket was last sent any: of every watched live,
+    /// and of the joined live if the client asked for counts.
     pub(in crate::session) fn new_counts(&mut self) -> Vec<Utf8Bytes> {
         let context = self.context.clone();
         let mut released: Vec<(Arc<Room>, Shown)> = Vec::new();
-        for there in self
-            .listening
-            .iter_mut()
-            .filter(|there| there.interest == Interest::Counts)
-        {
-            let shown = there
-                .room
-                .throttle
-                .lock()
-                .shown()
-                .filter(|shown| there.told != Some(shown.at));
-            if let Some(shown) = shown {
+        for there in &mut self.listening {
+            if there.interest != Interest::Counts {
+                continue;
+            }
+            let shown = there.room.throttle.lock().shown();
+            if let Some(shown) = shown
+                && there.told != Some(shown.at)
+            {
                 there.told = Some(shown.at);
                 released.push((there.room.clone(), shown));
             }
@@ -124,34 +126,37 @@ impl Memberships {
     /// and was not told yet.
     fn shared_counts(&mut self) -> Option<Utf8Bytes> {
         let seat = self.seat.as_mut()?;
-        let (room, told, has) = (seat.room.clone(), seat.told, seat.info);
-        let frame = room
-            .pushed
-            .frame()
-            .filter(|frame| frame.number.place > told)?;
+        let room = seat.room.clone();
+        let info_told = seat.info;
+        let frame = room.pushed.frame()?;
+        if frame.number.place <= seat.told {
+            return None;
+        }
         seat.told = frame.number.place;
         if let Some(seq) = self.own_seq() {
             let info = self.info_to_tell(&room);
             return Some(counts(&self.context, &room, frame.shown, seq, info.as_ref()).text(None));
         }
-        let text = |info: Option<&Info>| {
-            counts(&self.context, &room, frame.shown, frame.number.seq, info).text(None)
-        };
-        if has != room.info.revision() {
+        let seq = frame.number.seq;
+        if info_told != room.info.revision() {
             let (revision, with_info) = frame.with_info.get_or_init(|| {
                 let known = room.info.newest();
-                (known.revision, text(Some(&known.info)))
+                let message = counts(&self.context, &room, frame.shown, seq, Some(&known.info));
+                (known.revision, message.text(None))
             });
-            if *revision > has {
+            if *revision > info_told {
                 self.note_info_told(&room, *revision);
                 return Some(with_info.clone());
             }
         }
-        Some(frame.plain.get_or_init(|| text(None)).clone())
+        let plain = frame
+            .plain
+            .get_or_init(|| counts(&self.context, &room, frame.shown, seq, None).text(None));
+        Some(plain.clone())
     }
 
-    /// The next number of this socket's own counts, if it may also watch lives: the numbers of a
-    /// live must grow whichever way its counts come. A viewer's socket, which never watches, gets
+    /// The next number of this socket's own counts, if the socket may also watch lives: the numbers
+    /// of a live must grow whichever way its counts come. A viewer's socket never watches, and gets
     /// the numbers of the room.
     fn own_seq(&mut self) -> Option<u64> {
         if self.conn.identity.role == Role::Viewer {
@@ -200,8 +205,8 @@ fn counts<'a>(
     seq: u64,
     info: Option<&'a Info>,
 ) -> ServerMessage<'a> {
-    // An exact figure is a peak just before it is noted as one, and no message may show a peak
-    // below such a figure.
+    // A new exact figure may be a peak that the room has not noted yet. No message may show a peak
+    // below its own figure.
     let peaks = match shown.quality {
         Quality::Exact => room.peaks().max(Peaks {
             viewers: shown.figures.viewers,

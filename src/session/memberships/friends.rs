@@ -1,4 +1,4 @@
-//! What a socket is told of the friends who are in the live with its user: those whom the user
+//! The messages about friends in the joined live. A friend is a user whom the socket's user
 //! follows.
 
 use tokio_tungstenite::tungstenite::Utf8Bytes;
@@ -7,14 +7,16 @@ use super::Memberships;
 use crate::session::messages::ServerMessage;
 
 impl Memberships {
-    /// Whether they are pushed.
+    /// Whether the client asked for the friends in the joined live.
     pub(in crate::session) fn asks_friends(&self) -> bool {
         self.asks_friends
     }
 
-    /// Has the friends in the joined live pushed.
+    /// Starts to push the friends in the joined live.
     pub(in crate::session) fn begin_friends(&mut self) {
-        if let Some(seat) = self.seat.as_ref().filter(|_| !self.asks_friends) {
+        if let Some(seat) = &self.seat
+            && !self.asks_friends
+        {
             self.context
                 .rooms
                 .ask_friends(&seat.room, &self.conn, self.context.clock.now());
@@ -22,17 +24,22 @@ impl Memberships {
         }
     }
 
-    /// Has them pushed no longer.
+    /// Stops pushing the friends in the joined live.
     pub(in crate::session) fn end_friends(&mut self) {
-        if let Some(seat) = self.seat.as_ref().filter(|_| self.asks_friends) {
+        if let Some(seat) = &self.seat
+            && self.asks_friends
+        {
             self.context.rooms.forget_asker(&seat.room, &self.conn);
             self.asks_friends = false;
         }
     }
 
-    /// The friends in the joined live, if they are others than the client was told last.
+    /// The friends in the joined live, if they changed since the client was last told of them.
     pub(in crate::session) fn new_friends(&self) -> Option<Utf8Bytes> {
-        let seat = self.seat.as_ref().filter(|_| self.asks_friends)?;
+        if !self.asks_friends {
+            return None;
+        }
+        let seat = self.seat.as_ref()?;
         let shown = self.context.rooms.asker(&self.conn)?.news()?;
         let message = ServerMessage::Friends {
             live_id: &seat.room.record.live,

@@ -1,8 +1,8 @@
-//! Follows where frames begin and end in the bytes that a client sends (RFC 6455, 5.2), however
-//! they are cut. Decodes nothing: it exists because the codec does not report a frame that is only
-//! a part of a message.
+//! Follows where frames begin and end in the bytes that a client sends (RFC 6455, 5.2), however the
+//! network cuts them. It decodes nothing: it exists because the codec does not report a frame that
+//! is only a part of a message.
 
-/// What comes next.
+/// The part of a frame that the next byte belongs to.
 #[derive(Debug, Clone, Copy)]
 enum Next {
     /// The first byte of a frame: its opcode, and whether it ends its message.
@@ -44,7 +44,9 @@ impl Boundaries {
                     let is_control = byte & 0x08 != 0;
                     if !is_control {
                         self.in_message = byte & 0x80 == 0;
-                        self.parts = self.parts.saturating_add(self.in_message.into());
+                        if self.in_message {
+                            self.parts = self.parts.saturating_add(1);
+                        }
                     }
                     self.next = Next::Length;
                 }
@@ -99,17 +101,17 @@ impl Boundaries {
         matches!(self.next, Next::Opcode) && !self.in_message
     }
 
-    /// Whether a frame was completed since [`Self::take_whole`] was last asked.
+    /// Whether a frame was completed since the last call of [`Self::take_whole`].
     pub(super) fn has_whole(&self) -> bool {
         self.whole
     }
 
-    /// How many frames that do not end their message have begun since this was last asked.
+    /// How many frames that do not end their message have begun since the last call.
     pub(super) fn take_parts(&mut self) -> u32 {
         std::mem::take(&mut self.parts)
     }
 
-    /// As [`Self::has_whole`], and resets it until the next frame is complete.
+    /// Returns [`Self::has_whole`], and resets it until the next frame is complete.
     pub(super) fn take_whole(&mut self) -> bool {
         std::mem::take(&mut self.whole)
     }

@@ -10,11 +10,11 @@ use tokio_tungstenite::tungstenite::{Bytes, Message, Utf8Bytes};
 
 use crate::session::messages::HEARTBEAT;
 
-/// The last and only frame of a message, with this opcode.
+/// The bit of a frame that is its whole message.
 const WHOLE: u8 = 0x80;
 const TEXT: u8 = 0x1;
 const PONG: u8 = 0xa;
-/// Clients mask what they send.
+/// The bit of a masked frame. Clients mask all their frames.
 const MASKED: u8 = 0x80;
 
 /// The message, if the bytes are exactly one of the known frames.

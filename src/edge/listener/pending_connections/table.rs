@@ -1,5 +1,5 @@
-//! Which connections a port has, to whom they count, and which of them is closed first. State only:
-//! `now` comes in.
+//! The connections of a port: to whom they count, and which of them is closed first. The table is
+//! only state: the caller passes `now`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 /// handshake takes milliseconds.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
-/// How long an answer may be on its way before its connection gives way to one of somebody who
-/// holds as many.
+/// How long an answer may be on its way before its connection gives way to one of a holder with as
+/// many connections.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
 
-/// How long to wait before looking again when every connection is busy. Requests end soon.
-pub(super) const RETRY: Duration = Duration::from_millis(50);
+/// How long to wait before the next look when every connection is busy. Requests end soon.
+pub(super) const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// To whom connections count.
+/// The holder of connections, to whom they count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Holder {
     /// Clients on this machine, trusted proxies, and a balancer that has not said yet who its
@@ -28,7 +28,7 @@ pub(crate) enum Holder {
     Network(u64),
 }
 
-/// What a connection does.
+/// The stage of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Stage {
     /// It has sent no whole request since this time.
@@ -46,7 +46,8 @@ struct Entry {
     evicted: CancellationToken,
 }
 
-/// The connections of one holder: those that could be closed, by the time since which they wait.
+/// The connections of one holder. The sets have those that could be closed, ordered by the time
+/// since which they wait.
 #[derive(Debug, Default)]
 struct Held {
     count: usize,
@@ -63,29 +64,45 @@ pub(super) struct Table {
 }
 
 impl Held {
-    fn waiting(&mut self, stage: Stage) -> Option<(&mut BTreeSet<(Instant, u64)>, Instant)> {
-        match stage {
-            Stage::Begun(since) => Some((&mut self.begun, since)),
-            Stage::Answered(since) => Some((&mut self.answered, since)),
-            Stage::Busy => None,
-        }
-    }
-
     fn put(&mut self, number: u64, stage: Stage) {
-        if let Some((waiting, since)) = self.waiting(stage) {
-            waiting.insert((since, number));
+        match stage {
+            Stage::Begun(since) => {
+                self.begun.insert((since, number));
+            }
+            Stage::Answered(since) => {
+                self.answered.insert((since, number));
+            }
+            Stage::Busy => {}
         }
     }
 
     fn take(&mut self, number: u64, stage: Stage) {
-        if let Some((waiting, since)) = self.waiting(stage) {
-            waiting.remove(&(since, number));
+        match stage {
+            Stage::Begun(since) => {
+                self.begun.remove(&(since, number));
+            }
+            Stage::Answered(since) => {
+                self.answered.remove(&(since, number));
+            }
+            Stage::Busy => {}
         }
     }
 }
 
+/// The connection that has waited longer, of up to two.
+fn earlier<'a>(
+    one: Option<&'a (Instant, u64)>,
+    other: Option<&'a (Instant, u64)>,
+) -> Option<&'a (Instant, u64)> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (Some(only), None) | (None, Some(only)) => Some(only),
+        (None, None) => None,
+    }
+}
+
 impl Table {
-    /// Adds a connection that has just begun; answers its number.
+    /// Adds a connection that has just begun; returns its number.
     pub(super) fn add(&mut self, holder: Holder, now: Instant, evicted: CancellationToken) -> u64 {
         self.last += 1;
         let number = self.last;
@@ -107,7 +124,7 @@ impl Table {
             self.leave(entry.holder, number, entry.stage);
         }
         if self.connections.is_empty() {
-            // After a herd.
+            // Gives back the memory that a herd took.
             *self = Self {
                 last: self.last,
                 ..Self::default()
@@ -115,7 +132,7 @@ impl Table {
         }
     }
 
-    /// Tells a connection to end. It counts no more.
+    /// Tells a connection to end, and removes it.
     pub(super) fn evict(&mut self, number: u64) {
         if let Some(entry) = self.connections.get(&number) {
             entry.evicted.cancel();
@@ -149,53 +166,60 @@ impl Table {
     }
 
     pub(super) fn held_by(&self, holder: Holder) -> usize {
-        self.holders.get(&holder).map_or(0, |held| held.count)
+        match self.holders.get(&holder) {
+            Some(held) => held.count,
+            None => 0,
+        }
     }
 
-    /// Which connection of a holder is closed for another one of the same holder.
+    /// The connection of a holder to close for another one of the same holder.
     pub(super) fn idlest_of(&self, holder: Holder, now: Instant) -> Option<u64> {
         let held = self.holders.get(&holder)?;
-        let is_older =
-            |(since, _): &&(Instant, u64), grace| now.saturating_duration_since(*since) >= grace;
-        // An answer may still be on its way to the client.
-        let answered = held
-            .answered
-            .first()
-            .filter(|entry| is_older(entry, ON_ITS_WAY));
-        let begun = held.begun.first().filter(|entry| is_older(entry, GRACE));
-        let idlest = answered.or(begun).or_else(|| held.answered.first());
-        idlest.map(|(_, number)| *number)
+        let answered = held.answered.first();
+        if let Some((since, number)) = answered
+            && now.saturating_duration_since(*since) >= ON_ITS_WAY
+        {
+            return Some(*number);
+        }
+        if let Some((since, number)) = held.begun.first()
+            && now.saturating_duration_since(*since) >= GRACE
+        {
+            return Some(*number);
+        }
+        // Its answer may still be on its way to the client.
+        answered.map(|(_, number)| *number)
     }
 
-    /// Which connection is closed for one of `newcomer`; if none can be now, when to ask again.
+    /// The connection to close for one of `newcomer`.
+    ///
+    /// # Errors
+    /// How long to wait before the next call, if no connection can be closed now.
     pub(super) fn victim(&self, newcomer: Holder, now: Instant) -> Result<u64, Duration> {
         let own = self.held_by(newcomer);
-        for (_, holder) in self
-            .by_count
-            .iter()
-            .rev()
-            .take_while(|(count, _)| *count > own + 1)
-        {
+        for (count, holder) in self.by_count.iter().rev() {
+            if *count <= own + 1 {
+                break;
+            }
             let Some(held) = self.holders.get(holder) else {
                 continue;
             };
+            if let Some((_, number)) = held.answered.first() {
+                return Ok(*number);
+            }
             // Behind a proxy are many clients, most of which hold one connection.
-            let begun = held.begun.first().filter(|_| *holder != Holder::Unbounded);
-            if let Some((_, number)) = held.answered.first().or(begun) {
+            if *holder != Holder::Unbounded
+                && let Some((_, number)) = held.begun.first()
+            {
                 return Ok(*number);
             }
         }
-        let answered = self
-            .holders
-            .values()
-            .filter_map(|held| held.answered.first())
-            .min();
-        let begun = self
-            .holders
-            .values()
-            .filter_map(|held| held.begun.first())
-            .min();
-        let mut wait = RETRY;
+        let mut answered = None;
+        let mut begun = None;
+        for held in self.holders.values() {
+            answered = earlier(answered, held.answered.first());
+            begun = earlier(begun, held.begun.first());
+        }
+        let mut wait = RETRY_DELAY;
         for (idlest, grace) in [(answered, ON_ITS_WAY), (begun, GRACE)] {
             let Some((since, number)) = idlest else {
                 continue;

@@ -111,7 +111,7 @@ async fn who_holds_most_gives_way_however_lately_it_was_answered() {
     };
     let ends = async {
         while !is_evicted(&held[11]) {
-            tokio::time::sleep(RETRY).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
         held[11].becomes_socket();
     };
@@ -130,7 +130,7 @@ async fn half_open_connections_of_who_holds_most_have_no_grace() {
     }
     assert_eq!(
         pending.evict_one(Holder::Network(100), Instant::now()),
-        RETRY
+        RETRY_DELAY
     );
     end_evicted(&mut held);
     assert_eq!(held.len(), 31);
@@ -149,15 +149,15 @@ async fn among_equals_the_one_answered_longest_ago_goes_first_and_the_others_hav
     pass(10).await;
     first.begun();
     let evict = || pending.evict_one(Holder::Unbounded, Instant::now());
-    assert_eq!(evict(), RETRY);
+    assert_eq!(evict(), RETRY_DELAY);
     assert!(is_evicted(&second) && !is_evicted(&first) && !is_evicted(&busy));
     drop(second);
     evict();
     assert!(!is_evicted(&first), "its request has just begun");
     pass(2).await;
-    assert_eq!(evict(), RETRY);
+    assert_eq!(evict(), RETRY_DELAY);
     assert!(is_evicted(&first) && !is_evicted(&busy));
-    assert_eq!(evict(), RETRY, "a request is answered");
+    assert_eq!(evict(), RETRY_DELAY, "a request is answered");
     assert!(!is_evicted(&busy));
 }
 
