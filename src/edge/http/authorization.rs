@@ -162,10 +162,10 @@ impl Guard {
         if claims.lives.is_some() && !live.as_ref().is_some_and(|live| claims.allows(live)) {
             return Err(forbidden("the token is for other lives"));
         }
-        match may {
-            Permission::Yes => Ok(()),
-            _ => self.admit_streamer(claims, live, parts).await,
+        if may == Permission::Yes {
+            return Ok(());
         }
+        self.admit_streamer(claims, live, parts).await
     }
 
     /// Admits a streamer to a route that acts on the streamer's own lives.

@@ -64,7 +64,8 @@ impl Browsers {
         if lines.next().is_some() {
             return Origin::Forbidden;
         }
-        if let (Some(origin), Some(host)) = (parse_origin(sent), host(headers))
+        if let Some(origin) = parse_origin(sent)
+            && let Some(host) = host(headers)
             && origin.is_of(&host, scheme)
         {
             return Origin::Same;

@@ -87,6 +87,7 @@ async fn page(
     limit: usize,
 ) -> Result<Page<Fan>, Problem> {
     let mut items = Vec::new();
+    // Only the first slice begins after a user of the previous page.
     let mut after = position.after.take();
     for index in position.slice..=record.slices {
         let slice = SliceId::of_live(record.live.clone(), index, record.slices);

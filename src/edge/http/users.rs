@@ -174,12 +174,12 @@ pub(super) async fn show(
     InPath(user): InPath<UserId>,
 ) -> Result<Json<UserNow>, Problem> {
     let store = &state.store_for_clients;
+    // A gateway that does not track who is online shows no status.
     let asked = if tracked(&state).is_ok() {
         vec![user.clone()]
     } else {
         Vec::new()
     };
-    // Without tracking, the store is not asked for the status of any user.
     let (profile, followers, following, statuses, status) = tokio::try_join!(
         store.profile(&user),
         store.follow_count(&user, Edge::Followers),

@@ -87,6 +87,7 @@ async fn page(
 ) -> Result<Page<Viewer>, Problem> {
     let mut items = Vec::new();
     let mut examined = 0;
+    // Only the first slice begins after a user of the previous page.
     let mut after = position.after.take();
     // One more than fits, so that the page knows whether another one follows.
     let chunk_size = if only_fans.is_some() {
