@@ -201,15 +201,15 @@ pub(super) async fn slices(
                 None => true,
             };
             if is_on_later_page && only.selects(&slice.id) {
-                slices.push((place, audience, slice));
+                slices.push((audience, slice));
             }
         }
     }
-    slices.sort_by(|(place, ..), (other, ..)| place.cmp(other));
+    slices.sort_by_cached_key(|(_, slice)| HeldPlace::of(&slice.id));
     let mut items = Vec::new();
-    let mut last_place = None;
+    let mut last_slice = None;
     let mut has_more = false;
-    for (place, audience, slice) in slices {
+    for (audience, slice) in slices {
         let Some(held) = SliceHeld::of(audience, slice) else {
             continue;
         };
@@ -218,10 +218,10 @@ pub(super) async fn slices(
             break;
         }
         items.push(held);
-        last_place = Some(place);
+        last_slice = Some(&slice.id);
     }
-    let cursor = match last_place {
-        Some(last) if has_more => Some(last.cursor()),
+    let cursor = match last_slice {
+        Some(last) if has_more => Some(HeldPlace::of(last).cursor()),
         _ => None,
     };
     Ok(Json(SlicesHeld {

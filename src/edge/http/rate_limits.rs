@@ -1,7 +1,7 @@
 //! Limits how many requests a caller may make: a budget for each API key, for each user of tokens,
 //! and for each address that shows no key. [`super::authorization`] charges requests to the budgets,
-//! and [`super::bill`] charges those that nobody else has paid for. Upgrades with good tokens cost
-//! the address nothing.
+//! and [`super::bill`] charges the requests for which nobody else has paid. Upgrades with good tokens
+//! cost the address nothing.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};

@@ -123,7 +123,7 @@ pub(super) fn in_body<T>(field: &str, read: Result<T, InvalidId>) -> Result<T, P
     read.map_err(|why| Problem::from(why).at(Place::field(field)))
 }
 
-/// A JSON object with no other fields than those of `T`, and none of them twice.
+/// A JSON object that has only fields of `T`, and none of them twice.
 pub(crate) struct JsonObject<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonObject<T> {

@@ -17,7 +17,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{Group, LiveId, OnlineSet, SliceId, UserId};
 use crate::store::LiveRecord;
 
-/// Maximum viewers that one request examines to find those that it was asked for.
+/// Maximum viewers that one request examines to find the fans, or the others, that it lists.
 const MAX_EXAMINED: usize = 10 * MAX_LIMIT;
 
 /// A viewer who is online.
