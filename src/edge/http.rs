@@ -1,14 +1,13 @@
-//! The HTTP edge. [`routes`] maps paths to handlers; each noun has a file of handlers: [`lives`],
+//! The HTTP edge. [`routes`] maps paths to handlers. Each noun has a file of handlers: [`lives`],
 //! [`live_lists`], [`infos`], [`fans`], [`removals`], [`follows`], [`gateway`], [`health`],
 //! [`pages`], and the WebSocket's [`upgrade`].
 //!
-//! [`authorization`] decides who may call a route, within [`rate_limits`]; [`bill`] charges what
-//! nobody paid for.
+//! [`authorization`] decides who may call a route, within [`rate_limits`]. [`bill`] charges the
+//! requests for which nobody has paid. [`known_fields`] refuses fields and bodies that a call does
+//! not have.
 //!
-//! [`known_fields`] refuses what a call does not have.
-//!
-//! A handler holds no state: it reads a request ([`requests`], [`paging`]), asks what [`state`]
-//! offers, and answers with JSON or with a [`problem`].
+//! A handler holds no state: it reads a request ([`requests`], [`paging`]), uses the parts of the
+//! gateway that [`state`] offers, and answers with JSON or with a [`problem`].
 
 mod attendance;
 mod authorization;

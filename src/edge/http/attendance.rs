@@ -1,4 +1,4 @@
-//! The route of attendance: which fans came to which lives.
+//! The route of attendance: which fans came to all, any, or only the first of some lives.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::problem::{Kind, Problem, refusals};
 use super::requests::{InQuery, in_query};
 use super::sessions::{recorded, span_of};
 use super::state::AppState;
-use crate::base::ids::{LiveId, UserId};
+use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::edge::fields::Place;
 use crate::store::{
     AttendancePlace, AttendanceQuestion, Attended, Attending, LiveEpoch, MAX_ATTENDED,
@@ -26,7 +26,7 @@ use crate::store::{
 
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
-/// How many days back a streamer's lives may be asked for: as long as they are kept.
+/// How many days back a caller may ask for a streamer's lives: as long as the store keeps them.
 const MAX_DAYS: u64 = 8;
 
 const DEFAULT_DAYS: u64 = 7;
@@ -64,10 +64,11 @@ impl PartialSchema for LiveList {
             "[A-Za-z0-9_.-]{1,64}(@(0|[1-9][0-9]{0,18}))?"
         );
         let pattern = format!("^{LIVE}(,{LIVE}){{0,{}}}$", MAX_ATTENDED - 1);
-        let list = ObjectBuilder::new()
+        ObjectBuilder::new()
             .schema_type(Type::String)
-            .pattern(Some(pattern));
-        list.examples([json!("a,b@1732000000,c")]).into()
+            .pattern(Some(pattern))
+            .examples([json!("a,b@1732000000,c")])
+            .into()
     }
 }
 
@@ -123,7 +124,7 @@ pub(super) async fn find(
     InQuery(query): InQuery<AttendanceQuery>,
     paging: Paging,
 ) -> Result<Json<CountedPage<Attendee>>, Problem> {
-    let start = paging.cursor.as_deref().map(resume).transpose()?;
+    let start = paging.position(resume)?;
     let which = match query.op {
         Op::All => Attending::All,
         Op::Any => Attending::Any,
@@ -137,7 +138,11 @@ pub(super) async fn find(
             cursor: None,
         }));
     };
-    let within = (query.from.is_some() || query.to.is_some()).then_some(span);
+    let within = if query.from.is_some() || query.to.is_some() {
+        Some(span)
+    } else {
+        None
+    };
     let question = AttendanceQuestion {
         which,
         lives,
@@ -167,32 +172,28 @@ pub(super) async fn find(
 
 fn resume(cursor: &str) -> Result<AttendancePlace, Problem> {
     Listing::Attendance.resume(cursor, |[count, part, after]| {
-        let (count, part) = (count.parse().ok()?, part.parse().ok()?);
         Some(AttendancePlace {
-            count,
-            part,
+            count: count.parse().ok()?,
+            part: part.parse().ok()?,
             after: UserId::parse(after).ok()?,
         })
     })
 }
 
-/// The lives that are named, then those of the streamer.
+/// The lives that the query names, then those of the streamer.
 async fn lives(
     state: &AppState,
     query: &AttendanceQuery,
 ) -> Result<Vec<(LiveEpoch, Attended)>, Problem> {
-    let wrong = |field: &str, detail| {
-        Err(Problem::new(Kind::InvalidQuery, detail).at(Place::Query(field.to_owned())))
-    };
-    let named = query
-        .live_ids
-        .iter()
-        .flat_map(|ids| ids.0.split(','))
-        .map(read_live)
-        .collect::<Result<Vec<_>, _>>()?;
-    let days = query.days.map_or(DEFAULT_DAYS, |days| days.0);
+    let mut named = Vec::new();
+    if let Some(list) = &query.live_ids {
+        for text in list.0.split(',') {
+            named.push(read_live(text)?);
+        }
+    }
     if named.len() > MAX_ATTENDED {
-        return wrong("live_ids", format!("must be {MAX_ATTENDED} lives at most"));
+        let detail = format!("must be {MAX_ATTENDED} lives at most");
+        return Err(invalid_field("live_ids", detail));
     }
     let mut lives = try_join_all(
         named
@@ -201,40 +202,39 @@ async fn lives(
     )
     .await?;
     if let Some(streamer) = &query.streamer_id {
-        lives.extend(
-            of_streamer(
-                state,
-                &in_query("streamer_id", UserId::parse(streamer))?,
-                days,
-            )
-            .await?,
-        );
+        let streamer = in_query("streamer_id", UserId::parse(streamer))?;
+        let days = query.days.map_or(DEFAULT_DAYS, |days| days.0);
+        lives.extend(of_streamer(state, &streamer, days).await?);
     }
-    // Named by itself and as one of the streamer's, a live counts once: otherwise nobody came to it
-    // and not to it.
+    // The query may name a live that is also one of the streamer's. It must count once: if it were
+    // the first and one of the others, no fan could have come to the first only.
     let mut known = HashSet::new();
     lives.retain(|(of, _)| known.insert(of.clone()));
     if lives.len() > MAX_ATTENDED {
-        return wrong(
-            "days",
-            format!("these are more than {MAX_ATTENDED} lives altogether; ask for fewer days"),
-        );
+        let detail =
+            format!("these are more than {MAX_ATTENDED} lives altogether; ask for fewer days");
+        return Err(invalid_field("days", detail));
     }
     Ok(lives)
 }
 
-fn read_live(text: &str) -> Result<(LiveId, Option<crate::base::ids::Epoch>), Problem> {
+/// Reads `live` or `live@epoch`.
+fn read_live(text: &str) -> Result<(LiveId, Option<Epoch>), Problem> {
     if !text.contains('@') {
         return Ok((in_query("live_ids", LiveId::parse(text))?, None));
     }
-    let of = LiveEpoch::parse(text);
-    let of = of.ok_or_else(|| {
+    let Some(of) = LiveEpoch::parse(text) else {
         let detail = "after the @ of a live stands the number of an epoch";
-        Problem::new(Kind::InvalidQuery, detail).at(Place::Query("live_ids".to_owned()))
-    })?;
+        return Err(invalid_field("live_ids", detail.to_owned()));
+    };
     Ok((of.live, Some(of.epoch)))
 }
 
+fn invalid_field(field: &str, detail: String) -> Problem {
+    Problem::new(Kind::InvalidQuery, detail).at(Place::Query(field.to_owned()))
+}
+
+/// The lives of the last `days` for which the store still has attendance.
 async fn of_streamer(
     state: &AppState,
     streamer: &UserId,
@@ -246,9 +246,11 @@ async fn of_streamer(
         .attended_lives(streamer, from, MAX_ATTENDED + 1)
         .await?;
     let known = try_join_all(lives.iter().map(|of| store.attended(of))).await?;
-    Ok(lives
-        .into_iter()
-        .zip(known)
-        .filter_map(|(of, attended)| Some((of, attended?)))
-        .collect())
+    let mut attended_lives = Vec::with_capacity(lives.len());
+    for (of, attended) in lives.into_iter().zip(known) {
+        if let Some(attended) = attended {
+            attended_lives.push((of, attended));
+        }
+    }
+    Ok(attended_lives)
 }

@@ -1,6 +1,6 @@
-//! Who may call a route: a layer that `routes` puts around every route that is not open to all. It
-//! reads the caller's API key or token, charges the request to the caller's budget, and asks the
-//! table of permissions, before the handler and its extractors run.
+//! Decides who may call a route: a layer that `routes` puts around every route that is not open to
+//! all. It reads the caller's API key or token, charges the request to the caller's budget, and asks
+//! the table of permissions, before the handler and its extractors run.
 
 use std::sync::Arc;
 
@@ -26,11 +26,12 @@ use crate::sync::lives::known_record;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Accepts {
     KeysAndTokens,
-    /// The public port beside an internal one: a key that leaked is worth nothing there.
+    /// For the public port of a gateway that also has an internal port: a key that leaked is worth
+    /// nothing there.
     Tokens,
 }
 
-/// The layer's state: what one route asks of its callers.
+/// The layer's state: what one route requires of its callers.
 #[derive(Clone)]
 pub(super) struct Guard {
     pub(super) state: Arc<AppState>,
@@ -38,20 +39,20 @@ pub(super) struct Guard {
     pub(super) accepts: Accepts,
 }
 
-/// Who calls, for the log; nobody is known with `--auth off`.
+/// The caller, for the log. A request has this extension unless the gateway runs with `--auth off`.
 #[derive(Debug, Clone)]
 pub(super) struct CalledBy(pub(super) Payer);
 
-/// A streamer calls, who may open their own lives only. The handler reads it from the request's
-/// extensions.
+/// The token of a streamer, who may open only their own lives. The handler reads it from the
+/// request's extensions.
 #[derive(Debug, Clone)]
 pub(super) struct OnlyOwn(pub(super) Arc<Claims>);
 
-/// The bearer of this token calls. The handler reads it from the request's extensions.
+/// The token of the caller. The handler reads it from the request's extensions.
 #[derive(Debug, Clone)]
 pub(super) struct Bearer(pub(super) Arc<Claims>);
 
-/// A streamer calls, who owns this epoch of the live. The handler reads it from the request's
+/// The epoch of a live whose streamer is the caller. The handler reads it from the request's
 /// extensions.
 #[derive(Debug, Clone)]
 pub(super) struct OwnLive(pub(super) LiveRecord);
@@ -84,37 +85,37 @@ pub(super) async fn limit(
 
 impl Guard {
     async fn admit(&self, parts: &mut Parts) -> Result<(), Problem> {
-        let Guard { state, action, .. } = self;
-        if let Some(tokens) = &state.tokens {
-            let presented = bearer(parts);
-            let takes_keys = self.accepts == Accepts::KeysAndTokens;
-            if let Some(key) = presented
-                .filter(|_| takes_keys)
-                .and_then(|key| state.api_keys.find(key))
-            {
-                let payer = Payer::Key(key.name);
-                bill::of(&parts.extensions).settle_by_caller();
-                state.rate_limits.take(Some(payer.clone()))?;
-                parts.extensions.insert(CalledBy(payer));
-                return match permission(Caller::Key(key.scopes), *action) {
-                    Permission::No => Err(Problem::new(
-                        Kind::Forbidden,
-                        "the API key lacks the scope for this",
-                    )),
-                    Permission::OwnLives | Permission::Yes => Ok(()),
-                };
-            }
-            // The address pays for the check of a token, so that nobody can have many checked, or
-            // guess many.
-            state.rate_limits.take(Payer::address(&parts.extensions))?;
-            let claims = self.verify(tokens, presented).await?;
-            let payer = Payer::User(claims.user.clone());
-            bill::of(&parts.extensions).settle_by_caller();
-            state.rate_limits.take(Some(payer.clone()))?;
-            parts.extensions.insert(CalledBy(payer));
-            return self.admit_token(&claims, parts).await;
+        let state = &self.state;
+        let Some(tokens) = &state.tokens else {
+            return state.rate_limits.take(Payer::address(&parts.extensions));
+        };
+        let presented = bearer(parts);
+        if self.accepts == Accepts::KeysAndTokens
+            && let Some(presented) = presented
+            && let Some(key) = state.api_keys.find(presented)
+        {
+            self.charge_caller(Payer::Key(key.name), parts)?;
+            return match permission(Caller::Key(key.scopes), self.action) {
+                Permission::No => Err(Problem::new(
+                    Kind::Forbidden,
+                    "the API key lacks the scope for this",
+                )),
+                Permission::OwnLives | Permission::Yes => Ok(()),
+            };
         }
-        state.rate_limits.take(Payer::address(&parts.extensions))
+        // The address pays for the check of a token, so that nobody can make the gateway check many
+        // tokens, or guess one.
+        state.rate_limits.take(Payer::address(&parts.extensions))?;
+        let claims = self.verify(tokens, presented).await?;
+        self.charge_caller(Payer::User(claims.user.clone()), parts)?;
+        self.admit_token(&claims, parts).await
+    }
+
+    fn charge_caller(&self, payer: Payer, parts: &mut Parts) -> Result<(), Problem> {
+        bill::of(&parts.extensions).settle_by_caller();
+        self.state.rate_limits.take(Some(payer.clone()))?;
+        parts.extensions.insert(CalledBy(payer));
+        Ok(())
     }
 
     async fn verify(
@@ -122,13 +123,13 @@ impl Guard {
         tokens: &Tokens,
         presented: Option<&str>,
     ) -> Result<Arc<Claims>, Problem> {
-        let presented = presented.ok_or_else(|| {
+        let Some(presented) = presented else {
             let detail = match self.accepts {
                 Accepts::KeysAndTokens => "send Authorization: Bearer with an API key or a token",
                 Accepts::Tokens => "send Authorization: Bearer with a token",
             };
-            Problem::new(Kind::Unauthorized, detail)
-        })?;
+            return Err(Problem::new(Kind::Unauthorized, detail));
+        };
         // A token has three parts; a key has no dot.
         if !presented.contains('.') {
             return Err(Problem::new(
@@ -141,68 +142,81 @@ impl Guard {
 
     async fn admit_token(&self, claims: &Arc<Claims>, parts: &mut Parts) -> Result<(), Problem> {
         let may = permission(Caller::Role(claims.role), self.action);
-        match (may, claims.role) {
-            (Permission::No, Role::Viewer) => {
-                return Err(Problem::new(
-                    Kind::Unauthorized,
-                    "a viewer's token is not good for this",
-                ));
-            }
-            (Permission::No, role) => {
-                return Err(Problem::new(
+        if may == Permission::No {
+            return Err(match claims.role {
+                Role::Viewer => {
+                    Problem::new(Kind::Unauthorized, "a viewer's token is not good for this")
+                }
+                role => Problem::new(
                     Kind::Forbidden,
                     format!("the role {} may not do this", role.as_str()),
-                ));
-            }
-            _ => {}
+                ),
+            });
         }
         if self.action == Action::Beat {
-            // It is about no live.
+            // A beat concerns no live.
             parts.extensions.insert(Bearer(claims.clone()));
             return Ok(());
         }
-        let forbidden = |detail| Err(Problem::new(Kind::Forbidden, detail));
         let live = live_in_path(parts).await?;
         if claims.lives.is_some() && !live.as_ref().is_some_and(|live| claims.allows(live)) {
-            return forbidden("the token is for other lives");
+            return Err(forbidden("the token is for other lives"));
         }
-        match (may, self.action, live) {
-            (Permission::Yes, ..) => Ok(()),
-            (_, Action::Open, _) => {
-                parts.extensions.insert(OnlyOwn(claims.clone()));
-                Ok(())
-            }
-            (_, _, Some(live)) => {
-                let store = self.state.store_for_clients.as_ref();
-                let record = known_record(store, &self.state.rooms, &live).await?;
-                if record.streamer != claims.user {
-                    return forbidden("the live belongs to another streamer");
-                }
-                parts.extensions.insert(OwnLive(record));
-                Ok(())
-            }
-            (_, Action::ReadPastLives, _)
-                if in_path(parts, "streamer_id").await?.as_deref()
-                    == Some(claims.user.as_str()) =>
-            {
-                Ok(())
-            }
-            (_, _, None) => forbidden("a streamer may do this to their own lives only"),
+        if may == Permission::Yes {
+            return Ok(());
         }
+        self.admit_streamer(claims, live, parts).await
+    }
+
+    /// Admits a streamer to a route that acts on the streamer's own lives.
+    async fn admit_streamer(
+        &self,
+        claims: &Arc<Claims>,
+        live: Option<LiveId>,
+        parts: &mut Parts,
+    ) -> Result<(), Problem> {
+        if self.action == Action::Open {
+            parts.extensions.insert(OnlyOwn(claims.clone()));
+            return Ok(());
+        }
+        if let Some(live) = live {
+            let store = self.state.store_for_clients.as_ref();
+            let record = known_record(store, &self.state.rooms, &live).await?;
+            if record.streamer != claims.user {
+                return Err(forbidden("the live belongs to another streamer"));
+            }
+            parts.extensions.insert(OwnLive(record));
+            return Ok(());
+        }
+        if self.action == Action::ReadPastLives {
+            let streamer = in_path(parts, "streamer_id").await?;
+            if streamer.as_deref() == Some(claims.user.as_str()) {
+                return Ok(());
+            }
+        }
+        Err(forbidden("a streamer may do this to their own lives only"))
     }
 }
 
+fn forbidden(detail: &'static str) -> Problem {
+    Problem::new(Kind::Forbidden, detail)
+}
+
 async fn live_in_path(parts: &mut Parts) -> Result<Option<LiveId>, Problem> {
-    Ok(in_path(parts, "live_id")
-        .await?
-        .map(|live| LiveId::parse(&live))
-        .transpose()?)
+    match in_path(parts, "live_id").await? {
+        Some(live) => Ok(Some(LiveId::parse(&live)?)),
+        None => Ok(None),
+    }
 }
 
 async fn in_path(parts: &mut Parts, name: &str) -> Result<Option<String>, Problem> {
-    let params = RawPathParams::from_request_parts(parts, &()).await;
-    let params = params.map_err(|error| Problem::new(Kind::InvalidId, error.body_text()))?;
-    Ok(params
-        .iter()
-        .find_map(|(there, value)| (there == name).then(|| value.to_owned())))
+    let params = RawPathParams::from_request_parts(parts, &())
+        .await
+        .map_err(|error| Problem::new(Kind::InvalidId, error.body_text()))?;
+    for (param, value) in &params {
+        if param == name {
+            return Ok(Some(value.to_owned()));
+        }
+    }
+    Ok(None)
 }

@@ -1,5 +1,5 @@
-//! The routes with which users are there without a socket: a platform that sees HTTP requests only
-//! says so. Such users are seen, not online.
+//! The routes that note users as seen who have no socket, for platforms whose users send only HTTP
+//! requests. Such users are seen, not online.
 
 use std::sync::Arc;
 
@@ -86,7 +86,8 @@ async fn note(state: &AppState, users: Vec<UserId>) -> Result<StatusCode, Proble
         return Err(Problem::new(Kind::InvalidId, detail));
     }
     let seen = state.online.seen.clone();
-    // Users who are remembered as written must be written.
+    // The gateway remembers these users as written, so the write must happen even if the client
+    // hangs up.
     run_to_completion(async move { seen.note(users).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,10 +1,11 @@
-//! Charges what nobody else has paid for to the address that asked: every answer costs somebody a
-//! request of a budget.
+//! Charges requests for which nobody else has paid to the client's address: every answer costs
+//! somebody one request of a budget.
 //!
-//! An API key, a user or an address that pays on the way settles the [`Bill`]. What is left are
-//! probes, unknown paths, handshakes that are none, and refusals of the outer layers. Their answers
-//! cost next to nothing, so they are charged afterwards. A probe is answered however little is
-//! left, because an orchestrator restarts what does not answer; but its connection ends.
+//! An API key, a user or an address that pays on the way settles the [`Bill`]. Nobody pays for
+//! probes, unknown paths, broken handshakes, and refusals of the outer layers. Their answers cost
+//! next to nothing, so this layer charges them afterwards. It answers a probe even if the budget is
+//! spent, because an orchestrator restarts a gateway that does not answer; but it ends the probe's
+//! connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -23,7 +24,7 @@ const OPEN: u8 = 0;
 const BY_ADDRESS: u8 = 1;
 const BY_CALLER: u8 = 2;
 
-/// Who has paid for a request. It rides in the request's extensions.
+/// Who has paid for a request. The extensions of the request hold it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bill(Arc<AtomicU8>);
 
@@ -63,7 +64,9 @@ pub(super) async fn charge(
     request.extensions_mut().insert(bill.clone());
     let mut answer = next.run(request).await;
     match bill.paid_by() {
-        BY_CALLER => drop(answer.extensions_mut().insert(Ending::Spared)),
+        BY_CALLER => {
+            answer.extensions_mut().insert(Ending::Spared);
+        }
         OPEN if is_charged(answer.status()) => {
             if let Some(payer) = payer
                 && let Err(wait) = state.rate_limits.charge(&payer)
@@ -79,15 +82,16 @@ pub(super) async fn charge(
     answer
 }
 
-/// A socket has limits of its own, and no client can help it if the gateway fails.
+/// Whether an answer with this status costs a request. A socket has limits of its own, and a failure
+/// of the gateway is not the client's fault.
 fn is_charged(status: StatusCode) -> bool {
     status != StatusCode::SWITCHING_PROTOCOLS && !status.is_server_error()
 }
 
-/// A problem that is told in place of an answer.
+/// The response with a problem that replaces an answer.
 fn in_place_of(answer: &Response, problem: Problem) -> Response {
     let mut refused = problem.into_response();
-    // A page may read this refusal if it may read that one.
+    // A page may read this refusal if it may read the answer.
     for (name, value) in answer.headers() {
         if *name == header::VARY || name.as_str().starts_with("access-control-") {
             refused.headers_mut().append(name, value.clone());

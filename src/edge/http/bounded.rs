@@ -1,5 +1,5 @@
-//! Values of requests that have bounds. Each type reads what its schema in the OpenAPI document
-//! allows, and nothing else.
+//! Types for fields of requests whose values have bounds. Each type reads the values that its schema
+//! in the OpenAPI document allows, and nothing else.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::store::HISTORY_STEP;
 /// store.
 const MAX_WHOLE: u64 = (1 << 53) - 1;
 
-/// A number of a query: seconds, or a time in Unix milliseconds.
+/// A number in a query: seconds, or a time in Unix milliseconds.
 pub(super) type Whole = Within<0, MAX_WHOLE>;
 
 /// A whole number from `LEAST` to `MOST`, however JSON spells it: 600, 600.0 and 6e2 are one
@@ -46,7 +46,7 @@ impl<const LEAST: u64, const MOST: u64> PartialSchema for Within<LEAST, MOST> {
 
 impl<const LEAST: u64, const MOST: u64> ToSchema for Within<LEAST, MOST> {}
 
-/// Which whole numbers fit.
+/// Reads a whole number within bounds.
 struct Number {
     least: u64,
     most: u64,
@@ -76,9 +76,10 @@ impl Visitor<'_> for Number {
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<u64, E> {
         let is_whole = number.fract() == 0.0 && (0.0..=MAX_WHOLE as f64).contains(&number);
-        match is_whole {
-            true => self.visit_u64(number as u64),
-            false => Err(E::invalid_value(Unexpected::Float(number), &self)),
+        if is_whole {
+            self.visit_u64(number as u64)
+        } else {
+            Err(E::invalid_value(Unexpected::Float(number), &self))
         }
     }
 }
@@ -87,7 +88,7 @@ impl Visitor<'_> for Number {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Step(u64);
 
-/// The least [`Step`]; every one is a multiple of it.
+/// The least [`Step`], in seconds. Every step is a multiple of it.
 const STEP: u64 = HISTORY_STEP.as_secs();
 const MAX_STEP: u64 = 24 * 3_600;
 
@@ -120,11 +121,11 @@ impl<'de> Deserialize<'de> for Step {
 
 impl PartialSchema for Step {
     fn schema() -> RefOr<Schema> {
-        let step = ObjectBuilder::new()
+        ObjectBuilder::new()
             .schema_type(Type::Integer)
             .minimum(Some(STEP))
-            .maximum(Some(MAX_STEP));
-        step.multiple_of(Some(STEP))
+            .maximum(Some(MAX_STEP))
+            .multiple_of(Some(STEP))
             .default(Some(STEP.into()))
             .into()
     }
@@ -132,7 +133,7 @@ impl PartialSchema for Step {
 
 impl ToSchema for Step {}
 
-/// What ids begin with: none, or up to 64 characters that a user id may have.
+/// The beginning of user ids: empty, or up to 64 characters that a user id may have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct IdPrefix(pub(super) String);
 
@@ -167,10 +168,9 @@ impl<'de, const MIN: usize, const MAX: usize> Deserialize<'de> for Text<MIN, MAX
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         if !(MIN..=MAX).contains(&text.chars().count()) || text.contains(char::is_control) {
-            let right = format!(
+            return Err(D::Error::custom(format!(
                 "must have {MIN} to {MAX} characters, and none of them a control character"
-            );
-            return Err(D::Error::custom(right));
+            )));
         }
         Ok(Self(text))
     }
@@ -178,12 +178,12 @@ impl<'de, const MIN: usize, const MAX: usize> Deserialize<'de> for Text<MIN, MAX
 
 impl<const MIN: usize, const MAX: usize> PartialSchema for Text<MIN, MAX> {
     fn schema() -> RefOr<Schema> {
-        let text = ObjectBuilder::new()
+        let description = format!("For people: {MIN} to {MAX} characters, no control characters");
+        ObjectBuilder::new()
             .schema_type(Type::String)
             .min_length(Some(MIN))
-            .max_length(Some(MAX));
-        let description = format!("For people: {MIN} to {MAX} characters, no control characters");
-        text.pattern(Some(r"^[^\u0000-\u001f\u007f-\u009f]*$"))
+            .max_length(Some(MAX))
+            .pattern(Some(r"^[^\u0000-\u001f\u007f-\u009f]*$"))
             .description(Some(description))
             .into()
     }

@@ -1,6 +1,6 @@
-//! What concerns browsers only: which web origins may ask, which hosts they may ask for, and the
-//! headers that tell a browser what it may do with an answer. Apps and back ends send no `Origin`,
-//! and are never refused here for that. [`super::sharing`] and the upgrade ask.
+//! The checks for browsers: which web origins may send requests, which hosts they may name, and
+//! which headers tell a browser what it may do with an answer. Apps and back ends send no `Origin`,
+//! and the checks never refuse them for that. [`super::sharing`] and the upgrade use the checks.
 
 use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
 
@@ -11,26 +11,28 @@ use crate::config::{AuthMode, Config};
 /// How long a browser remembers to use TLS.
 const TLS_FOR: &str = "max-age=31536000";
 
-/// For answers that are no page: nothing in them may run, and no page may frame them.
+/// The content security policy of answers that are not a page: nothing in them may run, and no page
+/// may frame them.
 const NO_CONTENT: &str = "default-src 'none'; frame-ancestors 'none'";
 
 #[derive(Debug)]
 pub(crate) struct Browsers {
-    /// As configured; `*` allows every origin, and `null` pages without one.
+    /// The setting `origins`. `*` allows every origin, and `null` allows pages without one.
     origins: Vec<String>,
     hosts: Hosts,
 }
 
-/// Which names of this gateway are served.
+/// The host names for which the gateway serves requests.
 #[derive(Debug, Clone, Copy)]
 enum Hosts {
     All,
-    /// A page whose name leads to a loopback address by a trick of DNS has an origin like this
-    /// gateway's. Where nobody proves who they are, its requests must not be served.
+    /// DNS can make the name of a foreign page lead to a loopback address (DNS rebinding). Such a
+    /// page seems to be of this gateway's own origin. Without authentication the gateway must not
+    /// serve its requests.
     Loopback,
 }
 
-/// Where a request comes from.
+/// The origin of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin<'a> {
     /// No browser, or a page that navigates.
@@ -56,24 +58,19 @@ impl Browsers {
 
     pub(super) fn origin<'a>(&self, headers: &'a HeaderMap, scheme: Scheme) -> Origin<'a> {
         let mut lines = headers.get_all(header::ORIGIN).iter();
-        let (Some(sent), None) = (lines.next(), lines.next()) else {
-            return if headers.contains_key(header::ORIGIN) {
-                Origin::Forbidden
-            } else {
-                Origin::None
-            };
+        let Some(sent) = lines.next() else {
+            return Origin::None;
         };
-        let origin = sent.to_str().ok().and_then(WebOrigin::parse);
-        let is = |allowed: &str| match allowed {
-            "*" => true,
-            NO_ORIGIN => sent == NO_ORIGIN,
-            _ => both(origin, WebOrigin::parse(allowed), |a, b| a.is(b)),
-        };
-        if both(origin, host(headers), |origin, host| {
-            origin.is_of(host, scheme)
-        }) {
-            Origin::Same
-        } else if self.origins.iter().any(|allowed| is(allowed)) {
+        if lines.next().is_some() {
+            return Origin::Forbidden;
+        }
+        if let Some(origin) = parse_origin(sent)
+            && let Some(host) = host(headers)
+            && origin.is_of(&host, scheme)
+        {
+            return Origin::Same;
+        }
+        if self.origins.iter().any(|allowed| allows(allowed, sent)) {
             Origin::Allowed(sent)
         } else {
             Origin::Forbidden
@@ -97,22 +94,38 @@ impl Browsers {
     }
 }
 
-fn both<A, B>(a: Option<A>, b: Option<B>, fit: impl FnOnce(&A, &B) -> bool) -> bool {
-    a.zip(b).is_some_and(|(a, b)| fit(&a, &b))
+fn parse_origin(sent: &HeaderValue) -> Option<WebOrigin<'_>> {
+    WebOrigin::parse(sent.to_str().ok()?)
 }
 
+/// Whether one item of the setting `origins` allows the origin that a browser sent.
+fn allows(allowed: &str, sent: &HeaderValue) -> bool {
+    match allowed {
+        "*" => true,
+        NO_ORIGIN => sent == NO_ORIGIN,
+        _ => match (parse_origin(sent), WebOrigin::parse(allowed)) {
+            (Some(sent), Some(allowed)) => sent.is(&allowed),
+            _ => false,
+        },
+    }
+}
+
+/// The host that a request names; `None` unless it has exactly one well-formed `Host` header.
 fn host(headers: &HeaderMap) -> Option<Authority<'_>> {
     let mut lines = headers.get_all(header::HOST).iter();
-    let only = lines.next().filter(|_| lines.next().is_none())?;
-    Authority::parse(only.to_str().ok()?)
+    let first = lines.next()?;
+    if lines.next().is_some() {
+        return None;
+    }
+    Authority::parse(first.to_str().ok()?)
 }
 
-/// The scheme of a request's connection; the listener notes it.
+/// The scheme of a request's connection, which the listener put into the request's extensions.
 pub(super) fn scheme(extensions: &Extensions) -> Scheme {
     extensions.get().copied().unwrap_or(Scheme::Http)
 }
 
-/// Adds to an answer what a browser may do with it.
+/// Adds the headers to an answer that tell a browser what it may do with it.
 pub(super) fn harden(headers: &mut HeaderMap, scheme: Scheme) {
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

@@ -1,4 +1,5 @@
-//! The routes of a live's fans: who is online, page by page, and whether one user is.
+//! The routes of a live's fans: list the fans who are online, and tell whether one user is among
+//! them.
 
 use std::sync::Arc;
 
@@ -69,37 +70,41 @@ pub(super) async fn list(
     let position = Position::read(Listing::Fans, &paging)?;
     let record = load(&state, &live).await?;
     match Position::in_epoch(position, &state, &record)? {
-        Some(position) => page(&state, &record, position, (&prefix.0, paging.limit))
-            .await
-            .map(Json),
+        Some(position) => {
+            let page = page(&state, &record, position, &prefix.0, paging.limit).await?;
+            Ok(Json(page))
+        }
         None => Ok(Json(Page::empty())),
     }
 }
 
-/// Fills a page from a position on, over as many slices as it takes.
+/// Fills a page from a position on, with fans of as many slices as the page needs.
 async fn page(
     state: &AppState,
     record: &LiveRecord,
     mut position: Position,
-    (prefix, limit): (&str, usize),
+    prefix: &str,
+    limit: usize,
 ) -> Result<Page<Fan>, Problem> {
     let mut items = Vec::new();
+    // Only the first slice begins after a user of the previous page.
     let mut after = position.after.take();
     for index in position.slice..=record.slices {
         let slice = SliceId::of_live(record.live.clone(), index, record.slices);
         let snapshot = state
             .snapshots
-            .since(position.began, (slice, Group::Fans), record.epoch)
+            .since(position.began, slice, Group::Fans, record.epoch)
             .await?;
         for user in snapshot.beginning_with(prefix, after.take().as_ref()) {
             if items.len() == limit {
-                // There is one fan more than fits, so the next page will not be empty.
+                // One more fan is left over, so the next page will not be empty.
                 return Ok(Page {
                     items,
                     cursor: Some(position.cursor(Listing::Fans)),
                 });
             }
-            (position.slice, position.after) = (index, Some(user.clone()));
+            position.slice = index;
+            position.after = Some(user.clone());
             items.push(Fan {
                 user_id: user.clone(),
             });
@@ -129,15 +134,17 @@ pub(super) async fn presence(
         return Ok(Json(Presence { online: false }));
     }
     let slice = SliceId::of_live(live, user.slice_index(record.slices), record.slices);
-    Ok(Json(Presence {
-        online: state
-            .store_for_clients
-            .is_member(&slice, Group::Fans, &user)
-            .await?,
-    }))
+    let online = state
+        .store_for_clients
+        .is_member(&slice, Group::Fans, &user)
+        .await?;
+    Ok(Json(Presence { online }))
 }
 
+/// The record of a live, from the store; a problem if the live was never opened.
 pub(super) async fn load(state: &AppState, live: &LiveId) -> Result<LiveRecord, Problem> {
-    let record = state.store_for_clients.load_live(live).await?;
-    Ok(record.ok_or_else(|| LiveError::NeverOpened(live.clone()))?)
+    match state.store_for_clients.load_live(live).await? {
+        Some(record) => Ok(record),
+        None => Err(LiveError::NeverOpened(live.clone()).into()),
+    }
 }

@@ -1,4 +1,4 @@
-//! The routes of the follow graph: follow and unfollow, and list either side.
+//! The routes of the follow graph: follow, unfollow, and list the users at either end.
 
 use std::sync::Arc;
 
@@ -162,11 +162,7 @@ async fn list(
         Edge::Following => Listing::Following,
         Edge::Followers => Listing::Followers,
     };
-    let after = paging
-        .cursor
-        .as_deref()
-        .map(|cursor| resume(listing, cursor))
-        .transpose()?;
+    let after = paging.position(|cursor| resume(listing, cursor))?;
     let read = state
         .store_for_clients
         .follow_page(user, edge, after.as_ref(), ask_for(paging.limit))
@@ -180,36 +176,36 @@ async fn list(
     }))
 }
 
-/// Asks of one page of those whom the user follows, who of them follows back.
+/// Reads one page of the users whom the user follows, and lists those who follow back.
 async fn list_mutual(
     state: &AppState,
     user: &UserId,
     paging: &Paging,
 ) -> Result<Json<Page<FollowEntry>>, Problem> {
     let listing = Listing::Following;
-    let after = paging
-        .cursor
-        .as_deref()
-        .map(|cursor| resume(listing, cursor))
-        .transpose()?;
+    let after = paging.position(|cursor| resume(listing, cursor))?;
     let store = &state.store_for_clients;
     let followed = store
         .follow_page(user, Edge::Following, after.as_ref(), MAX_LIMIT)
         .await?;
     let users: Vec<UserId> = followed.iter().map(|edge| edge.user.clone()).collect();
     let back = store.follows(user, &users).await?;
-    let mut mutual: Vec<&Followed> = followed
-        .iter()
-        .zip(back)
-        .filter(|(_, back)| *back)
-        .map(|(edge, _)| edge)
-        .collect();
-    // The page ends where it is full, or where the list that was read ends.
-    let last = match mutual.get(paging.limit) {
-        Some(_) => mutual.get(paging.limit - 1).copied(),
-        None => followed.last().filter(|_| followed.len() == MAX_LIMIT),
+    let mut mutual = Vec::new();
+    for (edge, follows_back) in followed.iter().zip(back) {
+        if follows_back {
+            mutual.push(edge);
+        }
+    }
+    // The next page begins after the last item of a full page, or else after the last user whom
+    // this page read.
+    let last = if mutual.len() > paging.limit {
+        mutual.truncate(paging.limit);
+        mutual.last().copied()
+    } else if followed.len() == MAX_LIMIT {
+        followed.last()
+    } else {
+        None
     };
-    mutual.truncate(paging.limit);
     let cursor = last.map(|last| listing.cursor(&[&last.at, &last.user]));
     Ok(Json(Page {
         items: mutual.into_iter().cloned().map(FollowEntry::from).collect(),

@@ -1,6 +1,7 @@
-//! The route that shows which friends of a user are online, or were a moment ago, and in which live
-//! they are.
+//! The route that lists the friends of a user who are online, or were a moment ago, and the live in
+//! which each of them is.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use axum::Json;
@@ -18,7 +19,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
 use crate::store::{Friend, FriendsOf, friends_seen};
 
-/// In seconds.
+/// The window if the query names none, in seconds.
 const DEFAULT_WINDOW: u64 = 600;
 
 /// Which friends.
@@ -75,24 +76,22 @@ pub(super) async fn online(
     paging: Paging,
 ) -> Result<Json<FriendsPage>, Problem> {
     tracked(&state)?;
-    let after = paging.cursor.as_deref().map(resume).transpose()?;
+    let after = paging.position(resume)?;
     let of = match query.of.unwrap_or_default() {
         Of::Following => FriendsOf::Following,
         Of::Mutual => FriendsOf::Mutual,
     };
-    let since = window_before(
-        state.clock.unix(),
-        query.window_s.map_or(DEFAULT_WINDOW, |window| window.0),
-    )
-    .from;
+    let window = query.window_s.map_or(DEFAULT_WINDOW, |window| window.0);
+    let since = window_before(state.clock.unix(), window).from;
     let seen = friends_seen(state.store_for_clients.as_ref(), &user, of, since).await?;
-    let is_later = |friend: &Friend| {
-        let after = after
-            .as_ref()
-            .map(|(at, user)| (std::cmp::Reverse(*at), user));
-        after.is_none_or(|after| friend.place() > after)
+    let first = match &after {
+        Some((seen_at, user)) => {
+            let after = (Reverse(*seen_at), user);
+            seen.friends
+                .partition_point(|friend| friend.place() <= after)
+        }
+        None => 0,
     };
-    let first = seen.friends.partition_point(|friend| !is_later(friend));
     let more = seen.friends.len() - first > paging.limit;
     let shown: Vec<Friend> = seen
         .friends
@@ -100,8 +99,10 @@ pub(super) async fn online(
         .skip(first)
         .take(paging.limit)
         .collect();
-    let last = shown.last().filter(|_| more);
-    let cursor = last.map(|last| Listing::Friends.cursor(&[&last.seen_at(), &last.user]));
+    let cursor = match shown.last() {
+        Some(last) if more => Some(Listing::Friends.cursor(&[&last.seen_at(), &last.user])),
+        _ => None,
+    };
     let items = UserStatus::of(
         &state,
         shown
@@ -115,8 +116,9 @@ pub(super) async fn online(
     }))
 }
 
+/// When the last friend of the previous page was seen, and who it was.
 fn resume(cursor: &str) -> Result<(UnixMillis, UserId), Problem> {
-    Listing::Friends.resume(cursor, |[at, user]| {
-        Some((at.parse().ok()?, UserId::parse(user).ok()?))
+    Listing::Friends.resume(cursor, |[seen_at, user]| {
+        Some((seen_at.parse().ok()?, UserId::parse(user).ok()?))
     })
 }

@@ -1,5 +1,5 @@
 //! The routes that show what this gateway holds in its own memory, so that audits can compare it
-//! with the store. No handler here asks the store, and each holds a lock only to copy some numbers.
+//! with the store. No handler here calls the store, and each holds a lock only to copy some numbers.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl From<&OnlineSet> for SetName {
 }
 
 impl SliceHeld {
-    /// Of which slice it tells.
+    /// The slice that this describes. `None` if the set is a live without a valid id.
     pub(crate) fn id(&self) -> Option<SliceId> {
         let set = match self.set {
             SetName::Live => OnlineSet::Live(LiveId::parse(self.live_id.as_deref()?).ok()?),
@@ -95,18 +95,26 @@ impl SliceHeld {
         })
     }
 
+    /// `None` if this gateway neither has an entry in the slice nor any changes for it.
     fn of(audience: &Audience, slice: &Slice) -> Option<Self> {
         let state = slice.lock();
-        let (is_registered, unsettled) = (
-            state.desired().is_registered(),
-            state.desired().unsettled() as u64,
-        );
-        // A store that is full refuses the first entry, too.
+        let is_registered = state.desired().is_registered();
+        let unsettled = state.desired().unsettled() as u64;
+        // A slice without an entry may have changes: a store that is full refuses even the first
+        // entry.
         if !is_registered && unsettled == 0 {
             return None;
         }
-        let held = state.desired().held().filter(|_| is_registered);
-        let since = state.unconfirmed_since().filter(|_| unsettled > 0);
+        let held = if is_registered {
+            state.desired().held()
+        } else {
+            None
+        };
+        let since = if unsettled > 0 {
+            state.unconfirmed_since()
+        } else {
+            None
+        };
         drop(state);
         Some(Self {
             set: (&slice.id.set).into(),
@@ -173,55 +181,92 @@ pub(super) async fn slices(
     InQuery(only): InQuery<OnlyQuery>,
     paging: Paging,
 ) -> Result<Json<SlicesHeld>, Problem> {
-    let after = paging.cursor.as_deref().map(resume).transpose()?;
-    let rooms = match only.live_id {
-        Some(live) => state
-            .rooms
-            .get(&in_query("live_id", LiveId::parse(&live))?)
-            .into_iter()
-            .map(Audience::Room)
-            .collect(),
+    let after = paging.position(resume)?;
+    let audiences = match &only.live_id {
+        Some(live) => {
+            let live = in_query("live_id", LiveId::parse(live))?;
+            match state.rooms.get(&live) {
+                Some(room) => vec![Audience::Room(room)],
+                None => Vec::new(),
+            }
+        }
         None => state.rooms.audiences(),
     };
-    let slices = rooms
-        .iter()
-        .flat_map(|audience| audience.slices().iter().map(move |slice| (audience, slice)));
-    let is_asked = |slice: &Slice| {
-        only.slice
-            .is_none_or(|index| index.0 == u64::from(slice.id.index))
-            && only
-                .set
-                .is_none_or(|set| set == SetName::from(&slice.id.set))
-            && after.as_ref().is_none_or(|after| place(&slice.id) > *after)
+    let mut slices = Vec::new();
+    for audience in &audiences {
+        for slice in audience.slices() {
+            let place = HeldPlace::of(&slice.id);
+            let is_on_later_page = match &after {
+                Some(after) => place > *after,
+                None => true,
+            };
+            if is_on_later_page && only.selects(&slice.id) {
+                slices.push((audience, slice));
+            }
+        }
+    }
+    slices.sort_by_cached_key(|(_, slice)| HeldPlace::of(&slice.id));
+    let mut items = Vec::new();
+    let mut last_slice = None;
+    let mut has_more = false;
+    for (audience, slice) in slices {
+        let Some(held) = SliceHeld::of(audience, slice) else {
+            continue;
+        };
+        if items.len() == paging.limit {
+            has_more = true;
+            break;
+        }
+        items.push(held);
+        last_slice = Some(&slice.id);
+    }
+    let cursor = match last_slice {
+        Some(last) if has_more => Some(HeldPlace::of(last).cursor()),
+        _ => None,
     };
-    let mut slices: Vec<_> = slices.filter(|(_, slice)| is_asked(slice)).collect();
-    slices.sort_by_cached_key(|(_, slice)| place(&slice.id));
-    let mut items = slices
-        .into_iter()
-        .filter_map(|(audience, slice)| SliceHeld::of(audience, slice));
-    let page: Vec<SliceHeld> = items.by_ref().take(paging.limit).collect();
-    let more = items.next().is_some();
-    let last = page.last().filter(|_| more).and_then(SliceHeld::id);
-    let cursor = last.map(|last| {
-        let (set, live, index) = place(&last);
-        Listing::Held.cursor(&[
-            &(set as u32),
-            &live.as_ref().map_or("", LiveId::as_str),
-            &index,
-        ])
-    });
     Ok(Json(SlicesHeld {
         gateway_id: state.gateways.id().to_string(),
-        items: page,
+        items,
         cursor,
     }))
 }
 
-/// Where a slice stands in the listing.
-type HeldPlace = (SetName, Option<LiveId>, u32);
+impl OnlyQuery {
+    /// Whether the query selects a slice, apart from its live.
+    fn selects(&self, slice: &SliceId) -> bool {
+        if let Some(index) = self.slice
+            && index.0 != u64::from(slice.index)
+        {
+            return false;
+        }
+        match self.set {
+            Some(set) => set == SetName::from(&slice.set),
+            None => true,
+        }
+    }
+}
 
-fn place(slice: &SliceId) -> HeldPlace {
-    ((&slice.set).into(), slice.live().cloned(), slice.index)
+/// The position of a slice in the listing, which sorts slices by it.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct HeldPlace {
+    set: SetName,
+    live: Option<LiveId>,
+    index: u32,
+}
+
+impl HeldPlace {
+    fn of(slice: &SliceId) -> Self {
+        Self {
+            set: (&slice.set).into(),
+            live: slice.live().cloned(),
+            index: slice.index,
+        }
+    }
+
+    fn cursor(&self) -> String {
+        let live = self.live.as_ref().map_or("", LiveId::as_str);
+        Listing::Held.cursor(&[&(self.set as u32), &live, &self.index])
+    }
 }
 
 fn resume(cursor: &str) -> Result<HeldPlace, Problem> {
@@ -231,9 +276,14 @@ fn resume(cursor: &str) -> Result<HeldPlace, Problem> {
             .nth(set.parse().ok()?)?;
         let live = match set {
             SetName::Live => Some(LiveId::parse(live).ok()?),
-            SetName::Users | SetName::Streamers => live.is_empty().then_some(None)?,
+            SetName::Users | SetName::Streamers if live.is_empty() => None,
+            SetName::Users | SetName::Streamers => return None,
         };
-        Some((set, live, slice.parse().ok()?))
+        Some(HeldPlace {
+            set,
+            live,
+            index: slice.parse().ok()?,
+        })
     })
 }
 
@@ -284,29 +334,33 @@ pub(super) async fn viewer(
     State(state): State<Arc<AppState>>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
 ) -> Json<ViewerKnown> {
-    let room = state.rooms.get(&live);
-    let (seat, wanted) = match &room {
-        Some(room) => {
-            let standing = room.slices()[room.place_of_user(&user)]
-                .lock()
-                .desired()
-                .standing(&user);
-            (room.seat(&user), standing == Standing::Fan)
-        }
-        None => (None, false),
-    };
-    Json(ViewerKnown {
+    let mut known = ViewerKnown {
         gateway_id: state.gateways.id(),
-        live_here: room.is_some(),
-        joined: seat.is_some(),
-        sockets: seat.map_or(0, |seat| seat.sockets as u64),
-        counted: seat.is_some_and(|seat| seat.counted),
-        fan: seat.and_then(|seat| match seat.fan {
+        live_here: false,
+        joined: false,
+        sockets: 0,
+        counted: false,
+        fan: None,
+        heard_ms_ago: None,
+        wanted: false,
+    };
+    let Some(room) = state.rooms.get(&live) else {
+        return Json(known);
+    };
+    known.live_here = true;
+    let slice = &room.slices()[room.place_of_user(&user)];
+    let standing = slice.lock().desired().standing(&user);
+    known.wanted = standing == Standing::Fan;
+    if let Some(seat) = room.seat(&user) {
+        known.joined = true;
+        known.sockets = seat.sockets as u64;
+        known.counted = seat.counted;
+        known.fan = match seat.fan {
             Fan::Unknown => None,
             Fan::No => Some(false),
             Fan::Yes => Some(true),
-        }),
-        heard_ms_ago: seat.map(|seat| state.clock.now().saturating_sub(seat.last_heard)),
-        wanted,
-    })
+        };
+        known.heard_ms_ago = Some(state.clock.now().saturating_sub(seat.last_heard));
+    }
+    Json(known)
 }

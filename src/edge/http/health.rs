@@ -113,8 +113,8 @@ pub(super) async fn readyz(
     }
     let ready = match query.store {
         None => wrong.is_empty(),
-        // A gateway that never gets its first lease may have wrong settings: an update with these
-        // must not go on.
+        // A gateway that never gets its first lease may have wrong settings. An orchestrator must
+        // not roll these settings out any further.
         Some(StoreMatters::Ignore) => !draining && !state.gateways.never_had_a_lease(now),
     };
     let status = if ready {
@@ -122,15 +122,12 @@ pub(super) async fn readyz(
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    Ok((
-        status,
-        Json(Readiness {
-            ready,
-            wrong,
-            gateway_id: state.gateways.id(),
-        }),
-    )
-        .into_response())
+    let readiness = Readiness {
+        ready,
+        wrong,
+        gateway_id: state.gateways.id(),
+    };
+    Ok((status, Json(readiness)).into_response())
 }
 
 refusals!(NoMetrics = Internal);
@@ -161,12 +158,9 @@ pub(super) async fn metrics(
         .metrics
         .render_as(format)
         .map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
-    Ok((
-        [
-            (header::CONTENT_TYPE, format.content_type()),
-            (header::VARY, "accept"),
-        ],
-        text,
-    )
-        .into_response())
+    let headers = [
+        (header::CONTENT_TYPE, format.content_type()),
+        (header::VARY, "accept"),
+    ];
+    Ok((headers, text).into_response())
 }

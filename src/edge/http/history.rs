@@ -1,5 +1,4 @@
-//! The routes of what is left to look at: how the figures of a live moved, and the past lives of a
-//! streamer.
+//! The routes of the past: how the figures of a live moved, and which lives a streamer had.
 
 use std::sync::Arc;
 
@@ -17,9 +16,7 @@ use super::requests::{InPath, InQuery};
 use super::state::AppState;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, LiveId, UserId};
-use crate::store::{
-    Arrived, Figures, HISTORY_STEP, LiveEpoch, LiveRecord, PastLive, Point, Summary,
-};
+use crate::store::{Arrived, Figures, HISTORY_STEP, LiveEpoch, PastLive, Point, Summary};
 
 /// What the figures were at the end of ten seconds in which they changed.
 #[derive(Debug, Serialize, ToSchema)]
@@ -131,23 +128,27 @@ pub(super) async fn show(
             "that opening of the live belonged to another streamer, or is not kept any more";
         return Err(Problem::new(Kind::Forbidden, detail));
     }
-    // Times of points are those of the store's clock, which may differ from this gateway's.
-    let (first, last) = (
-        query.from.map_or(0, |from| from.0),
-        query.to.map_or(UnixMillis::MAX, |to| to.0),
-    );
+    // The store's clock sets the times of the points. It may differ from this gateway's clock, so
+    // the store gets no bounds that the query does not have.
+    let first = query.from.map_or(0, |from| from.0);
+    let last = query.to.map_or(UnixMillis::MAX, |to| to.0);
     let points = store
         .history(&of, first - first % millis(HISTORY_STEP), last)
         .await?;
-    let (opened_at, until) = if is_latest {
-        span_of(&record, state.clock.unix())
-    } else {
-        (0, state.clock.unix())
-    };
-    let (from, to) = (
-        query.from.map_or(opened_at, |from| from.0),
-        query.to.map_or(until, |to| to.0),
-    );
+    let mut from = 0;
+    let mut to = state.clock.unix();
+    if is_latest {
+        from = record.opened_at;
+        if let Some(closure) = &record.closure {
+            to = closure.at;
+        }
+    }
+    if let Some(asked) = query.from {
+        from = asked.0;
+    }
+    if let Some(asked) = query.to {
+        to = asked.0;
+    }
     if points.is_empty() && !is_latest {
         return Err(Problem::new(
             Kind::NotKept,
@@ -155,17 +156,13 @@ pub(super) async fn show(
         ));
     }
     let step = query.step.unwrap_or_default();
-    let LiveEpoch {
-        live: live_id,
-        epoch: Epoch(epoch),
-    } = of;
     let items = thin(points, step.millis())
         .into_iter()
         .map(HistoryPoint::from)
         .collect();
     Ok(Json(HistoryOf {
-        live_id,
-        epoch,
+        live_id: of.live,
+        epoch: of.epoch.0,
         step_s: step.seconds(),
         from,
         to,
@@ -173,15 +170,7 @@ pub(super) async fn show(
     }))
 }
 
-/// From when to when a live is, or was, open.
-fn span_of(record: &LiveRecord, now: UnixMillis) -> (UnixMillis, UnixMillis) {
-    (
-        record.opened_at,
-        record.closure.map_or(now, |closure| closure.at),
-    )
-}
-
-/// The last point of each step.
+/// Keeps the last point of each step.
 fn thin(points: Vec<Point>, step: u64) -> Vec<Point> {
     let mut thinned: Vec<Point> = Vec::with_capacity(points.len());
     for point in points {
@@ -214,26 +203,27 @@ pub(super) async fn past(
     InPath(streamer): InPath<UserId>,
     paging: Paging,
 ) -> Result<Json<Page<Summary>>, Problem> {
-    let resume = |cursor: &str| {
-        Listing::PastLives.resume(cursor, |[closed_at, live, epoch]| {
-            let of = LiveEpoch {
-                live: LiveId::parse(live).ok()?,
-                epoch: Epoch(epoch.parse().ok()?),
-            };
-            Some(PastLive {
-                of,
-                closed_at: closed_at.parse().ok()?,
-            })
-        })
-    };
-    let after = paging.cursor.as_deref().map(resume).transpose()?;
+    let after = paging.position(resume_past)?;
     let lives = state
         .lives
         .past(&streamer, after.as_ref(), ask_for(paging.limit))
         .await?;
-    let cursor =
-        |last: &Summary| Listing::PastLives.cursor(&[&last.closed_at, &last.live_id, &last.epoch]);
-    Ok(Json(Page::cut(lives, paging.limit, cursor)))
+    Ok(Json(Page::cut(lives, paging.limit, |last| {
+        Listing::PastLives.cursor(&[&last.closed_at, &last.live_id, &last.epoch])
+    })))
+}
+
+fn resume_past(cursor: &str) -> Result<PastLive, Problem> {
+    Listing::PastLives.resume(cursor, |[closed_at, live, epoch]| {
+        let of = LiveEpoch {
+            live: LiveId::parse(live).ok()?,
+            epoch: Epoch(epoch.parse().ok()?),
+        };
+        Some(PastLive {
+            of,
+            closed_at: closed_at.parse().ok()?,
+        })
+    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The route of what a back end says about a live to its clients.
+//! The route of the information that a back end sends to the clients of a live.
 
 use std::sync::Arc;
 
@@ -58,21 +58,19 @@ pub(super) async fn write(
     JsonText(body): JsonText,
 ) -> Result<Json<InfoWritten>, Problem> {
     let json = read(&body)?;
-    let id = live.clone();
     let write = async move {
         let record = state.removals.open_record(&live, judged(own)).await?;
         let info = state.info.write(&record, json).await?;
-        Ok::<_, Problem>((record.epoch.0, info.version))
+        Ok(Json(InfoWritten {
+            live_id: live,
+            epoch: record.epoch.0,
+            info_version: info.version,
+        }))
     };
-    let (epoch, info_version) = run_to_completion(write).await?;
-    Ok(Json(InfoWritten {
-        live_id: id,
-        epoch,
-        info_version,
-    }))
+    run_to_completion(write).await
 }
 
-/// The information as it was sent; `None` for `null`.
+/// The information as the back end sent it; `None` for `null`.
 fn read(body: &[u8]) -> Result<Option<Arc<str>>, Problem> {
     let text = body.trim_ascii();
     if text.len() > MAX_INFO {

@@ -1,6 +1,6 @@
-//! A layer around every route that refuses what its calls do not have: fields of the query, and a
-//! body. It knows them from the description of the route, so the OpenAPI document and the check
-//! cannot differ. The fields of a body are checked where the body is read.
+//! A layer around every route that refuses a field of the query, or a body, that the call does not
+//! have. It reads the route's description, so the OpenAPI document and the check cannot differ. The
+//! extractor that reads a body checks the fields of the body.
 
 use axum::extract::{Request, State};
 use axum::http::Method;
@@ -13,44 +13,44 @@ use super::problem::{Kind, Problem};
 use super::requests::without_fields;
 use crate::edge::fields::{Place, nearest, pairs, shown};
 
-/// Which unknown fields of a query are refused.
+/// Which unknown fields of a query the layer refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refuse {
     /// All of them.
     Unknown,
-    /// Those that look like a misspelt one. Balancers and probes add fields of their own to the
-    /// others.
+    /// Only fields that look like a misspelt one, because balancers and probes add fields of their
+    /// own.
     Misspelt,
 }
 
-/// The layer's state: what the calls of one route have.
+/// The layer's state: the calls of one route.
 #[derive(Debug, Clone)]
 pub(super) struct KnownFields {
     refuse: Refuse,
     calls: Vec<Call>,
 }
 
+/// What a call with one method may have.
 #[derive(Debug, Clone)]
 struct Call {
     method: Method,
+    /// The names of the fields of its query.
     query: Vec<String>,
     has_body: bool,
 }
 
 impl KnownFields {
     pub(super) fn of(paths: &Paths, refuse: Refuse) -> Self {
-        let calls = paths
-            .paths
-            .values()
-            .flat_map(operations)
-            .map(|(method, operation)| Call::of(method, operation));
-        Self {
-            refuse,
-            calls: calls.collect(),
+        let mut calls = Vec::new();
+        for item in paths.paths.values() {
+            for (method, operation) in operations(item) {
+                calls.push(Call::of(method, operation));
+            }
         }
+        Self { refuse, calls }
     }
 
-    /// A HEAD has what the GET has.
+    /// The call with this method. A HEAD may have what a GET may have.
     fn of_method(&self, method: &Method) -> Option<&Call> {
         let method = if method == Method::HEAD {
             &Method::GET
@@ -63,16 +63,14 @@ impl KnownFields {
 
 impl Call {
     fn of(method: Method, operation: &Operation) -> Self {
-        let all = operation
-            .parameters
-            .iter()
-            .flatten()
-            .filter_map(|parameter| match parameter {
-                RefOr::T(parameter) => Some(parameter),
-                RefOr::Ref(_) => None,
-            });
-        let of_query = all.filter(|parameter| parameter.parameter_in == ParameterIn::Query);
-        let query = of_query.map(|parameter| parameter.name.clone()).collect();
+        let mut query = Vec::new();
+        for parameter in operation.parameters.iter().flatten() {
+            if let RefOr::T(parameter) = parameter
+                && parameter.parameter_in == ParameterIn::Query
+            {
+                query.push(parameter.name.clone());
+            }
+        }
         Self {
             method,
             query,
@@ -139,10 +137,11 @@ impl KnownFields {
             return Ok(request);
         };
         call.check_query(&request, self.refuse)?;
-        // A body of a GET means nothing, whatever it is.
-        match call.has_body || request.method().is_safe() {
-            true => Ok(request),
-            false => without_fields(request).await,
+        // A body of a GET has no meaning, whatever it is.
+        if call.has_body || request.method().is_safe() {
+            Ok(request)
+        } else {
+            without_fields(request).await
         }
     }
 }

@@ -1,9 +1,10 @@
-//! The routes of many lives, for pages that show rooms: list the open ones by age or by size, ask
-//! about some.
+//! The routes of many lives, for pages that show rooms: list the open lives by age or by size, and
+//! look up some lives by their ids.
 //!
-//! Counts are exact for lives that this gateway has a room of. Those of others come from their
-//! records, which are a few seconds behind ([`crate::store::Counts`]).
+//! The counts of a live are exact if this gateway has a room of it. Otherwise they come from the
+//! live's record, which is a few seconds behind ([`crate::store::Counts`]).
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use super::requests::{InQuery, JsonObject};
 use super::state::AppState;
 use crate::base::ids::LiveId;
 use crate::edge::fields::Place;
-use crate::store::{ListedLive, LiveRecord, LiveState, Rank, RankedLive};
+use crate::store::{ListedLive, LiveState, Rank, RankedLive, Store, StoreResult};
 
 /// In which order open lives are listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
@@ -44,8 +45,8 @@ pub(super) struct SortQuery {
     sort: Sort,
 }
 
-/// Where a listing goes on.
-enum GoesOn {
+/// The order of a listing, and the live after which the page begins; `None` for the first page.
+enum Position {
     ByAge(Option<ListedLive>),
     BySize(Rank, Option<RankedLive>),
 }
@@ -70,94 +71,106 @@ pub(super) async fn list(
     InQuery(SortQuery { sort }): InQuery<SortQuery>,
     paging: Paging,
 ) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
-    let place = paging
-        .cursor
-        .as_deref()
-        .map_or_else(|| Ok(begin(sort)), resume)?;
-    let store = &state.store_for_clients;
-    let (lives, cursor, rank) = match place {
-        GoesOn::ByAge(after) => {
-            let listed = store
-                .lives_page(after.as_ref(), ask_for(paging.limit))
-                .await?;
-            let cursor =
-                |last: &ListedLive| Listing::Lives.cursor(&[&"a", &last.opened_at, &last.live]);
-            let Page { items, cursor } = Page::cut(listed, paging.limit, cursor);
-            (
-                items
-                    .into_iter()
-                    .map(|listed| listed.live)
-                    .collect::<Vec<_>>(),
-                cursor,
-                None,
-            )
+    let position = paging.position(resume)?.unwrap_or(first_page(sort));
+    let store = state.store_for_clients.as_ref();
+    let (page, rank) = match position {
+        Position::ByAge(after) => {
+            let page = page_by_age(store, after.as_ref(), paging.limit).await?;
+            (page, None)
         }
-        GoesOn::BySize(rank, after) => {
-            let ranked = store
-                .top_lives(rank, after.as_ref(), ask_for(paging.limit))
-                .await?;
-            let letter = if rank == Rank::Viewers { "v" } else { "f" };
-            let cursor =
-                |last: &RankedLive| Listing::Lives.cursor(&[&letter, &last.figure, &last.live]);
-            let Page { items, cursor } = Page::cut(ranked, paging.limit, cursor);
-            (
-                items.into_iter().map(|ranked| ranked.live).collect(),
-                cursor,
-                Some(rank),
-            )
+        Position::BySize(rank, after) => {
+            let page = page_by_size(store, rank, after.as_ref(), paging.limit).await?;
+            (page, Some(rank))
         }
     };
-    // The list is only a hint, because a live is listed before it opens. The record says whether it
-    // is open.
-    let records = state.lives.counted(&lives).await?.into_iter().flatten();
-    let open = records.filter(|record| record.state == LiveState::Open);
-    let entry = |record: LiveRecord| {
+    // The list is only a hint, because the store lists a live before it opens. The record says
+    // whether the live is open.
+    let records = state.lives.counted(&page.items).await?;
+    let mut items = Vec::new();
+    for record in records.into_iter().flatten() {
+        if record.state != LiveState::Open {
+            continue;
+        }
         let viewers = record.counted.map_or(0, |counted| counted.figures.viewers);
-        let room = InRoom::of(&state, state.rooms.of_epoch(&record).as_deref(), viewers);
-        OpenLiveEntry::of(record, room)
-    };
-    let mut items: Vec<OpenLiveEntry> = open.map(entry).collect();
+        let room = state.rooms.of_epoch(&record);
+        let in_room = InRoom::of(&state, room.as_deref(), viewers);
+        items.push(OpenLiveEntry::of(record, in_room));
+    }
     match rank {
         // The counts here may be newer than those by which the store ranks.
-        Some(Rank::Viewers) => items.sort_by_key(|live| std::cmp::Reverse(live.viewers)),
-        Some(Rank::Fans) => items.sort_by_key(|live| std::cmp::Reverse(live.fans)),
+        Some(Rank::Viewers) => items.sort_by_key(|live| Reverse(live.viewers)),
+        Some(Rank::Fans) => items.sort_by_key(|live| Reverse(live.fans)),
         None => {}
     }
-    Ok(Json(Page { items, cursor }))
+    Ok(Json(Page {
+        items,
+        cursor: page.cursor,
+    }))
 }
 
-fn begin(sort: Sort) -> GoesOn {
+async fn page_by_age(
+    store: &dyn Store,
+    after: Option<&ListedLive>,
+    limit: usize,
+) -> StoreResult<Page<LiveId>> {
+    let listed = store.lives_page(after, ask_for(limit)).await?;
+    let page = Page::cut(listed, limit, |last| {
+        Listing::Lives.cursor(&[&"a", &last.opened_at, &last.live])
+    });
+    Ok(Page {
+        items: page.items.into_iter().map(|listed| listed.live).collect(),
+        cursor: page.cursor,
+    })
+}
+
+async fn page_by_size(
+    store: &dyn Store,
+    rank: Rank,
+    after: Option<&RankedLive>,
+    limit: usize,
+) -> StoreResult<Page<LiveId>> {
+    let ranked = store.top_lives(rank, after, ask_for(limit)).await?;
+    let letter = match rank {
+        Rank::Viewers => "v",
+        Rank::Fans => "f",
+    };
+    let page = Page::cut(ranked, limit, |last| {
+        Listing::Lives.cursor(&[&letter, &last.figure, &last.live])
+    });
+    Ok(Page {
+        items: page.items.into_iter().map(|ranked| ranked.live).collect(),
+        cursor: page.cursor,
+    })
+}
+
+fn first_page(sort: Sort) -> Position {
     match sort {
-        Sort::OpenedAt => GoesOn::ByAge(None),
-        Sort::Viewers => GoesOn::BySize(Rank::Viewers, None),
-        Sort::Fans => GoesOn::BySize(Rank::Fans, None),
+        Sort::OpenedAt => Position::ByAge(None),
+        Sort::Viewers => Position::BySize(Rank::Viewers, None),
+        Sort::Fans => Position::BySize(Rank::Fans, None),
     }
 }
 
-fn resume(cursor: &str) -> Result<GoesOn, Problem> {
-    Listing::Lives.resume(cursor, |[sort, number, live]| {
-        let (live, number) = (LiveId::parse(live).ok()?, number.parse().ok()?);
-        Some(match sort {
-            "a" => GoesOn::ByAge(Some(ListedLive {
-                live,
-                opened_at: number,
-            })),
-            "v" => GoesOn::BySize(
-                Rank::Viewers,
-                Some(RankedLive {
+fn resume(cursor: &str) -> Result<Position, Problem> {
+    Listing::Lives.resume(cursor, |[order, number, live]| {
+        let live = LiveId::parse(live).ok()?;
+        let number = number.parse().ok()?;
+        let rank = match order {
+            "a" => {
+                return Some(Position::ByAge(Some(ListedLive {
                     live,
-                    figure: number,
-                }),
-            ),
-            "f" => GoesOn::BySize(
-                Rank::Fans,
-                Some(RankedLive {
-                    live,
-                    figure: number,
-                }),
-            ),
+                    opened_at: number,
+                })));
+            }
+            "v" => Rank::Viewers,
+            "f" => Rank::Fans,
             _ => return None,
-        })
+        };
+        let after = RankedLive {
+            live,
+            figure: number,
+        };
+        Some(Position::BySize(rank, Some(after)))
     })
 }
 
@@ -202,15 +215,15 @@ pub(super) async fn query(
         return Err(Problem::new(Kind::BadMessage, detail).at(Place::field("live_ids")));
     }
     let mut lives = Vec::with_capacity(asked.live_ids.len());
-    for (index, live) in asked.live_ids.iter().enumerate() {
-        lives.push(
-            LiveId::parse(live)
-                .map_err(|why| Problem::from(why).at(Place::item("live_ids", index)))?,
-        );
+    for (index, text) in asked.live_ids.iter().enumerate() {
+        let live = LiveId::parse(text)
+            .map_err(|why| Problem::from(why).at(Place::item("live_ids", index)))?;
+        lives.push(live);
     }
     let mut known = HashSet::new();
     lives.retain(|live| known.insert(live.clone()));
-    let (mut items, mut unknown) = (Vec::with_capacity(lives.len()), Vec::new());
+    let mut items = Vec::with_capacity(lives.len());
+    let mut unknown = Vec::new();
     for (live, record) in lives.iter().zip(state.lives.counted(&lives).await?) {
         match record {
             Some(record) => items.push(LiveCounted::from(record)),

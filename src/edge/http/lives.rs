@@ -1,4 +1,5 @@
-//! The routes of one live, for back ends: open, close, show. `live_lists` has those of many.
+//! The routes of one live, for back ends: open, close, show. `live_lists` has the routes of many
+//! lives.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,11 +177,18 @@ pub(super) struct InRoom {
 }
 
 impl InRoom {
-    /// `viewers` was read a moment before.
+    /// The caller read `viewers` a moment before, so the room may have more viewers away by now.
     pub(super) fn of(state: &AppState, room: Option<&Room>, viewers: u64) -> Self {
-        let held = |room: &Room| (room.away().min(viewers), state.sessions.trust.quality(room));
-        let (away, quality) = room.map(held).unzip();
-        Self { away, quality }
+        match room {
+            Some(room) => Self {
+                away: Some(room.away().min(viewers)),
+                quality: Some(state.sessions.trust.quality(room)),
+            },
+            None => Self {
+                away: None,
+                quality: None,
+            },
+        }
     }
 }
 
@@ -293,14 +301,16 @@ pub(super) async fn open(
     only: Option<Extension<OnlyOwn>>,
     JsonObject(body): JsonObject<OpenLive>,
 ) -> Result<Response, Problem> {
+    let caller = only.map(|Extension(OnlyOwn(claims))| claims);
     let mut terms = body.terms();
-    terms.invisible |= only
-        .as_ref()
-        .is_some_and(|Extension(OnlyOwn(claims))| !claims.counted);
+    if let Some(claims) = &caller
+        && !claims.counted
+    {
+        terms.invisible = true;
+    }
     let streamer = in_body("streamer_id", UserId::parse(&body.streamer_id))?;
-    if only
-        .as_ref()
-        .is_some_and(|Extension(OnlyOwn(claims))| claims.user != streamer)
+    if let Some(claims) = &caller
+        && claims.user != streamer
     {
         return Err(Problem::new(
             Kind::Forbidden,
@@ -308,7 +318,7 @@ pub(super) async fn open(
         ));
     }
     // A streamer's live has a streamer timeout, whichever way it was opened.
-    let by = if only.is_some() {
+    let by = if caller.is_some() {
         OpenedBy::Streamer
     } else {
         OpenedBy::Service
@@ -342,21 +352,17 @@ pub(super) async fn open(
     } else {
         StatusCode::OK
     };
-    Ok((
-        status,
-        [(header::LOCATION, location)],
-        Json(Live::from(opened.record)),
-    )
-        .into_response())
+    let headers = [(header::LOCATION, location)];
+    Ok((status, headers, Json(Live::from(opened.record))).into_response())
 }
 
-/// Whether a back end opened the live with attendance, so that opening it once more changes
-/// nothing.
+/// Whether a back end opened the live with attendance. Then a streamer who opens it once more
+/// changes nothing.
 async fn has_attendance(state: &AppState, live: &LiveId, streamer: &UserId) -> bool {
-    let record = state.lives.record(live).await;
-    record.is_ok_and(|record| {
-        record.state == LiveState::Open && record.streamer == *streamer && record.terms.attendance
-    })
+    let Ok(record) = state.lives.record(live).await else {
+        return false;
+    };
+    record.state == LiveState::Open && record.streamer == *streamer && record.terms.attendance
 }
 
 refusals!(
@@ -390,23 +396,17 @@ pub(super) async fn close(
     own: Option<Extension<OwnLive>>,
 ) -> Result<Json<Live>, Problem> {
     let epoch = query.epoch.map(|epoch| Epoch(epoch.0));
-    let record = match own {
-        // The next epoch may belong to another streamer.
-        Some(Extension(OwnLive(record))) if epoch.is_none_or(|epoch| epoch == record.epoch) => {
-            state
-                .lives
-                .close_epoch(&record, CloseReason::Requested)
-                .await?
-        }
-        Some(_) => return Err(LiveError::NotOpen(live).into()),
-        None => {
-            state
-                .lives
-                .close(&live, epoch, CloseReason::Requested)
-                .await?
-        }
+    let reason = CloseReason::Requested;
+    let Some(Extension(OwnLive(own))) = own else {
+        let closed = state.lives.close(&live, epoch, reason).await?;
+        return Ok(Json(closed.into()));
     };
-    Ok(Json(record.into()))
+    // Another epoch may belong to another streamer.
+    if epoch.is_some_and(|epoch| epoch != own.epoch) {
+        return Err(LiveError::NotOpen(live).into());
+    }
+    let closed = state.lives.close_epoch(&own, reason).await?;
+    Ok(Json(closed.into()))
 }
 
 refusals!(ShowRefused = InvalidId, LiveNotFound, StoreUnavailable);

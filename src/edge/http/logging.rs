@@ -1,4 +1,4 @@
-//! The routes of this gateway's log: what it logs now, and something else from now on.
+//! The routes of this gateway's log: show its filter, and change it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::edge::fields::Place;
 /// The longest filter, in bytes.
 const MAX_FILTER: usize = 1_024;
 
-/// The longest time for which a filter can be asked for: a day.
+/// The longest time for which a caller can set a filter, in seconds: a day.
 const MAX_FOR: u64 = 86_400;
 
 type Seconds = Within<1, MAX_FOR>;
@@ -40,10 +40,10 @@ pub(super) struct ChangeLog {
 fn filter_schema() -> Schema {
     let description = "As in the setting `log`: a level, or a list with commas of levels and of `target=level`, \
                        `[span]=level`, `target[span{field=value}]=level`";
-    let text = ObjectBuilder::new()
+    ObjectBuilder::new()
         .schema_type(Type::String)
-        .max_length(Some(MAX_FILTER));
-    text.description(Some(description))
+        .max_length(Some(MAX_FILTER))
+        .description(Some(description))
         .pattern(Some(telemetry::filter_pattern()))
         .into()
 }
@@ -110,13 +110,16 @@ pub(super) async fn change(
     State(state): State<Arc<AppState>>,
     JsonObject(wish): JsonObject<ChangeLog>,
 ) -> Result<Json<LogState>, Problem> {
-    let refuse = |why: String| Problem::new(Kind::InvalidFilter, why).at(Place::field("filter"));
     if !(1..=MAX_FILTER).contains(&wish.filter.len()) {
-        return Err(refuse(format!("must have 1 to {MAX_FILTER} bytes")));
+        return Err(invalid_filter(format!("must have 1 to {MAX_FILTER} bytes")));
     }
     let time = wish.for_s.map(|seconds| Duration::from_secs(seconds.0));
     Log::of_process()
         .change(&wish.filter, time)
-        .map_err(|why| refuse(why.to_string()))?;
+        .map_err(|why| invalid_filter(why.to_string()))?;
     Ok(LogState::of(&state))
+}
+
+fn invalid_filter(why: String) -> Problem {
+    Problem::new(Kind::InvalidFilter, why).at(Place::field("filter"))
 }

@@ -1,6 +1,6 @@
-//! What surrounds every handler: a deadline, protection from panics, the count of answers, common
-//! headers, and the request's id, which also stands in every line that is logged meanwhile.
-//! [`super::sharing`] lies between the two layers, so that it sees every answer.
+//! The layers around every handler: a deadline, protection from panics, the count of answers, common
+//! headers, and the request's id, which every log line of the request contains. [`super::sharing`]
+//! lies between the two layers, so that it sees every answer.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -22,9 +22,9 @@ use super::state::AppState;
 use crate::base::metrics::{HttpAnswer, HttpCall};
 use crate::base::telemetry;
 
-/// From the end of a request's head to its answer, including the arrival of the body. It is
-/// generous: it only keeps a body that trickles in from holding a handler for ever. The store has
-/// its own, much shorter deadlines.
+/// The longest time from the end of a request's head to its answer, including the arrival of the
+/// body. It is generous: it only keeps a body that trickles in from holding a handler for ever. The
+/// store has its own, much shorter deadlines.
 pub(super) const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The label of unknown paths: a client must not be able to make up labels.
@@ -33,7 +33,7 @@ const UNKNOWN_ROUTE: &str = "none";
 /// The label of methods that HTTP does not have, for the same reason.
 const OTHER_METHOD: &str = "other";
 
-/// The inner layer: there is an answer in time, whatever the handler does.
+/// The inner layer: it answers in time, whatever the handler does.
 pub(super) async fn guard(request: Request, next: Next) -> Response {
     let route = route(&request);
     let handler = AssertUnwindSafe(next.run(request)).catch_unwind();
@@ -50,19 +50,18 @@ pub(super) async fn guard(request: Request, next: Next) -> Response {
     }
 }
 
-/// The outer layer: every answer is counted, and has the headers that all have. Of the highest
-/// level is its span, so that lines of every level have the id of their request.
+/// The outer layer: it counts every answer, and adds the headers that all answers have. Its span has
+/// the highest level, so that log lines of every level have the id of their request.
 pub(super) async fn finish(
     State(state): State<Arc<AppState>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let (route, scheme) = (route(&request), browsers::scheme(request.extensions()));
-    let (id, method, began) = (
-        HttpRequestId::of(request.headers()),
-        request.method().clone(),
-        state.clock.now(),
-    );
+    let route = route(&request);
+    let scheme = browsers::scheme(request.extensions());
+    let id = HttpRequestId::of(request.headers());
+    let method = request.method().clone();
+    let began = state.clock.now();
     let span = tracing::error_span!(
         "request", request_id = %id, %method, route, otel.name = Empty, otel.kind = Empty, status = Empty
     );
@@ -111,15 +110,18 @@ fn method_label(method: &Method) -> &'static str {
 }
 
 fn route(request: &Request) -> String {
-    request
-        .extensions()
-        .get::<MatchedPath>()
-        .map_or(UNKNOWN_ROUTE, MatchedPath::as_str)
-        .to_owned()
+    match request.extensions().get::<MatchedPath>() {
+        Some(path) => path.as_str().to_owned(),
+        None => UNKNOWN_ROUTE.to_owned(),
+    }
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message")
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        text
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text
+    } else {
+        "no message"
+    }
 }

@@ -1,9 +1,9 @@
-//! The routes on users of the whole platform: how many are online or were, who was seen when, and
-//! what is known of some users.
+//! The routes about users of the whole platform: count the users who are online or were, list the
+//! users by the time when they were seen last, and show the status of some users.
 //!
-//! A user who is online has no last-seen time, so the two add up and each user counts once. The
-//! price: for a window that ended in the past there is no exact answer, because those who came back
-//! later have lost the older time.
+//! A user who is online has no last-seen time. The count of online users and the count of seen users
+//! therefore add up, and each user counts once. The price: a window that ended in the past has no
+//! exact count, because users who came back later have lost the older time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use crate::store::{MAX_BATCH, OnlineCount, Seen, Span, StoreResult, UserPresence
 use crate::sync::seen::APART;
 use crate::sync::user_upkeep::forget_before;
 
-/// One request forgets about this many users at most.
-const MOST_FORGOTTEN: usize = 200_000;
+/// Approximate maximum of users that one request forgets.
+const MAX_FORGOTTEN: usize = 200_000;
 
 /// Which users to count.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -46,16 +46,19 @@ pub(super) struct CountQuery {
 }
 
 impl CountQuery {
-    /// Whether it names a beginning. Otherwise all count who are remembered.
+    /// Whether the window has a beginning. Otherwise all users count whom the store remembers.
     fn begins(&self) -> bool {
         self.window_s.is_some() || self.from.is_some()
     }
 
     fn span(&self, now: UnixMillis) -> Span {
-        let window = self
-            .window_s
-            .map(|window| window_before(now, window.0).from);
-        let from = self.from.map(|from| from.0).max(window).unwrap_or(0);
+        let mut from = 0;
+        if let Some(asked) = self.from {
+            from = asked.0;
+        }
+        if let Some(window) = self.window_s {
+            from = from.max(window_before(now, window.0).from);
+        }
         Span {
             from,
             to: self.to.map_or(UnixMillis::MAX, |to| to.0),
@@ -108,7 +111,7 @@ pub(super) async fn count(
     }))
 }
 
-/// From so many seconds ago on.
+/// The span that began so many seconds ago, and has no end.
 pub(super) fn window_before(now: UnixMillis, seconds: u64) -> Span {
     Span {
         from: now.saturating_sub(seconds.saturating_mul(1_000)),
@@ -159,12 +162,11 @@ pub(super) async fn list(
     paging: Paging,
 ) -> Result<Json<Page<SeenUser>>, Problem> {
     tracked(&state)?;
-    let (from, to) = (query.from.map(|from| from.0), query.to.map(|to| to.0));
     let span = Span {
-        from: from.unwrap_or(Span::ALL.from),
-        to: to.unwrap_or(Span::ALL.to),
+        from: query.from.map_or(Span::ALL.from, |from| from.0),
+        to: query.to.map_or(Span::ALL.to, |to| to.0),
     };
-    let after = paging.cursor.as_deref().map(resume).transpose()?;
+    let after = paging.position(resume)?;
     if span.is_empty() {
         return Ok(Json(Page::empty()));
     }
@@ -172,10 +174,10 @@ pub(super) async fn list(
         .store_for_clients
         .seen_page(span, after.as_ref(), paging.limit)
         .await?;
-    let cursor = page
-        .last()
-        .filter(|_| more)
-        .map(|last| Listing::Seen.cursor(&[&last.at, &last.user]));
+    let cursor = match page.last() {
+        Some(last) if more => Some(Listing::Seen.cursor(&[&last.at, &last.user])),
+        _ => None,
+    };
     let items = page
         .into_iter()
         .map(|seen| SeenUser {
@@ -204,18 +206,17 @@ pub(super) struct Users {
 }
 
 impl Users {
-    /// Each of them once, in the order in which they came.
+    /// Parses the ids, and drops repetitions. The order stays.
     pub(super) fn check(self) -> Result<Vec<UserId>, Problem> {
         if self.user_ids.len() > MAX_BATCH {
             let detail = format!("must be {MAX_BATCH} users at most");
             return Err(Problem::new(Kind::BadMessage, detail).at(Place::field("user_ids")));
         }
         let mut users = Vec::with_capacity(self.user_ids.len());
-        for (index, user) in self.user_ids.iter().enumerate() {
-            users.push(
-                UserId::parse(user)
-                    .map_err(|why| Problem::from(why).at(Place::item("user_ids", index)))?,
-            );
+        for (index, text) in self.user_ids.iter().enumerate() {
+            let user = UserId::parse(text)
+                .map_err(|why| Problem::from(why).at(Place::item("user_ids", index)))?;
+            users.push(user);
         }
         let mut known = HashSet::new();
         users.retain(|user| known.insert(user.clone()));
@@ -242,26 +243,28 @@ impl UserStatus {
         state: &AppState,
         known: impl Iterator<Item = (UserId, UserPresence)>,
     ) -> Vec<Self> {
-        let (roster, now) = (state.gateways.roster(), state.clock.unix());
-        let status = |(user_id, presence): (UserId, UserPresence)| {
+        let roster = state.gateways.roster();
+        let now = state.clock.unix();
+        let mut statuses = Vec::new();
+        for (user_id, presence) in known {
             let live_id = presence.live(|gateway| roster.counts(gateway)).cloned();
             let last_seen = if presence.online {
                 Some(now)
             } else {
                 presence.last_seen
             };
-            Self {
+            statuses.push(Self {
                 user_id,
                 online: presence.online,
                 last_seen,
                 live_id,
-            }
-        };
-        known.map(status).collect()
+            });
+        }
+        statuses
     }
 }
 
-/// What is known of some users, for every route that shows it.
+/// The statuses of some users, in the order of `users`.
 pub(super) async fn statuses(state: &AppState, users: Vec<UserId>) -> StoreResult<Vec<UserStatus>> {
     let known = state.store_for_clients.presence_of(&users).await?;
     Ok(UserStatus::of(state, users.into_iter().zip(known)))
@@ -322,25 +325,27 @@ pub(super) async fn forget(
 ) -> Result<Json<Forgotten>, Problem> {
     tracked(&state)?;
     let before = window_before(state.clock.unix(), query.older_than_s.0).from;
-    let (store, seen) = (state.store_for_clients.clone(), state.online.seen.clone());
-    let forgotten = run_to_completion(async move {
-        let forgotten = forget_before(store.as_ref(), before, MOST_FORGOTTEN).await;
-        // After an error too, as some of them may be gone.
+    let store = state.store_for_clients.clone();
+    let seen = state.online.seen.clone();
+    let (count, more) = run_to_completion(async move {
+        let forgotten = forget_before(store.as_ref(), before, MAX_FORGOTTEN).await;
+        // This gateway's memory of recent writes may name users who are forgotten now. After an
+        // error, too: the store may have forgotten some users.
         if query.older_than_s.0 <= APART.as_secs() {
             seen.forget();
         }
         forgotten
-    });
-    let (count, more) = forgotten.await?;
+    })
+    .await?;
     Ok(Json(Forgotten { count, more }))
 }
 
-/// Since when users are remembered.
+/// The earliest time at which the store still remembers a user.
 pub(super) fn oldest(state: &AppState, now: UnixMillis) -> UnixMillis {
     now.saturating_sub(millis(state.online.remember))
 }
 
-/// Refuses what a gateway cannot know that does not track who is online.
+/// Refuses the request if this gateway does not track which users are online.
 pub(super) fn tracked(state: &AppState) -> Result<(), Problem> {
     match state.sessions.rooms.users {
         Some(_) => Ok(()),

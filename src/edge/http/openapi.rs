@@ -1,5 +1,5 @@
-//! The OpenAPI document beyond its paths and most of its schemas, which come from the handlers: its
-//! head, ids, and who may call a route. The document cannot differ from what is served.
+//! The parts of the OpenAPI document that do not come from the handlers: its head, the schemas of
+//! ids, and who may call a route. The document cannot differ from the routes that a port serves.
 
 use std::mem;
 
@@ -52,12 +52,6 @@ struct Credentials;
 
 impl Modify for Credentials {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
-        let bearer = |what: &str| -> Http {
-            HttpBuilder::new()
-                .scheme(HttpAuthScheme::Bearer)
-                .description(Some(what))
-                .build()
-        };
         let components = document.components.get_or_insert_default();
         let key = bearer("An API key of `--api-keys`; a route names the scope that the key needs");
         components.add_security_scheme(API_KEY, SecurityScheme::Http(key));
@@ -67,20 +61,28 @@ impl Modify for Credentials {
     }
 }
 
+fn bearer(description: &str) -> Http {
+    HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some(description))
+        .build()
+}
+
 /// Adds to operations who may call them, and how they refuse everybody else.
 pub(super) fn describe_callers(paths: &mut Paths, action: Action, accepts: Accepts) {
-    let roles = [Role::Viewer, Role::Streamer, Role::Service].into_iter();
-    let roles = roles
+    let mut security = Vec::new();
+    if accepts == Accepts::KeysAndTokens
+        && let Some(scope) = scope(action)
+    {
+        security.push(SecurityRequirement::new(API_KEY, [scope.as_str()]));
+    }
+    let roles = [Role::Viewer, Role::Streamer, Role::Service]
+        .into_iter()
         .filter(|role| permission(Caller::Role(*role), action) != Permission::No)
         .map(Role::as_str);
-    let scope = scope(action).filter(|_| accepts == Accepts::KeysAndTokens);
-    let key = scope.map(|scope| SecurityRequirement::new(API_KEY, [scope.as_str()]));
-    let security: Vec<_> = key
-        .into_iter()
-        .chain([SecurityRequirement::new(TOKEN, roles)])
-        .collect();
+    security.push(SecurityRequirement::new(TOKEN, roles));
     let mut refusals = describe(&[Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited]);
-    // The listener answers it, before any route is known.
+    // The listener answers with it, before any layer sees the request.
     let too_large =
         Response::new("The request line and the headers are larger than 8 KiB; no body");
     refusals.insert("431".to_owned(), RefOr::T(too_large));
@@ -105,8 +107,8 @@ pub(super) fn describe_callers(paths: &mut Paths, action: Action, accepts: Accep
     }
 }
 
-/// Gives the items of pages a name, where utoipa spells them out: programs that are made from the
-/// document then have one type for an item, whichever list it is in.
+/// Gives the items of pages a name where utoipa spells them out. Programs that are generated from
+/// the document then have one type for an item, whichever list it is in.
 pub(super) fn name_items(document: &mut utoipa::openapi::OpenApi) {
     let components = document.components.get_or_insert_default();
     let mut named = Vec::new();
@@ -132,16 +134,16 @@ pub(super) fn name_items(document: &mut utoipa::openapi::OpenApi) {
     }
 }
 
-/// Ids of users, and logins.
+/// The pattern of ids of users, and of logins.
 const USER: &str = r"^(?!\.{1,2}$)[A-Za-z0-9_.:@-]{1,64}$";
 
 fn id(pattern: &str, description: &str, example: &str) -> RefOr<Schema> {
-    let id = ObjectBuilder::new()
+    ObjectBuilder::new()
         .schema_type(Type::String)
         .pattern(Some(pattern))
         .description(Some(description))
-        .examples([example]);
-    id.into()
+        .examples([example])
+        .into()
 }
 
 impl PartialSchema for LiveId {

@@ -1,6 +1,6 @@
-//! The pages for people, and the client for apps: static files, embedded in the binary. They load
-//! nothing from elsewhere, and nothing in them is inline, so that their policy can forbid that. The
-//! wiring of `routes` says which port serves which page.
+//! The pages for people, and the client for apps: static files, embedded in the binary. The pages
+//! load nothing from other origins and have no inline scripts or styles, so that their policy can
+//! forbid both. `routes` decides which port serves which page.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -32,7 +32,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// What the pages load from `/pages/`, by name.
+/// The files that the pages load from `/pages/`, by name.
 static PARTS: LazyLock<Vec<(&str, Asset)>> = LazyLock::new(|| {
     FILES
         .iter()
@@ -70,7 +70,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("words.js", SCRIPT, include_str!("pages/words.js")),
 ];
 
-/// Whether the port that serves the pages has the API too.
+/// Whether the port that serves the pages also serves the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Api {
     Here,
@@ -80,25 +80,17 @@ pub(super) enum Api {
 /// The pages of the public port, without the layers that surround every route.
 pub(super) fn public(state: &AppState, api: Api) -> Router<Arc<AppState>> {
     let auth_off = state.tokens.is_none();
-    let page = |text: &'static str| {
-        let auth = if auth_off { "off" } else { "jwt" };
-        let api = if api == Api::Here {
-            "here"
-        } else {
-            "elsewhere"
-        };
-        let head = format!("<html data-auth=\"{auth}\" data-api=\"{api}\" ");
-        Asset::new(HTML, text.replacen("<html ", &head, 1)).route()
+    let auth = if auth_off { "off" } else { "jwt" };
+    let api = match api {
+        Api::Here => "here",
+        Api::Elsewhere => "elsewhere",
     };
-    let part = async move |Path(wanted): Path<String>, headers: HeaderMap| {
-        let found = PARTS.iter().find(|(name, _)| *name == wanted);
-        found.map_or_else(
-            || Err(Problem::new(Kind::NotFound, "no such file")),
-            |(_, part)| Ok(part.answer(&headers)),
-        )
-    };
+    let html_tag = format!("<html data-auth=\"{auth}\" data-api=\"{api}\" ");
     let pages = Router::new()
-        .route("/", page(include_str!("pages/dashboard.html")))
+        .route(
+            "/",
+            page(include_str!("pages/dashboard.html"), &html_tag).route(),
+        )
         .route(
             CLIENT,
             Asset::new(SCRIPT, include_str!("pages/rollcall.js")).route(),
@@ -108,15 +100,32 @@ pub(super) fn public(state: &AppState, api: Api) -> Router<Arc<AppState>> {
             Asset::new(TEXT, include_str!("pages/rollcall.d.ts")).route(),
         )
         .route("/pages/{file}", get(part));
-    // The viewer page claims to be anybody, which only such a gateway believes.
+    // The viewer page can claim to be any user, which only a gateway without authentication
+    // believes.
     if auth_off {
-        pages.route("/demo", page(include_str!("pages/demo.html")))
+        pages.route(
+            "/demo",
+            page(include_str!("pages/demo.html"), &html_tag).route(),
+        )
     } else {
         pages
     }
 }
 
-/// The page of the internal port: what an operator finds there.
+/// A page whose `<html` tag tells its scripts how this gateway is configured.
+fn page(text: &str, html_tag: &str) -> Asset {
+    Asset::new(HTML, text.replacen("<html ", html_tag, 1))
+}
+
+/// Serves a file of [`PARTS`].
+async fn part(Path(wanted): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
+    match PARTS.iter().find(|(name, _)| *name == wanted) {
+        Some((_, part)) => Ok(part.answer(&headers)),
+        None => Err(Problem::new(Kind::NotFound, "no such file")),
+    }
+}
+
+/// The page of the internal port, which shows operators what is there.
 pub(super) fn internal() -> Router<Arc<AppState>> {
     Router::new()
         .route(
@@ -129,7 +138,7 @@ pub(super) fn internal() -> Router<Arc<AppState>> {
         )
 }
 
-/// A file, as it is and compressed, and the tag by which a browser asks whether it has changed.
+/// A file, both plain and compressed, and the tag with which a browser asks whether it has changed.
 #[derive(Clone)]
 struct Asset {
     kind: &'static str,
@@ -159,20 +168,17 @@ impl Asset {
         get(async move |headers: HeaderMap| self.answer(&headers))
     }
 
-    /// The file, or nothing if the browser has it. A browser asks each time: after an upgrade of
-    /// the gateway, scripts of two versions must not meet.
+    /// Answers with the file, or with 304 if the browser has it. The browser asks before each use:
+    /// after an upgrade of the gateway, a page must not mix scripts of two versions.
     fn answer(&self, asked: &HeaderMap) -> Response {
-        let known = asked
-            .get(header::IF_NONE_MATCH)
-            .and_then(|tags| tags.to_str().ok());
-        let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
-        let has_it =
-            known.is_some_and(|tags| tags.split(',').any(|tag| opaque(tag) == opaque(&self.tag)));
+        let has_it = self.is_known_to(asked);
         let unpacks = takes_gzip(asked);
-        let mut response = match has_it {
-            true => StatusCode::NOT_MODIFIED.into_response(),
-            false if unpacks => self.gzip.clone().into_response(),
-            false => self.plain.clone().into_response(),
+        let mut response = if has_it {
+            StatusCode::NOT_MODIFIED.into_response()
+        } else if unpacks {
+            self.gzip.clone().into_response()
+        } else {
+            self.plain.clone().into_response()
         };
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.kind));
@@ -192,6 +198,24 @@ impl Asset {
         }
         response
     }
+
+    /// Whether `If-None-Match` names this version of the file.
+    fn is_known_to(&self, asked: &HeaderMap) -> bool {
+        let Some(known) = asked.get(header::IF_NONE_MATCH) else {
+            return false;
+        };
+        let Ok(known) = known.to_str() else {
+            return false;
+        };
+        known
+            .split(',')
+            .any(|tag| opaque_tag(tag) == opaque_tag(&self.tag))
+    }
+}
+
+/// The part of an entity tag that a weak comparison compares (RFC 9110, section 8.8.3.2).
+fn opaque_tag(tag: &str) -> &str {
+    tag.trim().trim_start_matches("W/")
 }
 
 fn compressed(plain: &[u8]) -> Bytes {
@@ -202,18 +226,22 @@ fn compressed(plain: &[u8]) -> Bytes {
 
 /// Whether the client said that it can unpack gzip (RFC 9110, section 12.5.3).
 fn takes_gzip(asked: &HeaderMap) -> bool {
-    let accepted = asked
-        .get_all(header::ACCEPT_ENCODING)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
-    accepted
-        .flat_map(|codings| codings.split(','))
-        .any(|coding| {
-            let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
-            let refused = weight
-                .trim()
-                .strip_prefix("q=")
-                .is_some_and(|q| q.parse() == Ok(0.0));
-            name.trim().eq_ignore_ascii_case("gzip") && !refused
-        })
+    for line in asked.get_all(header::ACCEPT_ENCODING) {
+        if let Ok(codings) = line.to_str()
+            && codings.split(',').any(is_accepted_gzip)
+        {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether an item of `Accept-Encoding` is gzip with a weight other than 0.
+fn is_accepted_gzip(coding: &str) -> bool {
+    let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+    let is_refused = match weight.trim().strip_prefix("q=") {
+        Some(q) => q.parse() == Ok(0.0),
+        None => false,
+    };
+    name.trim().eq_ignore_ascii_case("gzip") && !is_refused
 }

@@ -1,9 +1,9 @@
-//! How listings are cut into pages: `?cursor=`, `?limit=`, and the cursors. Every handler that
-//! lists uses it.
+//! Cuts listings into pages: the query fields `cursor` and `limit`, and the text of the cursors.
+//! Every handler that lists something uses it.
 //!
-//! A cursor is opaque to clients: the listing's letter, and the position after which to go on. It
-//! needs no escaping in a query. A listing refuses a cursor of another listing, and a malformed
-//! one.
+//! A cursor is opaque to clients. It holds the listing's letter and the position after which the
+//! next page begins, and needs no escaping in a query. A listing refuses a cursor of another
+//! listing, and a malformed one.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -39,9 +39,9 @@ pub(crate) enum Listing {
     Feed,
     Home,
     Profile,
-    /// What those in a user's list tell.
+    /// The statuses of the members of a user's list.
     ListTimeline,
-    /// What this gateway holds.
+    /// The slices that this gateway holds.
     Held,
     Sessions,
     Attendance,
@@ -70,13 +70,13 @@ impl Listing {
         }
     }
 
-    /// Which cursors the listing can read, as a regular expression.
+    /// A regular expression for the cursors that the listing can read.
     fn pattern(self) -> String {
         const NUMBER: &str = "[0-9]{1,19}";
         const SLICE: &str = "[0-9]{1,5}";
         const USER: &str = r"(?!\.{1,2}(~|$))[A-Za-z0-9_.:@-]{1,64}";
         const LIVE: &str = r"(?!\.{1,2}(~|$))(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}";
-        // The users of the platform are of no live.
+        // A set of the platform belongs to no live.
         const SET: &str = r"([01]~(?!\.{1,2}(~|$))(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}|2~)";
         const LIVE_STATUS: &str =
             r"(?!\.{1,2}@)(?!.*_slice[0-9]+@)[A-Za-z0-9_.-]{1,64}@(0|[1-9][0-9]{0,18})";
@@ -105,34 +105,27 @@ impl Listing {
 
     /// The query parameters of the listing, for the OpenAPI document.
     pub(crate) fn parameters(self) -> Vec<Parameter> {
-        let parameter = |name: &str, description: &str, schema: ObjectBuilder| {
-            let parameter = ParameterBuilder::new()
-                .name(name)
-                .parameter_in(ParameterIn::Query);
-            parameter
-                .description(Some(description))
-                .schema(Some(schema))
-                .build()
-        };
         let cursor = ObjectBuilder::new()
             .schema_type(Type::String)
             .pattern(Some(self.pattern()));
         // The empty string stands for the default, as the absent parameter does.
-        let limit =
-            ObjectBuilder::new().schema_type(SchemaType::from_iter([Type::Integer, Type::String]));
-        let limit = limit
+        let limit = ObjectBuilder::new()
+            .schema_type(SchemaType::from_iter([Type::Integer, Type::String]))
             .default(Some(json!(DEFAULT_LIMIT)))
-            .max_length(Some(0));
-        let limit = limit.minimum(Some(1)).maximum(Some(MAX_LIMIT as u64));
-        let of_cursor =
-            "What the previous page answered as `cursor`; absent or empty for the first page.";
+            .max_length(Some(0))
+            .minimum(Some(1))
+            .maximum(Some(MAX_LIMIT as u64));
         vec![
-            parameter("cursor", of_cursor, cursor),
-            parameter("limit", "How many items at most.", limit),
+            query_parameter(
+                "cursor",
+                "What the previous page answered as `cursor`; absent or empty for the first page.",
+                cursor,
+            ),
+            query_parameter("limit", "How many items at most.", limit),
         ]
     }
 
-    /// Makes a cursor of the fields that say where to go on.
+    /// Makes a cursor of the fields that name the position of the next page.
     pub(crate) fn cursor(self, fields: &[&dyn std::fmt::Display]) -> String {
         let mut text = self.letter().to_owned();
         for field in fields {
@@ -142,28 +135,48 @@ impl Listing {
         text
     }
 
-    /// Reads the fields back; `read` answers `None` for fields that it cannot use.
+    /// Reads a position back from a cursor. `read` answers `None` for fields that it cannot use.
     pub(crate) fn resume<const N: usize, T>(
         self,
         cursor: &str,
         read: impl FnOnce([&str; N]) -> Option<T>,
     ) -> Result<T, Problem> {
-        let position = || {
-            let mut fields = cursor.split(SEPARATOR);
-            if fields.next()? != self.letter() {
-                return None;
-            }
-            let fields: Vec<&str> = fields.collect();
-            read(fields.try_into().ok()?)
-        };
-        position().ok_or_else(|| bad_cursor("must be what the previous page answered, unchanged"))
+        if let Some(fields) = self.fields(cursor)
+            && let Some(position) = read(fields)
+        {
+            return Ok(position);
+        }
+        Err(bad_cursor(
+            "must be what the previous page answered, unchanged",
+        ))
     }
+
+    /// The fields of a cursor. `None` for a cursor of another listing, or one that has not exactly
+    /// `N` fields.
+    fn fields<const N: usize>(self, cursor: &str) -> Option<[&str; N]> {
+        let mut fields = cursor.split(SEPARATOR);
+        if fields.next()? != self.letter() {
+            return None;
+        }
+        let fields: Vec<&str> = fields.collect();
+        fields.try_into().ok()
+    }
+}
+
+fn query_parameter(name: &str, description: &str, schema: ObjectBuilder) -> Parameter {
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Query)
+        .description(Some(description))
+        .schema(Some(schema))
+        .build()
 }
 
 pub(crate) fn bad_cursor(detail: &'static str) -> Problem {
     Problem::new(Kind::InvalidCursor, detail).at(Place::Query("cursor".to_owned()))
 }
 
+/// Which page a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Paging {
     /// `None` for the first page.
@@ -172,7 +185,20 @@ pub(crate) struct Paging {
     pub(crate) limit: usize,
 }
 
-/// Names the query parameters of a listing, for its `#[utoipa::path]`.
+impl Paging {
+    /// The position that `read` finds in the cursor; `None` for the first page.
+    pub(crate) fn position<T>(
+        &self,
+        read: impl FnOnce(&str) -> Result<T, Problem>,
+    ) -> Result<Option<T>, Problem> {
+        match &self.cursor {
+            Some(cursor) => read(cursor).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Declares the query parameters of a listing, for its `#[utoipa::path]`.
 macro_rules! paging_query {
     ($name:ident = $listing:ident) => {
         /// The query of this listing.
@@ -201,8 +227,7 @@ impl<S: Sync> FromRequestParts<S> for Paging {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let query: PagingQuery =
             from_query(&parts.uri).map_err(|error| Problem::of_query(&error))?;
-        let given = |field: Option<String>| field.filter(|text| !text.is_empty());
-        let limit = match given(query.limit) {
+        let limit = match without_empty(query.limit) {
             None => DEFAULT_LIMIT,
             Some(text) => match text.parse() {
                 Ok(limit @ 1..=MAX_LIMIT) => limit,
@@ -214,10 +239,15 @@ impl<S: Sync> FromRequestParts<S> for Paging {
             },
         };
         Ok(Self {
-            cursor: given(query.cursor),
+            cursor: without_empty(query.cursor),
             limit,
         })
     }
+}
+
+/// Treats an empty field of the query as an absent one.
+fn without_empty(field: Option<String>) -> Option<String> {
+    field.filter(|text| !text.is_empty())
 }
 
 /// One page of a list.
@@ -237,7 +267,8 @@ impl<T> Page<T> {
         }
     }
 
-    /// Cuts a page out of what was read: up to `limit` items, or one more if the list goes on.
+    /// Cuts a page out of the items that the store returned: up to `limit` of them, and one more if
+    /// the list goes on.
     pub(crate) fn cut(mut items: Vec<T>, limit: usize, cursor: impl FnOnce(&T) -> String) -> Self {
         // A store call returns MAX_LIMIT items at most, so a full page of that size may or may not
         // be the last.
@@ -259,8 +290,8 @@ pub(crate) struct CountedPage<T> {
     pub(crate) cursor: Option<String>,
 }
 
-/// How many items to ask the store for, for a page of `limit`: one more, within what one call may
-/// carry.
+/// How many items to request from the store for a page of `limit`: one more than `limit`, within
+/// the bound of one call.
 pub(crate) fn ask_for(limit: usize) -> usize {
     (limit + 1).min(MAX_LIMIT)
 }

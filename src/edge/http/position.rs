@@ -1,8 +1,8 @@
-//! Where a listing of a live's fans or viewers goes on.
+//! The position at which a listing of a live's fans or viewers goes on.
 //!
 //! Such a listing shows each user at most once, although the store's scan may repeat members and
-//! the set changes between pages: a user belongs to one slice for good, slices are listed one after
-//! the other in the order of user ids, and the cursor is a position in that order.
+//! the set changes between pages. A user stays in one slice, the listing takes one slice after the
+//! other, each in the order of user ids, and the cursor is a position in that order.
 
 use super::paging::{Listing, Paging, bad_cursor};
 use super::problem::Problem;
@@ -12,7 +12,7 @@ use crate::store::{LiveRecord, LiveState};
 
 /// A position in a listing: after this user of this slice.
 pub(super) struct Position {
-    /// When the listing began: no older read is shown in it.
+    /// When the listing began. It shows no copy of a slice that was read before.
     pub(super) began: u64,
     epoch: Epoch,
     pub(super) slice: u32,
@@ -27,35 +27,34 @@ impl Position {
 
     /// Reads the cursor of a request; `None` for the first page.
     pub(super) fn read(listing: Listing, paging: &Paging) -> Result<Option<Self>, Problem> {
-        let read = |[began, epoch, slice, after]: [&str; 4]| {
-            Some(Self {
-                began: began.parse().ok()?,
-                epoch: Epoch(epoch.parse().ok()?),
-                slice: slice.parse().ok()?,
-                after: Some(UserId::parse(after).ok()?),
-            })
-        };
-        paging
-            .cursor
-            .as_deref()
-            .map(|cursor| listing.resume(cursor, read))
-            .transpose()
+        paging.position(|cursor| listing.resume(cursor, Self::parse))
     }
 
-    /// The position, or the first one, in a live. `None` if the live is over, or the epoch with
-    /// which the listing began.
+    fn parse([began, epoch, slice, after]: [&str; 4]) -> Option<Self> {
+        Some(Self {
+            began: began.parse().ok()?,
+            epoch: Epoch(epoch.parse().ok()?),
+            slice: slice.parse().ok()?,
+            after: Some(UserId::parse(after).ok()?),
+        })
+    }
+
+    /// The position in a live, which is the first one if the request has none. `None` if the live
+    /// has closed, or if the epoch in which the listing began has ended.
     pub(super) fn in_epoch(
         position: Option<Self>,
         state: &AppState,
         record: &LiveRecord,
     ) -> Result<Option<Self>, Problem> {
-        let first = || Self {
-            began: state.snapshots.stamp(),
-            epoch: record.epoch,
-            slice: 1,
-            after: None,
+        let position = match position {
+            Some(position) => position,
+            None => Self {
+                began: state.snapshots.stamp(),
+                epoch: record.epoch,
+                slice: 1,
+                after: None,
+            },
         };
-        let position = position.unwrap_or_else(first);
         if record.state != LiveState::Open || position.epoch != record.epoch {
             return Ok(None);
         }

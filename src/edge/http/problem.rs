@@ -113,12 +113,12 @@ impl Kind {
         format!("urn:rollcall:problem:{}", self.code())
     }
 
-    /// Headers that the status asks for.
+    /// The headers that a problem of this kind needs.
     fn headers(self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         match self {
-            // A store returns within a second or not soon. Another gateway takes a drained socket
-            // at once.
+            // A store either comes back within a second, or not soon. Another gateway takes the
+            // client of a draining one at once.
             Self::StoreUnavailable | Self::Draining => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
@@ -142,16 +142,17 @@ impl Kind {
     }
 }
 
-/// After how many seconds a streamer may try to open one more live: one has to be closed first.
-const TRY_TO_OPEN_AFTER: u64 = 10;
+/// After how many seconds a streamer who has too many open lives may try again to open one. The
+/// streamer has to close one first.
+const OPEN_RETRY_DELAY: u64 = 10;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     kind: Kind,
-    /// In seconds; overrides the header that the kind has.
+    /// In seconds. It overrides the `retry-after` that the kind has.
     retry_after: Option<u64>,
     detail: Cow<'static, str>,
-    /// Where the request is wrong, if it is one place.
+    /// The place in the request that is wrong, if there is exactly one.
     place: Option<Place>,
 }
 
@@ -191,10 +192,9 @@ pub(crate) struct ProblemBody {
 /// One code may have several statuses.
 fn code_schema() -> Schema {
     let codes: BTreeSet<&str> = ALL.iter().map(|(_, code, _)| *code).collect();
-    let schema = ObjectBuilder::new()
+    ObjectBuilder::new()
         .schema_type(Type::String)
-        .enum_values(Some(codes));
-    schema
+        .enum_values(Some(codes))
         .description(Some("The kind, for programs"))
         .examples([json!("live_owned")])
         .into()
@@ -210,7 +210,7 @@ impl Problem {
         }
     }
 
-    /// The same problem, of the part of the request that stands there.
+    /// The same problem, with the place in the request that is wrong.
     pub(crate) fn at(self, place: Place) -> Self {
         let detail = format!("{place}: {}", self.detail).into();
         Self {
@@ -238,8 +238,8 @@ impl Problem {
         Self::new(kind, error.fault.to_string()).at(place)
     }
 
-    /// A problem that ends after so many seconds. A 503 closes the connection, because others need
-    /// its slot.
+    /// A problem that ends after so many seconds. With a 503 the connection closes, because other
+    /// clients need its slot.
     pub(crate) fn later(kind: Kind, seconds: u64, detail: &'static str) -> Self {
         Self {
             kind,
@@ -253,7 +253,7 @@ impl Problem {
         self.kind
     }
 
-    /// Says in a refusal which request it answers; leaves every other answer as it is.
+    /// Writes the id of the request into a problem document. Leaves every other answer as it is.
     pub(super) fn name_request(response: &mut Response, method: &Method, id: &HttpRequestId) {
         let Some(problem) = response.extensions_mut().remove::<Self>() else {
             return;
@@ -296,7 +296,8 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let (kind, text) = (self.kind, self.text(None));
+        let kind = self.kind;
+        let text = self.text(None);
         let mut headers = kind.headers();
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -305,7 +306,8 @@ impl IntoResponse for Problem {
             }
         }
         let content = [(header::CONTENT_TYPE, CONTENT_TYPE)];
-        // The problem goes along, because only the outer layer knows which request it answers.
+        // The answer carries the problem as an extension, because only the outer layer knows the id
+        // of the request.
         (kind.status(), headers, content, Extension(self), text).into_response()
     }
 }
@@ -318,7 +320,7 @@ impl From<InvalidId> for Problem {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        // The store's error may name hosts and keys: the client learns the label only.
+        // The store's error may name hosts and keys, so the client learns only its label.
         tracing::debug!(%error, "a request failed in the store");
         Self::new(
             Kind::StoreUnavailable,
@@ -339,7 +341,7 @@ impl From<LiveError> for Problem {
         };
         let retry_after = match error {
             LiveError::TooFast(wait) => Some(wait.as_secs() + 1),
-            LiveError::TooMany(_) => Some(TRY_TO_OPEN_AFTER),
+            LiveError::TooMany(_) => Some(OPEN_RETRY_DELAY),
             _ => None,
         };
         Self {
@@ -374,18 +376,15 @@ impl From<AuthError> for Problem {
     }
 }
 
-/// Describes kinds for the OpenAPI document: one response a status, one example a code.
+/// Describes kinds for the OpenAPI document: one response for each status, and in it one example
+/// for each code.
 pub(crate) fn describe(kinds: &[Kind]) -> BTreeMap<String, RefOr<Described>> {
     let statuses: BTreeSet<StatusCode> = kinds.iter().map(|kind| kind.status()).collect();
-    let of = |status| {
-        kinds
-            .iter()
-            .copied()
-            .filter(move |kind| kind.status() == status)
-    };
     let mut described = BTreeMap::new();
     for status in statuses {
-        let examples = of(status).map(|kind| {
+        let mut codes = Vec::new();
+        let mut examples = Vec::new();
+        for kind in kinds.iter().filter(|kind| kind.status() == status) {
             let value = json!({
                 "type": kind.uri(),
                 "title": kind.title(),
@@ -393,15 +392,13 @@ pub(crate) fn describe(kinds: &[Kind]) -> BTreeMap<String, RefOr<Described>> {
                 "detail": "…",
                 "code": kind.code(),
             });
-            (
-                kind.code(),
-                ExampleBuilder::new()
-                    .summary(kind.title())
-                    .value(Some(value))
-                    .build(),
-            )
-        });
-        let codes: Vec<_> = of(status).map(Kind::code).collect();
+            let example = ExampleBuilder::new()
+                .summary(kind.title())
+                .value(Some(value))
+                .build();
+            codes.push(kind.code());
+            examples.push((kind.code(), example));
+        }
         let content = ContentBuilder::new()
             .schema(Some(Ref::from_schema_name("Problem")))
             .examples_from_iter(examples)
@@ -415,7 +412,7 @@ pub(crate) fn describe(kinds: &[Kind]) -> BTreeMap<String, RefOr<Described>> {
     described
 }
 
-/// Names the kinds with which an operation may refuse, for its `#[utoipa::path]`.
+/// Declares the kinds with which an operation may refuse a request, for its `#[utoipa::path]`.
 macro_rules! refusals {
     ($name:ident = $($kind:ident),+ $(,)?) => {
         /// How this operation refuses.

@@ -1,6 +1,7 @@
-//! How many requests a caller may make: a budget for each API key, for each user of tokens, and for
-//! each address that shows no key. [`super::authorization`] asks, and [`super::bill`] for all that
-//! nobody else has paid for; upgrades with good tokens cost the address nothing.
+//! Limits how many requests a caller may make: a budget for each API key, for each user of tokens,
+//! and for each address that shows no key. [`super::authorization`] charges requests to the budgets,
+//! and [`super::bill`] charges the requests for which nobody else has paid. Upgrades with good tokens
+//! cost the address nothing.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -28,8 +29,8 @@ pub(crate) enum Payer {
 }
 
 impl Payer {
-    /// The address, unless the client is on this machine, or unknown. Of an IPv6 address only the
-    /// network counts: a client can use every address of its own.
+    /// The client's address. `None` if the client is on this machine, or its address is unknown. Of
+    /// an IPv6 address only the network counts, because a client can use every address in it.
     pub(crate) fn address(extensions: &Extensions) -> Option<Self> {
         let address = match extensions.get::<ClientAddress>()?.limited()? {
             IpAddr::V6(address) => {
@@ -49,7 +50,7 @@ impl Payer {
     }
 }
 
-/// As logs name a caller: `key shop`.
+/// The name of a caller in logs, such as `key shop`.
 impl fmt::Display for Payer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -62,7 +63,7 @@ impl fmt::Display for Payer {
 
 pub(crate) struct RateLimits {
     budgets: Budgets<Payer>,
-    /// Whose budget is spent, and until when.
+    /// The callers whose budget is spent, and until when it is.
     spent: DashMap<Payer, Millis>,
     time_to_forget: TimeToForget,
     metrics: Arc<Metrics>,
@@ -70,7 +71,7 @@ pub(crate) struct RateLimits {
 }
 
 impl RateLimits {
-    /// `per_second` requests, and twice as many at once; 0: no limit.
+    /// Each budget allows `per_second` requests, and twice as many at once; 0: no limit.
     pub(crate) fn new(per_second: u32, metrics: Arc<Metrics>, clock: Clock) -> Self {
         Self {
             budgets: Budgets::new(Rate::per_second(per_second)),
@@ -87,42 +88,44 @@ impl RateLimits {
     /// The budget is spent.
     pub(crate) fn take(&self, payer: Option<Payer>) -> Result<(), Problem> {
         let Some(payer) = payer else { return Ok(()) };
-        self.charge(&payer).map_err(|wait| {
-            let now = self.clock.now();
-            if self.time_to_forget.is_due(now) {
-                self.spent.retain(|_, until| *until > now);
-                self.spent.shrink_to_fit();
-            }
-            self.spent.insert(payer.clone(), now + wait);
-            self.refuse(&payer, wait)
-        })
+        let Err(wait) = self.charge(&payer) else {
+            return Ok(());
+        };
+        let now = self.clock.now();
+        if self.time_to_forget.is_due(now) {
+            self.spent.retain(|_, until| *until > now);
+            self.spent.shrink_to_fit();
+        }
+        self.spent.insert(payer.clone(), now + wait);
+        Err(self.refuse(&payer, wait))
     }
 
-    /// Takes one request for an answer that is made already. That a budget is spent by such answers
-    /// is not noted for
-    /// [`Self::look`]: they do not tell that somebody guesses credentials.
+    /// Takes one request for an answer that is ready already. [`Self::look`] ignores budgets that
+    /// such answers have spent: they are no sign that somebody guesses credentials.
     ///
     /// # Errors
-    /// The budget is spent; how long, in ms.
+    /// The budget is spent; for how long, in ms.
     pub(crate) fn charge(&self, payer: &Payer) -> Result<(), Millis> {
         self.budgets.take(payer, 1, self.clock.now())
     }
 
-    /// Takes nothing, but asks whether the payer's last request found the budget spent, and it
+    /// Takes nothing, but checks whether [`Self::take`] has found the payer's budget spent, and it
     /// still is.
     ///
     /// # Errors
     /// The budget is spent.
     pub(crate) fn look(&self, payer: Option<&Payer>) -> Result<(), Problem> {
         let Some(payer) = payer else { return Ok(()) };
-        let until = self.spent.get(payer).map_or(0, |until| *until);
+        let Some(until) = self.spent.get(payer).map(|until| *until) else {
+            return Ok(());
+        };
         match until.saturating_sub(self.clock.now()) {
             0 => Ok(()),
             wait => Err(self.refuse(payer, wait)),
         }
     }
 
-    /// Counts a refusal, and says it.
+    /// Counts a refusal, and returns its problem.
     pub(crate) fn refuse(&self, payer: &Payer, millis: u64) -> Problem {
         Metrics::count(&self.metrics.http_limited, payer.label());
         Problem::later(

@@ -1,5 +1,5 @@
-//! The route that makes this gateway read its keys, secrets and certificates again, where nobody
-//! can send a signal.
+//! The route that makes this gateway read its keys, secrets and certificates again. It is for places
+//! where nobody can send the process a signal.
 
 use std::sync::Arc;
 
@@ -38,10 +38,10 @@ pub(super) async fn reload(
     State(state): State<Arc<AppState>>,
     caller: Option<Extension<CalledBy>>,
 ) -> Result<Json<Reloaded>, Problem> {
-    let by = caller.map_or_else(
-        || "anybody: auth is off".to_owned(),
-        |Extension(CalledBy(payer))| payer.to_string(),
-    );
+    let by = match caller {
+        Some(Extension(CalledBy(payer))) => payer.to_string(),
+        None => "anybody: auth is off".to_owned(),
+    };
     tracing::info!(
         by,
         "reading keys, secrets and certificates again, as asked over HTTP"

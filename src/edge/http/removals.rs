@@ -66,6 +66,15 @@ pub(super) struct BanEntry {
     banned_until: u64,
 }
 
+impl From<Ban> for BanEntry {
+    fn from(ban: Ban) -> Self {
+        Self {
+            user_id: ban.user,
+            banned_until: ban.until,
+        }
+    }
+}
+
 refusals!(
     RemoveRefused = BadMessage,
     InvalidId,
@@ -100,18 +109,18 @@ pub(super) async fn remove(
         .ban_s
         .filter(|seconds| seconds.0 > 0)
         .map(|seconds| Duration::from_secs(seconds.0));
-    let (id, user_id) = (live.clone(), user.clone());
+    let live_id = live.clone();
+    let user_id = user.clone();
     let remove = async move {
         let record = state.removals.open_record(&live, judged(own)).await?;
         state.removals.remove(record, &user, ban).await
     };
     let removed = run_to_completion(remove).await?;
-    let (epoch, banned_until) = (removed.epoch.0, removed.banned_until);
     Ok(Json(RemovedUser {
-        live_id: id,
-        epoch,
+        live_id,
+        epoch: removed.epoch.0,
         user_id,
-        banned_until,
+        banned_until: removed.banned_until,
     }))
 }
 
@@ -166,7 +175,7 @@ pub(super) async fn list(
     own: Option<Extension<OwnLive>>,
     paging: Paging,
 ) -> Result<Json<Page<BanEntry>>, Problem> {
-    let after = paging.cursor.as_deref().map(resume).transpose()?;
+    let after = paging.position(resume)?;
     let record = state.removals.open_record(&live, judged(own)).await?;
     let read = state
         .removals
@@ -175,18 +184,15 @@ pub(super) async fn list(
     let page = Page::cut(read, paging.limit, |last| {
         Listing::Bans.cursor(&[&last.until, &last.user])
     });
-    let entry = |ban: Ban| BanEntry {
-        user_id: ban.user,
-        banned_until: ban.until,
-    };
     Ok(Json(Page {
-        items: page.items.into_iter().map(entry).collect(),
+        items: page.items.into_iter().map(BanEntry::from).collect(),
         cursor: page.cursor,
     }))
 }
 
-/// The epoch that a streamer was found to own. The next one may belong to another streamer, and a
-/// request may take long to arrive.
+/// The epoch for which [`super::authorization`] found that the streamer owns it. A handler must act
+/// on no other one: the body of a request may take long to arrive, and the next epoch may belong to
+/// another streamer.
 pub(super) fn judged(own: Option<Extension<OwnLive>>) -> Option<LiveRecord> {
     own.map(|Extension(OwnLive(record))| record)
 }

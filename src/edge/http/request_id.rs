@@ -1,5 +1,5 @@
-//! The name of one HTTP request: the client's own (`x-request-id`) if it is well formed, else a new
-//! one. It stands in the answer, in the body of a refusal, and in the log lines of the request.
+//! The id of one HTTP request: the client's own (`x-request-id`) if it is well formed, otherwise a
+//! new one. The answer, the body of a refusal, and the log lines of the request contain it.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The longest that is taken from a client, in bytes. UUIDs and ULIDs are shorter.
+/// The longest id that the gateway takes from a client, in bytes. UUIDs and ULIDs are shorter.
 const MAX_LEN: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,10 +16,10 @@ pub(super) struct HttpRequestId(HeaderValue);
 impl HttpRequestId {
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let mut sent = headers.get_all(REQUEST_ID).iter();
-        let only = sent
-            .next()
-            .filter(|id| sent.next().is_none() && is_well_formed(id));
-        only.cloned().map_or_else(Self::random, Self)
+        match (sent.next(), sent.next()) {
+            (Some(id), None) if is_well_formed(id) => Self(id.clone()),
+            _ => Self::random(),
+        }
     }
 
     fn random() -> Self {
@@ -42,10 +42,13 @@ impl fmt::Display for HttpRequestId {
     }
 }
 
-/// Nothing else reaches a log or an answer.
+/// Whether the id may appear in logs and answers.
 fn is_well_formed(id: &HeaderValue) -> bool {
-    let fits = |b: &u8| b.is_ascii_alphanumeric() || b"_.:-".contains(b);
-    (1..=MAX_LEN).contains(&id.len()) && id.as_bytes().iter().all(fits)
+    (1..=MAX_LEN).contains(&id.len())
+        && id
+            .as_bytes()
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_.:-".contains(byte))
 }
 
 #[cfg(test)]

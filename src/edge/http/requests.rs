@@ -5,6 +5,7 @@ use std::future::Future;
 use std::panic::resume_unwind;
 
 use axum::body::{Body, HttpBody};
+use axum::extract::path::RawPathParamsIter;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -21,48 +22,60 @@ use crate::store::StatusId;
 /// Ids of the path, percent-decoded and parsed, in the order in which the pattern names them.
 pub(crate) struct InPath<T>(pub(crate) T);
 
+/// The parameters of a path, one after the other.
+pub(crate) struct PathParams<'a> {
+    rest: RawPathParamsIter<'a>,
+    /// The name of the parameter that was read last.
+    name: &'a str,
+}
+
+impl<'a> PathParams<'a> {
+    /// The next value. After the last one it is the empty string, which is no id.
+    fn next_value(&mut self) -> &'a str {
+        let (name, value) = self.rest.next().unwrap_or_default();
+        self.name = name;
+        value
+    }
+}
+
 /// What [`InPath`] can read.
 pub(crate) trait Ids: Sized {
-    fn parse<'a>(next: impl FnMut() -> &'a str) -> Result<Self, InvalidId>;
+    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId>;
 }
 
 impl Ids for LiveId {
-    fn parse<'a>(mut next: impl FnMut() -> &'a str) -> Result<Self, InvalidId> {
-        Self::parse(next())
+    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
+        Self::parse(params.next_value())
     }
 }
 
 impl Ids for UserId {
-    fn parse<'a>(mut next: impl FnMut() -> &'a str) -> Result<Self, InvalidId> {
-        Self::parse(next())
+    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
+        Self::parse(params.next_value())
     }
 }
 
 impl Ids for ListName {
-    fn parse<'a>(mut next: impl FnMut() -> &'a str) -> Result<Self, InvalidId> {
-        Self::parse(next())
+    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
+        Self::parse(params.next_value())
     }
 }
 
 impl Ids for StatusId {
-    fn parse<'a>(mut next: impl FnMut() -> &'a str) -> Result<Self, InvalidId> {
-        Self::parse(next()).ok_or(InvalidId::Alphabet)
+    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
+        Self::parse(params.next_value()).ok_or(InvalidId::Alphabet)
     }
 }
 
 impl<A: Ids, B: Ids, C: Ids> Ids for (A, B, C) {
-    fn parse<'a>(mut next: impl FnMut() -> &'a str) -> Result<Self, InvalidId> {
-        Ok((
-            A::parse(&mut next)?,
-            B::parse(&mut next)?,
-            C::parse(&mut next)?,
-        ))
+    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
+        Ok((A::parse(params)?, B::parse(params)?, C::parse(params)?))
     }
 }
 
 impl<A: Ids, B: Ids> Ids for (A, B) {
-    fn parse<'a>(mut next: impl FnMut() -> &'a str) -> Result<Self, InvalidId> {
-        Ok((A::parse(&mut next)?, B::parse(&mut next)?))
+    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
+        Ok((A::parse(params)?, B::parse(params)?))
     }
 }
 
@@ -73,25 +86,21 @@ impl<T: Ids, S: Send + Sync> FromRequestParts<S> for InPath<T> {
         let params = RawPathParams::from_request_parts(parts, state)
             .await
             .map_err(|error| Problem::new(Kind::InvalidId, error.body_text()))?;
-        let mut params = params.iter();
-        let mut read = "";
-        let next = || {
-            // A pattern with too few parameters yields the empty string, which is no id.
-            let (name, value) = params.next().unwrap_or_default();
-            read = name;
-            value
+        let mut params = PathParams {
+            rest: params.iter(),
+            name: "",
         };
-        match T::parse(next) {
+        match T::parse(&mut params) {
             Ok(ids) => Ok(Self(ids)),
             Err(why) => Err(Problem::new(
                 Kind::InvalidId,
-                format!("{read}, in the path: {why}"),
+                format!("{}, in the path: {why}", params.name),
             )),
         }
     }
 }
 
-/// Those fields of the query that `T` has. The routes refuse a field that the call does not have.
+/// The fields of the query that `T` has. The routes refuse a field that the call does not have.
 pub(crate) struct InQuery<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for InQuery<T> {
@@ -104,17 +113,17 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for InQuery<T> {
     }
 }
 
-/// What was read of a field of the query.
+/// Names the field of the query in the problem, if its value is no id.
 pub(super) fn in_query<T>(field: &str, read: Result<T, InvalidId>) -> Result<T, Problem> {
     read.map_err(|why| Problem::from(why).at(Place::Query(field.to_owned())))
 }
 
-/// What was read of a field of the body.
+/// Names the field of the body in the problem, if its value is no id.
 pub(super) fn in_body<T>(field: &str, read: Result<T, InvalidId>) -> Result<T, Problem> {
     read.map_err(|why| Problem::from(why).at(Place::field(field)))
 }
 
-/// A JSON object with no other fields than those of `T`, and none of them twice.
+/// A JSON object that has only fields of `T`, and none of them twice.
 pub(crate) struct JsonObject<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonObject<T> {
@@ -126,7 +135,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonObject<T> {
     }
 }
 
-/// As [`JsonObject`]; without a body, or with `null`, the default.
+/// As [`JsonObject`], but the default if there is no body or the body is `null`.
 pub(crate) struct MaybeObject<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeObject<T> {
@@ -143,7 +152,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeObje
     }
 }
 
-/// A body that is declared as JSON. Whether it is JSON is not known yet.
+/// A body that the client declared as JSON. The extractor does not parse it.
 pub(super) struct JsonText(pub(super) Bytes);
 
 impl<S: Send + Sync> FromRequest<S> for JsonText {
@@ -157,7 +166,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
     }
 }
 
-/// Any JSON in which no object has a field twice.
+/// Parses any JSON in which no object has a field twice.
 pub(super) fn json(text: &[u8]) -> Result<Json, Problem> {
     let json = parse(text)?;
     json.check_fields()
@@ -165,7 +174,7 @@ pub(super) fn json(text: &[u8]) -> Result<Json, Problem> {
     Ok(json)
 }
 
-/// Any JSON. Whether an object has a field twice is not known yet.
+/// Parses any JSON. Does not check whether an object has a field twice.
 fn parse(text: &[u8]) -> Result<Json, Problem> {
     Json::parse(text).map_err(|NotJson { line, column }| {
         let detail =
@@ -185,8 +194,8 @@ fn object<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     from_json(&json).map_err(|error| Problem::of_body(&error))
 }
 
-/// The body of a call that has no fields may be left out, or be an empty object. A field in it is a
-/// mistake of the caller, who expects the call to do something about it.
+/// Checks the body of a call that has no fields: it may be absent, or an empty object. A field in it
+/// is a mistake of the caller, who expects the call to use it.
 pub(super) async fn without_fields(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     if body.is_end_stream() {
@@ -211,23 +220,15 @@ pub(super) async fn without_fields(request: Request) -> Result<Request, Problem>
 #[derive(Deserialize)]
 struct Nothing {}
 
-/// The largest body that a call takes, in bytes; an extension of its requests.
+/// The largest body that a call takes, in bytes. The routes add it to the extensions of requests.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MaxBody(pub(super) u64);
 
 async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
-    let too_large = || {
-        Problem::new(
-            Kind::BodyTooLarge,
-            "the body is larger than this call takes",
-        )
-    };
-    let most = request
-        .extensions()
-        .get::<MaxBody>()
-        .map_or(u64::MAX, |most| most.0);
-    // A client that asks first (Expect: 100-continue) must not be told to go on.
-    if request.body().size_hint().lower() > most {
+    // Reading the body of a client that asks first (Expect: 100-continue) would tell it to go on.
+    if let Some(MaxBody(max)) = request.extensions().get::<MaxBody>()
+        && request.body().size_hint().lower() > *max
+    {
         return Err(too_large());
     }
     Bytes::from_request(request, state)
@@ -238,12 +239,19 @@ async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Prob
         })
 }
 
-/// `application/json`, or a type that ends in `+json`; with or without a charset.
+fn too_large() -> Problem {
+    Problem::new(
+        Kind::BodyTooLarge,
+        "the body is larger than this call takes",
+    )
+}
+
+/// Whether the content type is `application/json`, or ends in `+json`, with or without a charset.
 fn is_json(headers: &HeaderMap) -> bool {
-    let Some(declared) = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|declared| declared.to_str().ok())
-    else {
+    let Some(declared) = headers.get(header::CONTENT_TYPE) else {
+        return false;
+    };
+    let Ok(declared) = declared.to_str() else {
         return false;
     };
     let kind = declared
@@ -264,9 +272,9 @@ fn not_declared() -> Problem {
 
 /// Runs a change to its end even if the client hangs up meanwhile.
 ///
-/// A handler is dropped together with its connection. Half a change, in the store but not in the
-/// rooms, would be worse than a change whose answer nobody reads. (Opening and closing a live need
-/// no such help.)
+/// The end of a connection drops the handler. Half a change, in the store but not in the rooms,
+/// would be worse than a change whose answer nobody reads. (Opening and closing a live need no such
+/// help.)
 pub(crate) async fn run_to_completion<T: Send + 'static>(
     change: impl Future<Output = T> + Send + 'static,
 ) -> T {

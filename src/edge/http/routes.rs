@@ -1,6 +1,6 @@
-//! Which path leads to which handler, on which port, and what its callers must be allowed to do. A
-//! new route is added here: its method and path stand in the `#[utoipa::path]` of its handler. The
-//! wiring hands the routers to the listener.
+//! The routers of both ports: which path leads to which handler, on which port, and which action
+//! its callers must be allowed to do. Add a new route here; its method and path stand in the
+//! `#[utoipa::path]` of its handler. The wiring hands the routers to the listener.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl Routes {
         self
     }
 
-    /// Those may call it who may do `action`.
+    /// Only callers who may do `action` may call it.
     fn only_for(mut self, action: Action, route: UtoipaMethodRouter<Arc<AppState>>) -> Self {
         let (schemas, mut paths, methods) = route;
         openapi::describe_callers(&mut paths, action, self.accepts);
@@ -77,7 +77,7 @@ impl Routes {
             action,
             accepts: self.accepts,
         };
-        // The guard is the outer one: a caller who may not call it learns nothing more.
+        // The guard is the outer layer: a caller whom it refuses learns nothing about the fields.
         let guarded = methods
             .route_layer(from_fn_with_state(known, known_fields::check))
             .route_layer(from_fn_with_state(guard, authorize));
@@ -143,19 +143,22 @@ impl Routes {
         self.only_for(Action::ReadMetrics, routes!(health::metrics))
     }
 
-    /// Adds the pages for people and the OpenAPI document, and what surrounds every route.
+    /// Adds the pages for people, the OpenAPI document, and the layers that surround every route.
     fn finish(self, pages: Router<Arc<AppState>>) -> Router {
         let (router, document) = self.router.split_for_parts();
         let document = text_of(document);
-        let describe = async move || ([(header::CONTENT_TYPE, "application/json")], document);
-        let pages = pages.route("/openapi.json", get(describe));
-        let pages = pages.route_layer(from_fn_with_state(self.state.clone(), limit));
+        let pages = pages
+            .route(
+                "/openapi.json",
+                get(async move || ([(header::CONTENT_TYPE, "application/json")], document)),
+            )
+            .route_layer(from_fn_with_state(self.state.clone(), limit));
         with_middleware(router.merge(pages), self.state)
     }
 }
 
-/// The routes of the public port: all of them. Beside an internal port it serves no metrics, and
-/// the API to the bearers of tokens only.
+/// The routes of the public port: all of them. If the gateway has an internal port too, the public
+/// port serves no metrics, and the API only to the bearers of tokens.
 pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
     if !has_internal_port {
         let whole = Routes::new(state, Accepts::KeysAndTokens)
@@ -167,9 +170,10 @@ pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
     }
     let routes = Routes::new(state, Accepts::Tokens).socket().probes();
     // With `--auth off` there are no tokens.
-    match state.tokens.is_some() {
-        true => routes.api().finish(pages::public(state, Api::Here)),
-        false => routes.finish(pages::public(state, Api::Elsewhere)),
+    if state.tokens.is_some() {
+        routes.api().finish(pages::public(state, Api::Here))
+    } else {
+        routes.finish(pages::public(state, Api::Elsewhere))
     }
 }
 
@@ -184,7 +188,7 @@ pub(crate) fn admin(state: &Arc<AppState>) -> Router {
 
 /// The text of the OpenAPI document, which describes what its port serves.
 fn text_of(mut document: utoipa::openapi::OpenApi) -> Bytes {
-    // OpenAPI cannot describe a WebSocket: as a GET, whoever calls it gets 426.
+    // OpenAPI cannot describe a WebSocket: a plain GET of this path gets 426.
     if let Some(socket) = document.paths.paths.remove(SOCKET) {
         document
             .extensions
@@ -192,7 +196,7 @@ fn text_of(mut document: utoipa::openapi::OpenApi) -> Bytes {
             .insert("x-websocket".to_owned(), json!({SOCKET: socket}));
     }
     openapi::name_items(&mut document);
-    // utoipa fills it in from the package, which names no license.
+    // utoipa takes the license from the package, which names none.
     document.info.license = None;
     document.to_json().unwrap_or_default().into()
 }

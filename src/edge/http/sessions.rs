@@ -1,4 +1,5 @@
-//! The route of sessions: who entered a live with attendance, and was there from when to when.
+//! The route of sessions: which users entered a live with attendance, and from when to when each
+//! of them was there.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -54,7 +55,7 @@ pub(super) struct SessionsQuery {
     epoch: Option<Whole>,
 }
 
-/// Where a list goes on.
+/// The position at which a list goes on.
 struct Position {
     epoch: Epoch,
     count: u64,
@@ -63,11 +64,10 @@ struct Position {
 
 fn resume(cursor: &str) -> Result<Position, Problem> {
     Listing::Sessions.resume(cursor, |[epoch, count, joined_at, user, number]| {
-        let (user, number) = (UserId::parse(user).ok()?, number.parse().ok()?);
         let place = SessionPlace {
             joined_at: joined_at.parse().ok()?,
-            user,
-            number,
+            user: UserId::parse(user).ok()?,
+            number: number.parse().ok()?,
         };
         Some(Position {
             epoch: Epoch(epoch.parse().ok()?),
@@ -77,14 +77,17 @@ fn resume(cursor: &str) -> Result<Position, Problem> {
     })
 }
 
-/// The span that `from` and `to` name.
-/// `None` if it ends before it begins: then nobody was there.
+/// The span between `from` and `to`. `None` if it ends before it begins: then nobody was there.
 pub(super) fn span_of(from: Option<Whole>, to: Option<Whole>) -> Option<Span> {
     let span = Span {
         from: from.map_or(0, |from| from.0),
         to: to.map_or(u64::MAX, |to| to.0),
     };
-    (span.from <= span.to).then_some(span)
+    if span.from <= span.to {
+        Some(span)
+    } else {
+        None
+    }
 }
 
 paging_query!(SessionsPaging = Sessions);
@@ -111,13 +114,15 @@ pub(super) async fn list(
     own: Option<Extension<OwnLive>>,
     paging: Paging,
 ) -> Result<Json<CountedPage<ListedSession>>, Problem> {
-    let position = paging.cursor.as_deref().map(resume).transpose()?;
-    let epoch = position
-        .as_ref()
-        .map(|position| position.epoch)
-        .or(query.epoch.map(|epoch| Epoch(epoch.0)));
+    let position = paging.position(resume)?;
+    let epoch = match &position {
+        Some(position) => Some(position.epoch),
+        None => query.epoch.map(|epoch| Epoch(epoch.0)),
+    };
     let (of, attended) = recorded(&state, live, epoch).await?;
-    if own.is_some_and(|Extension(OwnLive(own))| own.streamer != attended.streamer) {
+    if let Some(Extension(OwnLive(own))) = own
+        && own.streamer != attended.streamer
+    {
         return Err(Problem::new(
             Kind::Forbidden,
             "that opening of the live belonged to another streamer",
@@ -141,38 +146,42 @@ pub(super) async fn list(
         .await?;
     let users: BTreeSet<&UserId> = page.iter().map(|session| &session.place.user).collect();
     let users: Vec<UserId> = users.into_iter().cloned().collect();
-    let fans: HashMap<_, _> = store
-        .have_attended(&of, &users)
-        .await?
-        .into_iter()
-        .zip(&users)
-        .map(|(f, u)| (u, f))
-        .collect();
+    let are_fans = store.have_attended(&of, &users).await?;
+    let fans: HashMap<&UserId, bool> = users.iter().zip(are_fans).collect();
     let end = attended.closed_at.unwrap_or(state.clock.unix());
-    let cursor = page.last().filter(|_| more).map(|last| {
-        let SessionPlace {
-            joined_at,
-            user,
-            number,
-        } = &last.place;
-        Listing::Sessions.cursor(&[&of.epoch, &count, joined_at, user, number])
-    });
-    let items = page.iter().map(|session| ListedSession {
-        session_id: session.id.to_string(),
-        joined_at: session.place.joined_at,
-        left_at: session.end(attended.closed_at),
-        fan: fans.get(&session.place.user).copied().unwrap_or(false),
-        watched_ms: session.watched.until(end),
-        user_id: session.place.user.clone(),
-    });
+    let cursor = match page.last() {
+        Some(last) if more => {
+            let SessionPlace {
+                joined_at,
+                user,
+                number,
+            } = &last.place;
+            Some(Listing::Sessions.cursor(&[&of.epoch, &count, joined_at, user, number]))
+        }
+        _ => None,
+    };
+    let mut items = Vec::with_capacity(page.len());
+    for session in &page {
+        items.push(ListedSession {
+            session_id: session.id.to_string(),
+            joined_at: session.place.joined_at,
+            left_at: session.end(attended.closed_at),
+            fan: fans.get(&session.place.user).copied().unwrap_or(false),
+            watched_ms: session.watched.until(end),
+            user_id: session.place.user.clone(),
+        });
+    }
     Ok(Json(CountedPage {
         count,
-        items: items.collect(),
+        items,
         cursor,
     }))
 }
 
-/// The epoch of a live, or its latest, and what is known of it if attendance is kept.
+/// The given epoch of a live, or its latest one, and the attendance record of that epoch.
+///
+/// # Errors
+/// The live was never opened, or no attendance of the epoch is kept.
 pub(super) async fn recorded(
     state: &AppState,
     live: LiveId,

@@ -1,9 +1,9 @@
-//! Surrounds every handler: refuses hosts that are not served, and lets pages of allowed origins
-//! read answers (CORS).
+//! A layer around every handler. It refuses hosts that the gateway does not serve, and lets pages of
+//! allowed origins read answers (CORS).
 //!
 //! A page of another origin cannot read an answer of `/v1`, nor change anything, nor import the
-//! client. No answer allows credentials of the browser's own (cookies), because no request is
-//! judged by them.
+//! client. No answer allows the browser's own credentials (cookies), because the gateway does not
+//! use them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use super::upgrade::ADMISSION;
 /// How long a browser may remember the answer to a preflight; browsers cap it by themselves.
 const PREFLIGHT_FOR: Duration = Duration::from_secs(7_200);
 
-/// Lets pages of allowed origins read what is meant for other programs, refusals included.
+/// Lets pages of allowed origins read the answers of the API, refusals included.
 pub(super) async fn guard(
     State(state): State<Arc<AppState>>,
     request: Request,
@@ -34,8 +34,8 @@ pub(super) async fn guard(
         return serve(browsers, request, next).await;
     }
     let origin = browsers.origin(request.headers(), scheme(request.extensions()));
-    // Browsers send some requests before they ask whether they may, and only keep the answer from
-    // the page.
+    // Browsers send some requests of a foreign page without asking first, and only hide the answer
+    // from the page.
     let is_foreign_write = origin == Origin::Forbidden && !request.method().is_safe();
     let allowed = match origin {
         Origin::Allowed(origin) => Some(origin.clone()),
@@ -45,15 +45,15 @@ pub(super) async fn guard(
         && [header::ORIGIN, header::ACCESS_CONTROL_REQUEST_METHOD]
             .iter()
             .all(|name| request.headers().contains_key(name));
-    let mut response = match (is_preflight, &allowed) {
-        (false, _) if is_foreign_write => forbidden().into_response(),
-        (false, _) => serve(browsers, request, next).await,
-        (true, Some(_)) => {
-            // A crowd behind one address sends one each, and it costs next to nothing.
-            bill::of(request.extensions()).settle_by_address();
-            preflight()
-        }
-        (true, None) => forbidden().into_response(),
+    let mut response = if is_preflight && allowed.is_some() {
+        // A preflight is free: every client of a crowd behind one address sends one, and it costs
+        // next to nothing.
+        bill::of(request.extensions()).settle_by_address();
+        preflight()
+    } else if is_preflight || is_foreign_write {
+        forbidden().into_response()
+    } else {
+        serve(browsers, request, next).await
     };
     let headers = response.headers_mut();
     headers.append(header::VARY, HeaderValue::from_static("origin"));
@@ -67,7 +67,7 @@ pub(super) async fn guard(
     response
 }
 
-/// Serves requests for hosts that are served.
+/// Serves the request if the gateway serves the host that it names.
 async fn serve(browsers: &Browsers, request: Request, next: Next) -> Response {
     match browsers.check_host(request.headers()) {
         Ok(()) => next.run(request).await,

@@ -1,8 +1,8 @@
-//! Sorted copies of slices, for listing viewers or fans. A slice is read whole, kept for a few
-//! seconds, and shared by all listings that began before it was read.
+//! Sorted copies of slices, for listings of viewers or fans. The cache reads a whole slice, keeps
+//! the copy for a few seconds, and shares it among all listings that began before the read.
 //!
-//! The cache is bounded in bytes, in age and in parallel reads. A copy that is gone is read again,
-//! so any gateway can answer any page.
+//! The cache is bounded in bytes, in age and in parallel reads. It reads a slice again when the copy
+//! is gone, so any gateway can answer any page.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,15 +18,16 @@ use crate::store::{Store, StoreError, StoreResult};
 /// How long a copy serves later pages: longer than a client takes from page to page.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 
-/// A slice that is larger is read again for each page.
+/// Maximum bytes of all copies. The cache reads a slice that is larger again for each page.
 const KEPT_BYTES: u64 = 64 << 20;
 
-/// Bytes that one user of a copy takes besides the id: the pointer, the reference counts, the
-/// allocator's overhead.
+/// Bytes that one user of a copy takes in addition to the id: the pointer, the reference counts,
+/// and the allocator's overhead.
 const USER_OVERHEAD: usize = 48;
 
-/// Few, so that listings do not push the flusher's calls out of the store's queue.
-const READS_AT_ONCE: usize = 4;
+/// Maximum slices that the cache reads at a time: few, so that listings do not push the flusher's
+/// calls out of the store's queue.
+const MAX_CONCURRENT_READS: usize = 4;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
@@ -36,7 +37,7 @@ struct Key {
     slice: u32,
 }
 
-/// The users of a group of one slice, sorted, each once.
+/// The users of a group of one slice, sorted and without duplicates.
 pub(crate) struct Snapshot {
     /// When the read began.
     read_at: u64,
@@ -46,11 +47,13 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// The users after a given one, or all.
     pub(crate) fn after(&self, last: Option<&UserId>) -> &[UserId] {
-        let from = last.map_or(0, |last| self.users.partition_point(|user| user <= last));
-        &self.users[from..]
+        match last {
+            Some(last) => &self.users[self.users.partition_point(|user| user <= last)..],
+            None => &self.users,
+        }
     }
 
-    /// Those of them whose ids begin so.
+    /// The users after a given one, or all, whose ids begin with `prefix`.
     pub(crate) fn beginning_with(&self, prefix: &str, last: Option<&UserId>) -> &[UserId] {
         let users = self.after(last);
         let users = &users[users.partition_point(|user| user.as_str() < prefix)..];
@@ -87,28 +90,34 @@ impl Snapshots {
             store,
             clock,
             kept,
-            reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
+            reads: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)),
             last_stamp: Arc::default(),
         }
     }
 
-    /// Microseconds since 1970, but never the same twice, so that one gateway can order any two
-    /// moments.
+    /// Microseconds since 1970, but never the same number twice, so that one gateway can order any
+    /// two moments.
     pub(crate) fn stamp(&self) -> u64 {
         let now = self.clock.unix().saturating_mul(1_000);
-        let next = |last: u64| now.max(last.saturating_add(1));
         let before = self
             .last_stamp
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(next(last)));
-        before.map_or(now, next)
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| {
+                Some(next_stamp(now, last))
+            });
+        match before {
+            Ok(last) => next_stamp(now, last),
+            // The update above never fails.
+            Err(_) => now,
+        }
     }
 
-    /// A copy of a group of a slice that was read after `began`: a kept one, or one read now.
-    /// Parallel requests share one read.
+    /// A copy of a group of a slice that was read after `began`: a kept one, or one that is read
+    /// now. Parallel requests share one read.
     pub(crate) async fn since(
         &self,
         began: u64,
-        (slice, group): (SliceId, Group),
+        slice: SliceId,
+        group: Group,
         epoch: Epoch,
     ) -> StoreResult<Arc<Snapshot>> {
         let key = Key {
@@ -117,11 +126,11 @@ impl Snapshots {
             epoch,
             slice: slice.index,
         };
-        // A moment in the future comes from another gateway's clock, or is forged: a read that
-        // begins now will do.
+        // A moment in the future comes from another gateway's clock, or a client forged it. A read
+        // that begins now is new enough for it.
         let began = began.min(self.stamp());
-        // A kept copy, or a read under way, that is older than the listing is dropped, and the
-        // slice read again.
+        // The kept copy, or the read under way, may be older than the listing. Then the cache drops
+        // it, and reads the slice again.
         for _ in 0..2 {
             let read = self.read(slice.clone(), group);
             let snapshot = self
@@ -139,7 +148,7 @@ impl Snapshots {
     }
 
     async fn read(&self, slice: SliceId, group: Group) -> StoreResult<Arc<Snapshot>> {
-        // The semaphore is never closed; reading without a permit would do no harm.
+        // Nothing closes the semaphore, and a read without a permit would do no harm.
         let _permit = self.reads.acquire().await.ok();
         let read_at = self.stamp();
         let mut users = self.store.members(&slice, group).await?;
@@ -148,4 +157,9 @@ impl Snapshots {
         users.shrink_to_fit();
         Ok(Arc::new(Snapshot { read_at, users }))
     }
+}
+
+/// The stamp of `now`, or the next one after `last` if that is later.
+fn next_stamp(now: u64, last: u64) -> u64 {
+    now.max(last.saturating_add(1))
 }

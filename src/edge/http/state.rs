@@ -1,5 +1,5 @@
-//! What every handler may ask. The wiring makes one for each gateway, and both ports share it; it
-//! has no logic.
+//! The parts of the gateway that handlers use. The wiring makes one such state for each gateway, and
+//! both ports share it. It has no logic.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,10 +25,10 @@ use crate::sync::removals::Remover;
 use crate::sync::seen::SeenUsers;
 use crate::sync::social::feeds::Feeds;
 
-/// What the routes on users of the platform need beside the store.
+/// What the routes about users of the platform need in addition to the store.
 pub(crate) struct OnlineSettings {
     pub(crate) seen: Arc<SeenUsers>,
-    /// How long it is remembered when a user was seen last.
+    /// How long the store remembers when a user was seen last.
     pub(crate) remember: Duration,
     pub(crate) ids: SeenIds,
 }

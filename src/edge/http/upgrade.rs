@@ -1,7 +1,7 @@
-//! `GET /ws`: from an HTTP request to a WebSocket session, or to a refusal as a problem document.
+//! `GET /ws`: turns an HTTP request into a WebSocket session, or refuses it with a problem document.
 //!
-//! A refused upgrade is an HTTP answer, never a socket that closes at once, so that the client can
-//! read why. After the 101 of an accepted upgrade, hyper gives the raw connection back, and the
+//! A refusal is an HTTP answer, never a socket that closes at once, so that the client can read the
+//! reason. After the 101 of an accepted upgrade, hyper gives the raw connection back, and the
 //! session takes it over.
 
 mod candidate;
@@ -34,7 +34,7 @@ use crate::session::SocketPermit;
 use crate::session::{self, Handshake};
 use candidate::{Candidate, Refusal, check_draining};
 
-/// Where a client asks before it connects.
+/// The path at which a client asks whether the gateway would accept its upgrade.
 pub(super) const ADMISSION: &str = "/ws/admission";
 
 const SUBPROTOCOL: &str = "rollcall.v1";
@@ -92,7 +92,7 @@ pub(crate) async fn upgrade(State(state): State<Arc<AppState>>, request: Request
     }
 }
 
-/// Answers 101 and leaves a task behind that waits for the connection to come free.
+/// Answers 101, and spawns a task that waits until hyper gives the connection back.
 async fn accept(
     state: &Arc<AppState>,
     mut parts: Parts,
@@ -105,23 +105,14 @@ async fn accept(
         first,
         address,
     } = Candidate::check(state, &parts).await?;
-    let (Some(on_upgrade), Some(tracker)) = (
-        parts.extensions.remove::<OnUpgrade>(),
-        parts.extensions.remove::<TaskTracker>(),
-    ) else {
-        let detail = "this connection cannot change its protocol";
-        return Err(Refusal::new(
-            "not_upgradable",
-            Kind::UpgradeRequired,
-            detail,
-        ));
+    let Some(on_upgrade) = parts.extensions.remove::<OnUpgrade>() else {
+        return Err(not_upgradable());
     };
-    let place = admit(
-        state,
-        &identity.user,
-        parts.extensions.remove::<Arc<PendingConnection>>(),
-    )
-    .await?;
+    let Some(tracker) = parts.extensions.remove::<TaskTracker>() else {
+        return Err(not_upgradable());
+    };
+    let pending = parts.extensions.remove::<Arc<PendingConnection>>();
+    let place = admit(state, &identity.user, pending).await?;
     let permit = SocketPermit::new(place, address);
     // A drain may have begun meanwhile.
     check_draining(state)?;
@@ -133,7 +124,8 @@ async fn accept(
         watch: first.watch,
         permit: Some(permit),
     };
-    let (state, sockets) = (state.clone(), tracker.clone());
+    let state = state.clone();
+    let sockets = tracker.clone();
     tracker.spawn(async move {
         match tokio::time::timeout(HANDOVER, take_over(on_upgrade)).await {
             // The session gets a task of its own, which is about 1 kB smaller than this one.
@@ -142,18 +134,22 @@ async fn accept(
                     .metrics
                     .handshake_seconds
                     .observe(asked.elapsed().as_secs_f64());
-                drop(sockets.spawn(session::run(
-                    state.sessions.clone(),
-                    socket,
-                    early,
-                    handshake,
-                )))
+                let session = session::run(state.sessions.clone(), socket, early, handshake);
+                sockets.spawn(session);
             }
             Ok(None) => Metrics::count(&state.metrics.upgrades_refused, "lost"),
             Err(_) => Metrics::count(&state.metrics.upgrades_refused, "slow"),
         }
     });
     Ok(response)
+}
+
+fn not_upgradable() -> Refusal {
+    Refusal::new(
+        "not_upgradable",
+        Kind::UpgradeRequired,
+        "this connection cannot change its protocol",
+    )
 }
 
 /// Waits until the handshake is admitted, or refuses it if the wait would be long.
@@ -166,10 +162,12 @@ async fn admit(
         Decision::Admit(wait) => wait,
         Decision::RetryAfter(seconds) => return Err(Refusal::crowded(seconds)),
     };
-    // A handshake with a place frees its slot among the pending connections; one that waits for a
-    // place keeps it.
+    // A handshake with a place frees its slot among the pending connections. A handshake that waits
+    // for a place keeps the slot.
     let at_once = state.admission.place_now();
-    if let (Some(pending), Some(_)) = (&pending, &at_once) {
+    if at_once.is_some()
+        && let Some(pending) = &pending
+    {
         pending.becomes_socket();
     }
     if !wait.is_zero() {
@@ -190,7 +188,7 @@ async fn admit(
     Ok(place)
 }
 
-/// Counts a waiting handshake until it is dropped, which is early if the client hangs up.
+/// Counts a waiting handshake until the wait ends, or the client hangs up.
 struct Waiting<'a>(&'a Metrics);
 
 impl<'a> Waiting<'a> {
@@ -210,10 +208,10 @@ impl Drop for Waiting<'_> {
 fn check_handshake(parts: &Parts) -> Result<HeaderValue, Refusal> {
     let headers = &parts.headers;
     // The route takes HEAD too, as every GET route does.
-    let fits = parts.method == Method::GET && parts.version == Version::HTTP_11;
-    let asks = contains_token(headers, &header::CONNECTION, "upgrade")
+    let can_upgrade = parts.method == Method::GET && parts.version == Version::HTTP_11;
+    let asks_for_upgrade = contains_token(headers, &header::CONNECTION, "upgrade")
         && contains_token(headers, &header::UPGRADE, "websocket");
-    if !fits || !asks {
+    if !can_upgrade || !asks_for_upgrade {
         return Err(Refusal::new(
             "not_an_upgrade",
             Kind::UpgradeRequired,
@@ -227,36 +225,43 @@ fn check_handshake(parts: &Parts) -> Result<HeaderValue, Refusal> {
             "only version 13 of the WebSocket protocol is spoken",
         ));
     }
-    let nonce = |key: &&HeaderValue| {
-        BASE64
-            .decode(key.as_bytes())
-            .is_ok_and(|nonce| nonce.len() == 16)
-    };
-    let key = only_line(headers, &header::SEC_WEBSOCKET_KEY)
-        .filter(nonce)
-        .cloned();
-    key.ok_or_else(|| {
-        Refusal::new(
-            "key",
-            Kind::BadHandshake,
-            "Sec-WebSocket-Key is 16 bytes in base64",
-        )
-    })
+    if let Some(key) = only_line(headers, &header::SEC_WEBSOCKET_KEY)
+        && is_nonce(key)
+    {
+        return Ok(key.clone());
+    }
+    Err(Refusal::new(
+        "key",
+        Kind::BadHandshake,
+        "Sec-WebSocket-Key is 16 bytes in base64",
+    ))
 }
 
-/// The value of a header that a request may have once.
+fn is_nonce(key: &HeaderValue) -> bool {
+    match BASE64.decode(key.as_bytes()) {
+        Ok(nonce) => nonce.len() == 16,
+        Err(_) => false,
+    }
+}
+
+/// The value of a header; `None` unless the request has exactly one line of it.
 fn only_line<'a>(headers: &'a HeaderMap, header: &HeaderName) -> Option<&'a HeaderValue> {
     let mut lines = headers.get_all(header).iter();
-    lines.next().filter(|_| lines.next().is_none())
+    let first = lines.next()?;
+    if lines.next().is_some() {
+        return None;
+    }
+    Some(first)
 }
 
-/// The items of a comma-separated header, of all its lines.
+/// The items of all lines of a comma-separated header.
 fn items<'a>(headers: &'a HeaderMap, header: &HeaderName) -> impl Iterator<Item = &'a str> {
-    let lines = headers
+    headers
         .get_all(header)
         .iter()
-        .filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).map(str::trim)
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(','))
+        .map(str::trim)
 }
 
 /// Whether a comma-separated header contains a word that may be written in any case.
@@ -273,7 +278,7 @@ fn switching_protocols(key: &HeaderValue, asked: &HeaderMap) -> Response {
     if let Ok(accept) = HeaderValue::from_str(&derive_accept_key(key.as_bytes())) {
         headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
     }
-    // The client compares it with what it offered letter by letter, and gives up on any other.
+    // The client compares the answer with its offer letter by letter, and gives up if they differ.
     if items(asked, &header::SEC_WEBSOCKET_PROTOCOL).any(|offered| offered == SUBPROTOCOL) {
         headers.insert(
             header::SEC_WEBSOCKET_PROTOCOL,
@@ -283,7 +288,7 @@ fn switching_protocols(key: &HeaderValue, asked: &HeaderMap) -> Response {
     response
 }
 
-/// Takes the connection back from hyper, with what the client has already sent on it.
+/// Takes the connection back from hyper, with the bytes that the client has already sent on it.
 async fn take_over(on_upgrade: OnUpgrade) -> Option<(Transport, Vec<u8>)> {
     let upgraded: Upgraded = on_upgrade.await.ok()?;
     let parts = upgraded.downcast::<TokioIo<Transport>>().ok()?;

@@ -1,4 +1,5 @@
-//! The routes of a user: write a profile, and look at it with what else is known of the user.
+//! The routes of a user: write a profile, and show it with everything else that the gateway knows
+//! of the user.
 
 use std::sync::Arc;
 
@@ -137,10 +138,10 @@ pub(super) async fn put(
 }
 
 async fn write(state: Arc<AppState>, user: UserId, body: PutUser) -> Result<Response, Problem> {
-    let login = Login::parse(&body.login).map_err(|_| {
+    let Ok(login) = Login::parse(&body.login) else {
         let detail = "must have 1 to 64 bytes of A-Z a-z 0-9 _ . : @ -, and no other letters";
-        Problem::new(Kind::InvalidLogin, detail).at(Place::field("login"))
-    })?;
+        return Err(Problem::new(Kind::InvalidLogin, detail).at(Place::field("login")));
+    };
     let id = user.clone();
     let put = async move {
         state
@@ -158,13 +159,8 @@ async fn write(state: Arc<AppState>, user: UserId, body: PutUser) -> Result<Resp
             ));
         }
     };
-    let location = format!("/v1/users/{id}");
-    Ok((
-        status,
-        [(header::LOCATION, location)],
-        Json(User::of(id, profile)),
-    )
-        .into_response())
+    let headers = [(header::LOCATION, format!("/v1/users/{id}"))];
+    Ok((status, headers, Json(User::of(id, profile))).into_response())
 }
 
 refusals!(ShowRefused = InvalidId, StoreUnavailable);
@@ -178,6 +174,7 @@ pub(super) async fn show(
     InPath(user): InPath<UserId>,
 ) -> Result<Json<UserNow>, Problem> {
     let store = &state.store_for_clients;
+    // A gateway that does not track who is online shows no status.
     let asked = if tracked(&state).is_ok() {
         vec![user.clone()]
     } else {
@@ -190,17 +187,27 @@ pub(super) async fn show(
         store.count_posts(&user),
         online::statuses(&state, asked),
     )?;
-    let status = status.into_iter().next();
-    Ok(Json(UserNow {
-        login: profile.as_ref().map(|profile| profile.login.to_string()),
-        signup: profile.as_ref().map(|profile| profile.signup),
-        name: profile.map(|profile| profile.name),
+    let mut known = UserNow {
         user_id: user,
+        login: None,
+        name: None,
+        signup: None,
         followers,
         following,
         statuses,
-        online: status.as_ref().map(|status| status.online),
-        last_seen: status.as_ref().and_then(|status| status.last_seen),
-        live_id: status.and_then(|status| status.live_id),
-    }))
+        online: None,
+        last_seen: None,
+        live_id: None,
+    };
+    if let Some(profile) = profile {
+        known.login = Some(profile.login.to_string());
+        known.name = Some(profile.name);
+        known.signup = Some(profile.signup);
+    }
+    if let Some(status) = status.into_iter().next() {
+        known.online = Some(status.online);
+        known.last_seen = status.last_seen;
+        known.live_id = status.live_id;
+    }
+    Ok(Json(known))
 }

@@ -1,4 +1,4 @@
-//! The route of all viewers of a live, fans or not.
+//! The route that lists all viewers of a live, fans or not.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{Group, LiveId, OnlineSet, SliceId, UserId};
 use crate::store::LiveRecord;
 
-/// The most viewers that one request looks at for those asked for.
-const MOST_LOOKED_AT: usize = 10 * MAX_LIMIT;
+/// Maximum viewers that one request examines to find the fans, or the others, that it lists.
+const MAX_EXAMINED: usize = 10 * MAX_LIMIT;
 
 /// A viewer who is online.
 #[derive(Debug, Serialize, ToSchema)]
@@ -68,50 +68,54 @@ pub(super) async fn list(
     let position = Position::read(Listing::Viewers, &paging)?;
     let record = load(&state, &live).await?;
     match Position::in_epoch(position, &state, &record)? {
-        Some(position) => page(&state, &record, position, (only.fan, paging.limit))
-            .await
-            .map(Json),
+        Some(position) => {
+            let page = page(&state, &record, position, only.fan, paging.limit).await?;
+            Ok(Json(page))
+        }
         None => Ok(Json(Page::empty())),
     }
 }
 
-/// Fills a page from a position on, over as many slices as it takes.
+/// Fills a page from a position on, with viewers of as many slices as the page needs. With
+/// `only_fans` the page holds only fans, or only others.
 async fn page(
     state: &AppState,
     record: &LiveRecord,
     mut position: Position,
-    (only, limit): (Option<bool>, usize),
+    only_fans: Option<bool>,
+    limit: usize,
 ) -> Result<Page<Viewer>, Problem> {
-    let (mut items, mut looked_at) = (Vec::new(), 0);
+    let mut items = Vec::new();
+    let mut examined = 0;
+    // Only the first slice begins after a user of the previous page.
     let mut after = position.after.take();
-    for slice in SliceId::all(OnlineSet::Live(record.live.clone()), record.slices)
-        .skip(position.slice as usize - 1)
-    {
+    // One more than fits, so that the page knows whether another one follows.
+    let chunk_size = if only_fans.is_some() {
+        MAX_LIMIT
+    } else {
+        limit.saturating_add(1).min(MAX_LIMIT)
+    };
+    let slices = SliceId::all(OnlineSet::Live(record.live.clone()), record.slices);
+    for slice in slices.skip(position.slice as usize - 1) {
         let snapshot = state
             .snapshots
-            .since(position.began, (slice.clone(), Group::All), record.epoch)
+            .since(position.began, slice.clone(), Group::All, record.epoch)
             .await?;
-        // One more than fits, so that the page knows whether another one follows.
-        let at_a_time = if only.is_some() {
-            MAX_LIMIT
-        } else {
-            limit.saturating_add(1).min(MAX_LIMIT)
-        };
-        for users in snapshot.after(after.take().as_ref()).chunks(at_a_time) {
-            if looked_at >= MOST_LOOKED_AT {
+        for users in snapshot.after(after.take().as_ref()).chunks(chunk_size) {
+            if examined >= MAX_EXAMINED {
                 return Ok(Page {
                     items,
                     cursor: Some(position.cursor(Listing::Viewers)),
                 });
             }
-            looked_at += users.len();
+            examined += users.len();
             let store = &state.store_for_clients;
             let (are_fans, since) = tokio::try_join!(
                 store.are_members(&slice, Group::Fans, users),
                 store.since_of(&slice, users)
             )?;
             for ((user, fan), since) in users.iter().zip(are_fans).zip(since) {
-                if only.is_none_or(|only| only == fan) {
+                if only_fans.is_none_or(|only_fans| only_fans == fan) {
                     if items.len() == limit {
                         return Ok(Page {
                             items,
@@ -124,7 +128,8 @@ async fn page(
                         since,
                     });
                 }
-                (position.slice, position.after) = (slice.index, Some(user.clone()));
+                position.slice = slice.index;
+                position.after = Some(user.clone());
             }
         }
     }

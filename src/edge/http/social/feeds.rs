@@ -1,5 +1,5 @@
-//! The routes of feeds: which lives of those whom a user follows are on air, and what they tell;
-//! with what each item of such a list looks like.
+//! The routes of feeds: the lives on air, and the statuses, of the users whom a user follows. Also
+//! the items of such lists.
 
 use std::sync::Arc;
 
@@ -53,6 +53,7 @@ pub(in crate::edge::http) struct StatusItem {
     live: Option<FeedEntry>,
 }
 
+/// `None` for an announcement.
 fn feed_entry(status: &ShownStatus) -> Option<FeedEntry> {
     let (live, _) = status.entry.id.live()?;
     let Content::Live { title } = &status.content else {
@@ -85,23 +86,19 @@ impl From<ShownStatus> for StatusItem {
 }
 
 /// Reads one page of a view.
-pub(in crate::edge::http) async fn page_of(
+async fn page_of(
     state: &AppState,
     view: View<'_>,
     listing: Listing,
     paging: &Paging,
-) -> Result<(Vec<ShownStatus>, Option<String>), Problem> {
-    let after = paging
-        .cursor
-        .as_deref()
-        .map(|cursor| resume(listing, cursor))
-        .transpose()?;
+) -> Result<Page<ShownStatus>, Problem> {
+    let after = paging.position(|cursor| resume(listing, cursor))?;
     let StatusPage { items, next } = state.feeds.page(view, after.as_ref(), paging.limit).await?;
-    let cursor = next.map(|Entry { at, id }| listing.cursor(&[&at, &id]));
-    Ok((items, cursor))
+    let cursor = next.map(|next| listing.cursor(&[&next.at, &next.id]));
+    Ok(Page { items, cursor })
 }
 
-/// A status id has the separator of cursors in it, so it is two of their fields.
+/// A status id contains the separator of cursors, so it takes two fields of a cursor.
 fn resume(listing: Listing, cursor: &str) -> Result<Entry, Problem> {
     listing.resume(cursor, |[at, author, subject]| {
         Some(Entry {
@@ -111,17 +108,17 @@ fn resume(listing: Listing, cursor: &str) -> Result<Entry, Problem> {
     })
 }
 
-/// A page of statuses.
+/// The answer with one page of a view, for every route that lists statuses.
 pub(in crate::edge::http) async fn statuses_of(
     state: &AppState,
     view: View<'_>,
     listing: Listing,
     paging: &Paging,
 ) -> Result<Json<Page<StatusItem>>, Problem> {
-    let (items, cursor) = page_of(state, view, listing, paging).await?;
+    let page = page_of(state, view, listing, paging).await?;
     Ok(Json(Page {
-        items: items.into_iter().map(StatusItem::from).collect(),
-        cursor,
+        items: page.items.into_iter().map(StatusItem::from).collect(),
+        cursor: page.cursor,
     }))
 }
 
@@ -148,10 +145,10 @@ pub(in crate::edge::http) async fn feed(
     InPath(user): InPath<UserId>,
     paging: Paging,
 ) -> Result<Json<Page<FeedEntry>>, Problem> {
-    let (items, cursor) = page_of(&state, View::Feed(&user), Listing::Feed, &paging).await?;
+    let page = page_of(&state, View::Feed(&user), Listing::Feed, &paging).await?;
     Ok(Json(Page {
-        items: items.iter().filter_map(feed_entry).collect(),
-        cursor,
+        items: page.items.iter().filter_map(feed_entry).collect(),
+        cursor: page.cursor,
     }))
 }
 

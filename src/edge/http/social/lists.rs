@@ -1,5 +1,5 @@
-//! The routes of users' lists of other users: put users in, take them out, and see what those in a
-//! list tell.
+//! The routes of users' lists of other users: put a user into a list, take a user out, and list the
+//! statuses of the members.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The routes of announcements: make one, and delete it.
+//! The routes of announcements: make one, and delete one.
 
 use std::sync::Arc;
 
@@ -62,7 +62,10 @@ pub(in crate::edge::http) async fn post(
         let detail = format!("must have 1 to {MAX_TEXT} characters");
         return Err(Problem::new(Kind::BadMessage, detail).at(Place::field("text")));
     }
-    let data = (!body.data.is_null()).then(|| body.data.to_string());
+    let data = match &body.data {
+        Value::Null => None,
+        data => Some(data.to_string()),
+    };
     if data.as_ref().is_some_and(|data| data.len() > MAX_DATA) {
         let detail = format!("must have at most {MAX_DATA} bytes");
         return Err(Problem::new(Kind::BodyTooLarge, detail).at(Place::field("data")));

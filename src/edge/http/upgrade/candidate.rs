@@ -1,5 +1,5 @@
-//! The checks that a socket must pass before it waits for its turn. An upgrade and a client that
-//! asks first pass the same ones, in the same order.
+//! The checks that a client must pass before it waits for its turn to get a socket. An upgrade and
+//! a question at `/ws/admission` go through the same checks, in the same order.
 
 use std::sync::Arc;
 
@@ -19,24 +19,24 @@ use crate::edge::http::problem::{Kind, Problem};
 use crate::edge::http::rate_limits::Payer;
 use crate::edge::http::state::AppState;
 
-/// What the query asks the session to do first. The session checks it, because it can answer over
-/// the socket.
+/// The requests in the query that the session handles first. The session checks them, because it can
+/// answer over the socket.
 #[derive(Deserialize)]
 pub(super) struct FirstRequests {
     pub(super) live_id: Option<String>,
     pub(super) watch: Option<String>,
 }
 
-/// A client who may have a socket, if there is room.
+/// A client that may have a socket if there is room.
 pub(super) struct Candidate {
     pub(super) identity: Identity,
     pub(super) claims: Option<Arc<Claims>>,
     pub(super) first: FirstRequests,
-    /// The right of its address to one more socket.
+    /// The permit of its address for one more socket.
     pub(super) address: Option<KeyedPermit>,
 }
 
-/// A refusal, with the label under which it is counted.
+/// A refusal, with the label under which a metric counts it.
 pub(super) struct Refusal {
     pub(super) why: &'static str,
     pub(super) problem: Problem,
@@ -68,8 +68,8 @@ impl Refusal {
 
     fn too_many_sockets() -> Self {
         let detail = "your address has as many sockets as one address may have; close some, or try again later";
-        // Nobody knows when one of them will end; the delay only keeps clients from returning in
-        // step.
+        // Nobody knows when one of the sockets will end. The delay only keeps clients from returning
+        // all at the same time.
         let seconds = rand::random_range(queue::MAX_RETRY / 2..=queue::MAX_RETRY);
         Self {
             why: "too_many_sockets",
@@ -80,11 +80,8 @@ impl Refusal {
 
 impl Candidate {
     pub(super) async fn check(state: &AppState, parts: &Parts) -> Result<Self, Refusal> {
-        if state
-            .browsers
-            .origin(&parts.headers, browsers::scheme(&parts.extensions))
-            == Origin::Forbidden
-        {
+        let scheme = browsers::scheme(&parts.extensions);
+        if state.browsers.origin(&parts.headers, scheme) == Origin::Forbidden {
             return Err(Refusal {
                 why: "forbidden_origin",
                 problem: browsers::forbidden(),
@@ -117,22 +114,22 @@ impl Candidate {
     }
 }
 
-/// Who the client is. A token that is not good costs its address a request; once the address has
-/// none left, no token of it is checked. A good token costs its user a request, and its address
-/// nothing: a crowd behind one address may come back at once.
+/// Finds out who the client is. A bad token costs its address a request. Once the budget of the
+/// address is spent, the gateway checks no more tokens from it. A good token costs its user a
+/// request, and its address nothing: a crowd behind one address may come back at once.
 async fn identify(
     state: &AppState,
     parts: &Parts,
 ) -> Result<(Identity, Option<Arc<Claims>>), Refusal> {
-    let limited = |problem| Refusal {
-        why: "rate_limited",
-        problem,
+    let payer = if state.tokens.is_some() {
+        Payer::address(&parts.extensions)
+    } else {
+        None
     };
-    let payer = Payer::address(&parts.extensions).filter(|_| state.tokens.is_some());
     let bill = bill::of(&parts.extensions);
     if let Err(spent) = state.rate_limits.look(payer.as_ref()) {
         bill.settle_by_address();
-        return Err(limited(spent));
+        return Err(rate_limited(spent));
     }
     match authenticate(state.tokens.as_deref(), parts).await {
         Ok((identity, claims)) => {
@@ -143,7 +140,7 @@ async fn identify(
             if user.is_some() {
                 bill.settle_by_caller();
             }
-            state.rate_limits.take(user).map_err(limited)?;
+            state.rate_limits.take(user).map_err(rate_limited)?;
             if !state.online.ids.fits(&identity.user) {
                 let detail =
                     "with last-seen-ids u32, a user id must be a decimal number below 2^32";
@@ -155,13 +152,20 @@ async fn identify(
             let problem = Problem::from(error);
             if problem.kind() == Kind::Unauthorized {
                 bill.settle_by_address();
-                state.rate_limits.take(payer).map_err(limited)?;
+                state.rate_limits.take(payer).map_err(rate_limited)?;
             }
             Err(Refusal {
                 why: "unauthorized",
                 problem,
             })
         }
+    }
+}
+
+fn rate_limited(problem: Problem) -> Refusal {
+    Refusal {
+        why: "rate_limited",
+        problem,
     }
 }
 

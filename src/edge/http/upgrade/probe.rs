@@ -1,5 +1,6 @@
-//! `GET /ws/admission`: would an upgrade be taken now? A browser cannot read the answer to a
-//! refused upgrade, so a page asks here first, and learns what is wrong and when to come back.
+//! `GET /ws/admission`: answers whether the gateway would accept an upgrade now. A browser cannot
+//! read the answer to a refused upgrade, so a page asks here first, and learns what is wrong and
+//! when to come back.
 
 use std::sync::Arc;
 
@@ -60,13 +61,9 @@ async fn ask(state: &AppState, parts: &Parts) -> Result<(), Refusal> {
         return Err(Refusal::crowded(seconds));
     }
     if state.admission.place_now().is_none() {
-        drop(
-            state
-                .admission
-                .place(&identity.user)
-                .await
-                .map_err(Refusal::full)?,
-        );
+        let place = state.admission.place(&identity.user).await;
+        // The upgrade will take a place of its own.
+        drop(place.map_err(Refusal::full)?);
     }
     check_draining(state)
 }
