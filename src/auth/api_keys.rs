@@ -19,7 +19,7 @@ const SETTING: &str = "api-keys";
 /// The longest name of a key, in bytes. Names are for logs and limits.
 const LONGEST_NAME: usize = 64;
 
-/// Wrong lines that are named.
+/// The most wrong lines that an error names.
 const MOST_TOLD: usize = 20;
 
 type Sha = [u8; 32];
@@ -41,11 +41,16 @@ impl ApiKey {
             write,
             moderate,
         } = self.scopes;
-        let named = [(read, "read"), (write, "write"), (moderate, "moderate")];
-        let scopes: Vec<&str> = named
-            .into_iter()
-            .filter_map(|(has, name)| has.then_some(name))
-            .collect();
+        let mut scopes = Vec::new();
+        if read {
+            scopes.push("read");
+        }
+        if write {
+            scopes.push("write");
+        }
+        if moderate {
+            scopes.push("moderate");
+        }
         format!(
             "{} {} {}",
             self.name,
@@ -93,12 +98,12 @@ impl ApiKeys {
         Ok(())
     }
 
-    /// The key that a caller presents. The time it takes does not depend on which key matches, or
-    /// how nearly.
+    /// The key that a caller presents. The duration of the search does not depend on which key
+    /// matches, or how nearly.
     pub(crate) fn find(&self, presented: &str) -> Option<ApiKey> {
         let sha256: Sha = Sha256::digest(presented.as_bytes()).into();
         let mut found = None;
-        // It compares with every key: a loop that ended at a match would tell its place.
+        // The loop compares with every key: its duration would tell the place of a match otherwise.
         for key in self.keys.load().iter() {
             if key.sha256.ct_eq(&sha256).into() {
                 found = Some(key.clone());
@@ -122,7 +127,7 @@ impl FromFiles for ApiKeys {
     }
 }
 
-/// The names of the keys that are not among the others, as they are there, separated by commas.
+/// The names of the keys that `others` does not hold unchanged, separated by commas.
 fn names_beside(keys: &[ApiKey], others: &[ApiKey]) -> String {
     let names: Vec<&str> = keys
         .iter()
@@ -151,16 +156,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<ApiKey>, KeyError> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let is_new = |key: ApiKey| match &key {
-            key if keys.iter().any(|other| other.name == key.name) => {
-                Err("an earlier line has the same name")
-            }
-            key if keys.iter().any(|other| other.sha256 == key.sha256) => {
-                Err("an earlier line has the same key")
-            }
-            _ => Ok(key),
-        };
-        match key(line).and_then(is_new) {
+        match new_key(line, &keys) {
             Ok(key) => keys.push(key),
             Err(problem) => problems.push(format!("line {number}: {problem}")),
         }
@@ -173,8 +169,21 @@ pub(super) fn parse(text: &str) -> Result<Vec<ApiKey>, KeyError> {
     }
 }
 
-/// Reads a line. What is wrong is said without quoting it: it may hold a key by mistake.
+/// Reads a line, which must not repeat the name or the key of an earlier line.
+fn new_key(line: &str, earlier: &[ApiKey]) -> Result<ApiKey, &'static str> {
+    let key = key(line)?;
+    if earlier.iter().any(|other| other.name == key.name) {
+        return Err("an earlier line has the same name");
+    }
+    if earlier.iter().any(|other| other.sha256 == key.sha256) {
+        return Err("an earlier line has the same key");
+    }
+    Ok(key)
+}
+
+/// Reads a line. The error does not quote the line, which may hold a key by mistake.
 fn key(line: &str) -> Result<ApiKey, &'static str> {
+    const NO_DIGEST: &str = "the third field is the SHA-256 of the key, in 64 hexadecimal digits";
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let [name, scopes, sha256] = fields[..] else {
         return Err("a line is: name scopes sha256, separated by spaces");
@@ -184,19 +193,17 @@ fn key(line: &str) -> Result<ApiKey, &'static str> {
     }
     let mut allowed = Scopes::default();
     for scope in scopes.split(',') {
-        *match scope {
-            "read" => &mut allowed.read,
-            "write" => &mut allowed.write,
-            "moderate" => &mut allowed.moderate,
+        match scope {
+            "read" => allowed.read = true,
+            "write" => allowed.write = true,
+            "moderate" => allowed.moderate = true,
             _ => return Err("scopes are a comma-separated list of read, write and moderate"),
-        } = true;
+        }
     }
-    let digest = HEXLOWER_PERMISSIVE
+    let decoded = HEXLOWER_PERMISSIVE
         .decode(sha256.as_bytes())
-        .ok()
-        .and_then(|bytes| Sha::try_from(bytes).ok());
-    let sha256 =
-        digest.ok_or("the third field is the SHA-256 of the key, in 64 hexadecimal digits")?;
+        .map_err(|_| NO_DIGEST)?;
+    let sha256 = Sha::try_from(decoded).map_err(|_| NO_DIGEST)?;
     Ok(ApiKey {
         name: name.into(),
         scopes: allowed,

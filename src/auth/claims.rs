@@ -1,5 +1,5 @@
-//! What a token says of its bearer: reads the claims of a token whose signature is good, and
-//! refuses those that make no sense.
+//! The claims of a token: reads the claims of a token whose signature is good, and refuses those
+//! that make no sense.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::base::ids::{LiveId, UserId};
 /// How far the clocks of the issuer and of this gateway may differ.
 pub(crate) const LEEWAY: Duration = Duration::from_secs(30);
 
-/// The end of the year 9999. A token that says it lasts longer is taken to last so long, so that no
-/// sum overflows.
+/// The end of the year 9999. The gateway cuts a later expiry to this time, so that no sum
+/// overflows.
 const LATEST: UnixMillis = 253_402_300_799_000;
 
-/// What a verified token says of its bearer.
+/// The claims of a verified token about its bearer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claims {
     pub(crate) user: UserId,
@@ -49,12 +49,13 @@ impl Claims {
 
     /// How many ids its lists hold.
     pub(super) fn ids(&self) -> usize {
-        self.lives.as_ref().map_or(0, |lives| lives.len())
-            + self.fan_of.as_ref().map_or(0, |fans| fans.len())
+        let lives = self.lives.as_deref().unwrap_or_default();
+        let fan_of = self.fan_of.as_deref().unwrap_or_default();
+        lives.len() + fan_of.len()
     }
 }
 
-/// The claims as they stand in the token. Claims that are not listed are ignored.
+/// The claims as they stand in the token. Other claims are ignored.
 #[derive(Deserialize)]
 pub(super) struct RawClaims {
     sub: String,
@@ -70,18 +71,19 @@ pub(super) struct RawClaims {
     lives: Option<Vec<String>>,
     #[serde(default, deserialize_with = "given")]
     fan_of: Option<Vec<String>>,
-    /// Its value is checked with the signature, where a list that has the issuer in it would do.
+    /// The library checks the value together with the signature, but also accepts a list with the
+    /// issuer in it.
     #[serde(default, deserialize_with = "given")]
     iss: Option<Value>,
-    /// Its value is checked with the signature, if the settings name an audience.
+    /// The library checks the value together with the signature, if the settings name an audience.
     #[serde(default, deserialize_with = "given")]
     aud: Option<Value>,
-    /// The time is checked with the signature.
+    /// The library checks the time together with the signature.
     #[serde(default, deserialize_with = "given")]
     nbf: Option<Value>,
 }
 
-/// Null is no value: a list of lives that was lost on the way must not allow all of them.
+/// Refuses null as a value: a list of lives that an issuer lost must not allow all lives.
 fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -125,12 +127,9 @@ fn ids<T>(
     list: Option<Vec<String>>,
     parse: impl Fn(&str) -> Option<T>,
 ) -> Option<Option<Arc<[T]>>> {
-    match list {
-        None => Some(None),
-        Some(list) => list
-            .iter()
-            .map(|id| parse(id))
-            .collect::<Option<Arc<[T]>>>()
-            .map(Some),
-    }
+    let Some(list) = list else {
+        return Some(None);
+    };
+    let ids: Option<Arc<[T]>> = list.iter().map(|id| parse(id)).collect();
+    Some(Some(ids?))
 }

@@ -1,5 +1,5 @@
-//! Reads a JSON Web Key Set (RFC 7517). A set may hold keys that are not for tokens, or of kinds
-//! that are not known here; they are left out.
+//! Reads a JSON Web Key Set (RFC 7517). A set may hold keys that are not for tokens, or keys of
+//! unknown kinds; the reader leaves them out.
 
 use jsonwebtoken::jwk::{
     AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse,
@@ -10,19 +10,19 @@ use serde_json::Value;
 
 use super::key::{Key, is_sound};
 
-/// Of a longer set, only so many usable keys are taken: a token that names no key is checked with
-/// each of them.
+/// Maximum usable keys per set; the reader ignores the rest. A token that names no key is checked
+/// with each of them.
 pub(super) const MOST_KEYS: usize = 32;
 
 /// Where a set comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     File,
-    /// What a URL shows to everybody cannot be a secret, so symmetric keys are left out.
+    /// Everybody can read a URL, so the reader leaves symmetric keys out: they would be no secret.
     Url,
 }
 
-/// Why a set cannot be used. It quotes nothing of the set.
+/// Why a set cannot be used. The text quotes nothing of the set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SetError {
     #[error("is not a JSON Web Key Set")]
@@ -39,14 +39,15 @@ struct Set {
 /// The keys of a set that can check tokens.
 pub(super) fn parse(text: &[u8], origin: Origin) -> Result<Vec<Key>, SetError> {
     let set: Set = serde_json::from_slice(text).map_err(|_| SetError::Malformed)?;
-    let jwks = set
-        .keys
-        .into_iter()
-        .filter_map(|key| serde_json::from_value(key).ok());
-    let keys: Vec<Key> = jwks
-        .filter_map(|jwk| key(&jwk, origin))
-        .take(MOST_KEYS)
-        .collect();
+    let mut keys = Vec::new();
+    for value in set.keys {
+        if keys.len() == MOST_KEYS {
+            break;
+        }
+        if let Ok(jwk) = serde_json::from_value::<Jwk>(value) {
+            keys.extend(key(&jwk, origin));
+        }
+    }
     if keys.is_empty() {
         Err(SetError::NoKey)
     } else {
@@ -54,6 +55,7 @@ pub(super) fn parse(text: &[u8], origin: Origin) -> Result<Vec<Key>, SetError> {
     }
 }
 
+/// The key, if it can check tokens.
 fn key(jwk: &Jwk, origin: Origin) -> Option<Key> {
     let common = &jwk.common;
     let signs = common
@@ -79,8 +81,10 @@ fn key(jwk: &Jwk, origin: Origin) -> Option<Key> {
         .key_algorithm
         .is_none_or(|named| named == KeyAlgorithm::from(algorithm));
     let key = DecodingKey::from_jwk(jwk).ok()?;
-    let usable = signs && verifies && fits && is_sound(algorithm, &key);
-    usable.then(|| Key {
+    if !(signs && verifies && fits && is_sound(algorithm, &key)) {
+        return None;
+    }
+    Some(Key {
         id: common.key_id.clone(),
         algorithm,
         key,

@@ -15,7 +15,7 @@ pub(super) const SHORTEST_SECRET: usize = 32;
 
 /// A key with the one algorithm that it is good for.
 pub(super) struct Key {
-    /// `None`: for tokens that name no key, or any.
+    /// `None` if the key may check every token, whether or not the token names a key.
     pub(super) id: Option<String>,
     pub(super) algorithm: Algorithm,
     pub(super) key: DecodingKey,
@@ -27,8 +27,8 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Whether signatures can be checked with the key. Otherwise a key of another curve, a private key
-/// or a short one would be noticed only when every token is refused.
+/// Whether the key can check signatures. Without this test, the operator would notice a key of
+/// another curve, a private key or a short key only when the gateway refuses every token.
 pub(super) fn is_sound(algorithm: Algorithm, key: &DecodingKey) -> bool {
     match (algorithm, key.kind()) {
         (Algorithm::HS256, DecodingKeyKind::SecretOrDer(secret)) => secret.len() >= SHORTEST_SECRET,
@@ -53,7 +53,7 @@ pub(super) fn is_sound(algorithm: Algorithm, key: &DecodingKey) -> bool {
     }
 }
 
-/// Whether an RSA modulus of so many bytes has 2048 to 8192 bits.
+/// Whether an RSA modulus of `modulus` bytes has 2048 to 8192 bits.
 fn has_right_size(modulus: usize) -> bool {
     (2048 / 8..=8192 / 8).contains(&modulus)
 }

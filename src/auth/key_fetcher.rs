@@ -1,6 +1,6 @@
-//! Keeps the keys of a URL fresh. One task fetches: every few minutes, on demand, and when a token
-//! names a key that is not known, which is how a new key announces itself. Old keys stay until a
-//! new set has arrived.
+//! Keeps the keys of a URL fresh. One task fetches the key set: every few minutes, on demand, and
+//! when a token names an unknown key, because the issuer may have begun to use a new one. Old keys
+//! stay until a new set has arrived.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,31 +18,33 @@ use super::key_url::{DEADLINE, FetchError, KeySource};
 use super::keys::JWKS;
 use crate::base::metrics::Metrics;
 
-/// How often the set is fetched; spread by a tenth either way, so that gateways do not ask in step.
+/// The pause between two fetches; spread by a tenth either way, so that gateways do not ask in
+/// step.
 const EVERY: Duration = Duration::from_secs(300);
 
-/// After a failed fetch the next one comes sooner.
-const AFTER_FAILURE: Duration = Duration::from_secs(30);
+/// The pause after a failed fetch.
+const RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// How often tokens with unknown keys may cause a fetch. Anybody can make up such tokens.
+/// The shortest pause between two fetches that tokens with unknown keys cause. Anybody can make up
+/// such tokens.
 const UNKNOWN_KEY_EVERY: Duration = Duration::from_secs(60);
 
 /// How long a token with an unknown key waits for the fetch.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// How many tokens wait at a time. Each holds a connection, of which others need some while the URL
-/// hangs.
+/// The most tokens that wait at the same time. Each holds a connection, and other requests need
+/// connections while the URL hangs.
 const MOST_WAITING: usize = 64;
 
 /// At start: the pause between two attempts.
 const START_PAUSE: Duration = Duration::from_millis(500);
 
-/// Tokens with unknown keys order a fetch a minute, and operators order some; beyond that, an order
-/// is dropped.
+/// The most orders in the queue; a further order is dropped. Tokens with unknown keys order one
+/// fetch a minute, and operators order a few.
 const MOST_ORDERS: usize = 4;
 
-/// True once a fetch has brought a set. Dropped when the fetch has ended, which wakes everybody who
-/// waits for it.
+/// True once a fetch has brought a set. The fetcher drops it when the fetch has ended, and so wakes
+/// the callers that wait for the fetch.
 type Order = watch::Sender<bool>;
 
 /// Orders fetches.
@@ -55,7 +57,7 @@ pub(super) struct FetchOrders {
 
 impl FetchOrders {
     /// Waits for the fetch that unknown keys of the last minute have caused, or causes one. The
-    /// wait is short, and there is none if too many wait already.
+    /// wait is short; a caller does not wait if too many others wait already.
     pub(super) async fn for_unknown_key(&self) {
         let mut done = {
             let mut last = self.for_unknown_key.lock();
@@ -71,11 +73,11 @@ impl FetchOrders {
         let Ok(_waiting) = self.waiting.try_acquire() else {
             return;
         };
-        // An error is what the end of the fetch looks like.
+        // The end of the fetch drops the sender, which is an error here.
         let _ = timeout(PATIENCE, done.changed()).await;
     }
 
-    /// Fetches now, whatever was fetched before; answers whether that brought a set.
+    /// Orders a fetch and waits for it. Returns whether it brought a set.
     pub(super) async fn now(&self) -> bool {
         let mut done = self.order();
         // Another fetch may be under way.
@@ -97,7 +99,7 @@ pub(crate) struct KeyFetcher {
     source: Box<dyn KeySource>,
     ring: Arc<ArcSwap<KeyRing>>,
     orders: mpsc::Receiver<Order>,
-    /// Stands for the set in force: fetched again, it changes nothing.
+    /// The digest of the set in force. The same set changes nothing when it is fetched again.
     present: Option<TokenDigest>,
     metrics: Arc<Metrics>,
 }
@@ -126,8 +128,8 @@ impl KeyFetcher {
         )
     }
 
-    /// Fetches the first set, and tries again for so long if that fails. Returns the fetcher, ready
-    /// to run.
+    /// Fetches the first set, and retries for the duration `wait` if that fails. Returns the
+    /// fetcher, ready to run.
     ///
     /// # Errors
     /// Why the last attempt failed.
@@ -148,11 +150,11 @@ impl KeyFetcher {
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => {}
-            () = self.fetch_again_and_again() => {}
+            () = self.fetch_forever() => {}
         }
     }
 
-    async fn fetch_again_and_again(&mut self) {
+    async fn fetch_forever(&mut self) {
         let mut next = Instant::now() + spread(EVERY);
         loop {
             let order = tokio::select! {
@@ -168,7 +170,7 @@ impl KeyFetcher {
                 }
                 Err(why) => {
                     tracing::error!(setting = JWKS, error = %why, "the keys could not be fetched; the old ones stay");
-                    AFTER_FAILURE
+                    RETRY_DELAY
                 }
             };
             next = Instant::now() + spread(pause);
@@ -177,15 +179,12 @@ impl KeyFetcher {
     }
 
     async fn fetch(&mut self) -> Result<(), FetchError> {
-        let fetched = self
-            .source
-            .fetch()
-            .await
-            .and_then(|set| Ok((digest(&set), jwks::parse(&set, Origin::Url)?)));
-        Metrics::count_result(
-            &self.metrics.key_fetches,
-            fetched.as_ref().map_or_else(FetchError::label, |_| "ok"),
-        );
+        let fetched = self.fetch_set().await;
+        let label = match &fetched {
+            Ok(_) => "ok",
+            Err(why) => why.label(),
+        };
+        Metrics::count_result(&self.metrics.key_fetches, label);
         let (set, keys) = fetched?;
         if self.present != Some(set) {
             let keys: Arc<[Key]> = keys.into();
@@ -195,8 +194,16 @@ impl KeyFetcher {
         }
         Ok(())
     }
+
+    /// Fetches the set once. Returns its digest and its keys.
+    async fn fetch_set(&self) -> Result<(TokenDigest, Vec<Key>), FetchError> {
+        let set = self.source.fetch().await?;
+        let keys = jwks::parse(&set, Origin::Url)?;
+        Ok((digest(&set), keys))
+    }
 }
 
+/// The time, up to a tenth shorter or longer.
 fn spread(time: Duration) -> Duration {
     time.mul_f64(rand::random_range(0.9..1.1))
 }

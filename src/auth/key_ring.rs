@@ -17,14 +17,14 @@ use crate::base::clock::{UnixMillis, millis};
 /// The memory for verified tokens: enough for 65,536 without lists.
 const CACHE_BYTES: u64 = 32 << 20;
 
-/// What one verified token takes, and one id in its lists; rounded up.
+/// The memory for one verified token, and for one id in its lists; rounded up.
 const TOKEN_BYTES: usize = 512;
 const ID_BYTES: usize = 80;
 
-/// After a crowd has come, the memory for its tokens is given back.
+/// How long the cache keeps a token. It frees the memory some time after a crowd has come.
 const REMEMBER: Duration = Duration::from_secs(3600);
 
-/// Stands for a token in the cache, which never holds the token itself.
+/// The key of a token in the cache, which never holds the token itself.
 pub(super) type TokenDigest = [u8; 32];
 
 pub(super) fn digest(text: &[u8]) -> TokenDigest {
@@ -39,13 +39,16 @@ pub(super) struct KeyRing {
     verified: Cache<TokenDigest, Arc<Claims>>,
 }
 
+/// The memory that a token takes in the cache, in bytes.
+fn weight(claims: &Claims) -> u32 {
+    (TOKEN_BYTES + claims.ids() * ID_BYTES) as u32
+}
+
 impl KeyRing {
     pub(super) fn new(files: Arc<[Key]>, fetched: Arc<[Key]>) -> Self {
-        let weight =
-            |_: &TokenDigest, claims: &Arc<Claims>| (TOKEN_BYTES + claims.ids() * ID_BYTES) as u32;
         let verified = Cache::builder()
             .max_capacity(CACHE_BYTES)
-            .weigher(weight)
+            .weigher(|_: &TokenDigest, claims: &Arc<Claims>| weight(claims))
             .eviction_policy(EvictionPolicy::lru())
             .time_to_live(REMEMBER)
             .build();
@@ -66,9 +69,10 @@ impl KeyRing {
 
     /// The keys that may have signed a token with this header.
     pub(super) fn candidates(&self, header: &Header) -> impl Iterator<Item = &Key> {
-        let named = |key: &Key| key.id.is_none() || header.kid.is_none() || key.id == header.kid;
-        self.all()
-            .filter(move |key| key.algorithm == header.alg && named(key))
+        self.all().filter(|key| {
+            let is_named = key.id.is_none() || header.kid.is_none() || key.id == header.kid;
+            key.algorithm == header.alg && is_named
+        })
     }
 
     /// Whether a key has this id.

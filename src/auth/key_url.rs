@@ -16,7 +16,7 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(10);
 
 const MOST_REDIRECTS: usize = 3;
 
-/// Where a key set is fetched.
+/// The place that a key set is fetched from.
 #[async_trait]
 pub(super) trait KeySource: Send + Sync {
     /// The text of the set.

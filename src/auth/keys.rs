@@ -1,7 +1,7 @@
 //! Reads the keys that tokens are checked with from the files of the settings.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use jsonwebtoken::{Algorithm, DecodingKey};
@@ -17,13 +17,13 @@ const SECRET_FILE: &str = "jwt-hs256-secret-file";
 const PUBLIC_KEY: &str = "jwt-public-key";
 pub(super) const JWKS: &str = "jwt-jwks";
 
-/// Why keys cannot be had. It quotes nothing of them.
+/// Why keys cannot be read. The text quotes nothing of them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{setting}: {problem}")]
 pub struct KeyError {
     /// The setting that names the file.
     pub setting: &'static str,
-    /// What is wrong with the file.
+    /// The problem with the file.
     pub problem: String,
 }
 
@@ -33,7 +33,7 @@ pub(super) fn of_files(config: &Config) -> Result<Vec<Key>, KeyError> {
     Ok(files.into_iter().flatten().collect())
 }
 
-/// The files of the settings.
+/// The paths of the files with keys that the settings name.
 pub(super) fn files(config: &Config) -> Vec<PathBuf> {
     let mut files = Vec::new();
     files.extend(config.jwt_hs256_secret_file.clone());
@@ -44,30 +44,41 @@ pub(super) fn files(config: &Config) -> Vec<PathBuf> {
     files
 }
 
-/// What each file has.
+/// The keys in each file.
 pub(super) fn each_file(config: &Config) -> Vec<Result<Vec<Key>, KeyError>> {
     let mut files = Vec::new();
     if let Some(path) = &config.jwt_hs256_secret_file {
-        files.push(secret(path).map(|secret| {
-            let key = DecodingKey::from_secret(&secret);
-            vec![Key {
-                id: None,
-                algorithm: Algorithm::HS256,
-                key,
-            }]
-        }));
+        files.push(of_secret_file(path));
     }
     if let Some(path) = &config.jwt_public_key {
-        files.push(read(PUBLIC_KEY, path).and_then(|pem| Ok(vec![public_key(&pem)?])));
+        files.push(of_public_key_file(path));
     }
     if let Some(Jwks::File(path)) = &config.jwt_jwks {
-        let wrong = |why| KeyError {
-            setting: JWKS,
-            problem: format!("the file {why}"),
-        };
-        files.push(read(JWKS, path).and_then(|set| jwks::parse(&set, Origin::File).map_err(wrong)));
+        files.push(of_set_file(path));
     }
     files
+}
+
+fn of_secret_file(path: &Path) -> Result<Vec<Key>, KeyError> {
+    let secret = secret(path)?;
+    Ok(vec![Key {
+        id: None,
+        algorithm: Algorithm::HS256,
+        key: DecodingKey::from_secret(&secret),
+    }])
+}
+
+fn of_public_key_file(path: &Path) -> Result<Vec<Key>, KeyError> {
+    let pem = read(PUBLIC_KEY, path)?;
+    Ok(vec![public_key(&pem)?])
+}
+
+fn of_set_file(path: &Path) -> Result<Vec<Key>, KeyError> {
+    let set = read(JWKS, path)?;
+    jwks::parse(&set, Origin::File).map_err(|why| KeyError {
+        setting: JWKS,
+        problem: format!("the file {why}"),
+    })
 }
 
 /// The HS256 secret in a file, without spaces and line ends around it.
@@ -76,7 +87,7 @@ pub(super) fn secret(path: &Path) -> Result<Vec<u8>, KeyError> {
     let problem = if secret.len() < SHORTEST_SECRET {
         format!("the secret is shorter than {SHORTEST_SECRET} bytes")
     } else if secret.starts_with(b"-----BEGIN ") {
-        // Whoever has a public key could make tokens with it.
+        // Everybody who has a public key could make tokens with it.
         "the file is a key or a certificate in PEM, not a secret; see jwt-public-key".to_owned()
     } else {
         return Ok(secret);
@@ -88,43 +99,53 @@ pub(super) fn secret(path: &Path) -> Result<Vec<u8>, KeyError> {
 }
 
 pub(super) fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, KeyError> {
-    let mut content = Vec::new();
-    let done =
-        File::open(path).and_then(|file| file.take(LONGEST as u64 + 1).read_to_end(&mut content));
-    let refuse = |problem| Err(KeyError { setting, problem });
-    match done {
-        Ok(length) if length <= LONGEST => Ok(content),
-        Ok(_) => refuse(format!(
-            "the file is longer than 1 MiB ({})",
-            path.display()
-        )),
-        Err(why) => refuse(format!(
+    let problem = match read_start(path) {
+        Ok(content) if content.len() <= LONGEST => return Ok(content),
+        Ok(_) => format!("the file is longer than 1 MiB ({})", path.display()),
+        Err(why) => format!(
             "the file cannot be read: {} ({})",
             why.kind(),
             path.display()
-        )),
-    }
+        ),
+    };
+    Err(KeyError { setting, problem })
+}
+
+/// The content of a file; of a file that is too long, the first [`LONGEST`] bytes and one more.
+fn read_start(path: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    File::open(path)?
+        .take(LONGEST as u64 + 1)
+        .read_to_end(&mut content)?;
+    Ok(content)
 }
 
 fn public_key(pem: &[u8]) -> Result<Key, KeyError> {
-    let rsa = DecodingKey::from_rsa_pem(pem).map(|key| (Algorithm::RS256, key));
-    let ec = |_| DecodingKey::from_ec_pem(pem).map(|key| (Algorithm::ES256, key));
-    let ed = |_| DecodingKey::from_ed_pem(pem).map(|key| (Algorithm::EdDSA, key));
-    let found = rsa
-        .or_else(ec)
-        .or_else(ed)
-        .ok()
-        .filter(|(algorithm, key)| is_sound(*algorithm, key));
-    let (algorithm, key) = found.ok_or_else(|| KeyError {
-        setting: PUBLIC_KEY,
-        problem: "the file is not a public key in PEM: RSA of 2048 bits or more, P-256 or Ed25519"
-            .to_owned(),
-    })?;
-    Ok(Key {
-        id: None,
-        algorithm,
-        key,
-    })
+    match from_pem(pem) {
+        Some((algorithm, key)) if is_sound(algorithm, &key) => Ok(Key {
+            id: None,
+            algorithm,
+            key,
+        }),
+        _ => Err(KeyError {
+            setting: PUBLIC_KEY,
+            problem:
+                "the file is not a public key in PEM: RSA of 2048 bits or more, P-256 or Ed25519"
+                    .to_owned(),
+        }),
+    }
+}
+
+/// Reads a key of the first kind that fits.
+fn from_pem(pem: &[u8]) -> Option<(Algorithm, DecodingKey)> {
+    if let Ok(key) = DecodingKey::from_rsa_pem(pem) {
+        return Some((Algorithm::RS256, key));
+    }
+    if let Ok(key) = DecodingKey::from_ec_pem(pem) {
+        return Some((Algorithm::ES256, key));
+    }
+    let key = DecodingKey::from_ed_pem(pem).ok()?;
+    Some((Algorithm::EdDSA, key))
 }
 
 #[cfg(test)]

@@ -17,12 +17,12 @@ use crate::base::secret::Secret;
 
 const PRIVATE_KEY: &str = "jwt-private-key";
 
-/// What a token is to say.
+/// The content of a token to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// The bearer.
     pub user: UserId,
-    /// What the bearer may do.
+    /// The role of the bearer.
     pub role: Role,
     /// How long the token lasts.
     pub ttl: Duration,
@@ -30,11 +30,11 @@ pub struct Grant {
     pub lives: Option<Vec<LiveId>>,
     /// The streamers whom the bearer follows.
     pub fan_of: Option<Vec<UserId>>,
-    /// False: the bearer is in no figure.
+    /// False if the bearer is in no figure.
     pub counted: bool,
-    /// Whom the token is for.
+    /// The audience of the token.
     pub audience: Option<String>,
-    /// Who makes it.
+    /// The issuer of the token.
     pub issuer: Option<String>,
 }
 
@@ -104,19 +104,42 @@ impl Signer {
     /// The file cannot be read, or holds no such key.
     pub fn of_private_key(path: &Path) -> Result<Self, KeyError> {
         let pem = keys::read(PRIVATE_KEY, path)?;
-        let rsa = EncodingKey::from_rsa_pem(&pem).map(|key| (Algorithm::RS256, key));
-        let ec = |_| EncodingKey::from_ec_pem(&pem).map(|key| (Algorithm::ES256, key));
-        let ed = |_| EncodingKey::from_ed_pem(&pem).map(|key| (Algorithm::EdDSA, key));
-        let signer = rsa
-            .or_else(ec)
-            .or_else(ed)
-            .ok()
-            .map(|(algorithm, key)| Self { algorithm, key });
-        // A public key, or one of another curve, is noticed when it should sign.
-        signer.filter(|signer| encode(&Header::new(signer.algorithm), &(), &signer.key).is_ok()).ok_or_else(|| {
-            let problem = "the file is not a private key in PEM (PKCS #8): RSA of 2048 bits or more, P-256 or Ed25519";
-            KeyError { setting: PRIVATE_KEY, problem: problem.to_owned() }
+        match Self::from_pem(&pem) {
+            Some(signer) if signer.can_sign() => Ok(signer),
+            _ => Err(KeyError {
+                setting: PRIVATE_KEY,
+                problem: "the file is not a private key in PEM (PKCS #8): \
+                          RSA of 2048 bits or more, P-256 or Ed25519"
+                    .to_owned(),
+            }),
+        }
+    }
+
+    /// Reads a key of the first kind that fits.
+    fn from_pem(pem: &[u8]) -> Option<Self> {
+        if let Ok(key) = EncodingKey::from_rsa_pem(pem) {
+            return Some(Self {
+                algorithm: Algorithm::RS256,
+                key,
+            });
+        }
+        if let Ok(key) = EncodingKey::from_ec_pem(pem) {
+            return Some(Self {
+                algorithm: Algorithm::ES256,
+                key,
+            });
+        }
+        let key = EncodingKey::from_ed_pem(pem).ok()?;
+        Some(Self {
+            algorithm: Algorithm::EdDSA,
+            key,
         })
+    }
+
+    /// False for a public key, or a key of another curve: the library finds that out only when it
+    /// signs.
+    fn can_sign(&self) -> bool {
+        encode(&Header::new(self.algorithm), &(), &self.key).is_ok()
     }
 
     /// A token that begins now.
@@ -132,7 +155,7 @@ impl Signer {
             exp: iat.saturating_add(grant.ttl.as_secs()),
             lives: grant.lives.as_deref(),
             fan_of: grant.fan_of.as_deref(),
-            count: (!grant.counted).then_some(false),
+            count: if grant.counted { None } else { Some(false) },
             aud: grant.audience.as_deref(),
             iss: grant.issuer.as_deref(),
         };

@@ -1,5 +1,5 @@
-//! Who may do what: tokens and API keys prove who a caller is, and one table says what the caller
-//! may do. Nothing here knows of sockets or requests.
+//! Authentication and permissions: tokens and API keys prove the identity of a caller, and one
+//! table lists the caller's permissions. Nothing here knows of sockets or requests.
 
 pub(crate) mod api_keys;
 pub mod claims;

@@ -1,5 +1,5 @@
-//! The table of permissions: who may do what. Sessions and the HTTP API ask it before they read
-//! anything from the store. `docs/security.md` shows the same table.
+//! The table of permissions: which callers may do which actions. Sessions and the HTTP API ask it
+//! before they read anything from the store. `docs/security.md` shows the same table.
 
 use crate::base::identity::Role;
 use crate::base::ids::UserId;
@@ -51,7 +51,7 @@ pub(crate) enum Action {
     ReadMetrics,
 }
 
-/// Who asks.
+/// The caller of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// The bearer of a token, or a socket with `--auth off`.
@@ -60,7 +60,7 @@ pub(crate) enum Caller {
     Key(Scopes),
 }
 
-/// What an API key is good for.
+/// What an API key allows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Scopes {
     pub(crate) read: bool,
@@ -88,7 +88,16 @@ pub(crate) enum Permission {
 }
 
 impl Permission {
-    /// Whether it lets `user` act on a live of `streamer`.
+    /// The answer as `docs/security.md` shows it.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::OwnLives => "own lives",
+            Self::No => "no",
+        }
+    }
+
+    /// Whether the permission lets `user` act on a live of `streamer`.
     pub(crate) fn covers(self, user: &UserId, streamer: &UserId) -> bool {
         match self {
             Self::No => false,
@@ -100,7 +109,7 @@ impl Permission {
 
 use Permission::{No, OwnLives, Yes};
 
-/// What an API key needs for an action.
+/// The scope that an API key needs for an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     Read,
@@ -119,8 +128,8 @@ impl Scope {
     }
 }
 
-/// One row: what viewers, streamers and services may do with their tokens, and which scope a key
-/// needs.
+/// One row: whether the tokens of viewers, streamers and services allow the action, and which scope
+/// a key needs.
 struct Row {
     action: Action,
     what: &'static str,
@@ -317,11 +326,6 @@ pub(crate) fn scope(action: Action) -> Option<Scope> {
 /// The table as `docs/security.md` shows it.
 #[must_use]
 pub fn markdown_table() -> String {
-    let word = |permission| match permission {
-        Yes => "yes",
-        OwnLives => "own lives",
-        No => "no",
-    };
     let mut table =
         "| action | viewer | streamer | service | API key |\n| --- | --- | --- | --- | --- |\n"
             .to_owned();
@@ -334,9 +338,13 @@ pub fn markdown_table() -> String {
         ..
     } in TABLE
     {
-        let key = scope.map_or_else(|| "no".to_owned(), |scope| format!("`{}`", scope.as_str()));
-        let [viewer, streamer, service] =
-            [viewer, streamer, service].map(|permission| word(*permission));
+        let viewer = viewer.as_str();
+        let streamer = streamer.as_str();
+        let service = service.as_str();
+        let key = match scope {
+            Some(scope) => format!("`{}`", scope.as_str()),
+            None => "no".to_owned(),
+        };
         table += &format!("| {what} | {viewer} | {streamer} | {service} | {key} |\n");
     }
     table

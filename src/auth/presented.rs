@@ -1,9 +1,8 @@
-//! How a credential is read from what a client sends. Every place where a token or a key may stand
-//! is read by this one function, so that all of them take the same texts: a header, a query, a
-//! message.
+//! Reads a credential from what a client sends. A token or a key may stand in a header, a query or
+//! a message; this one function reads all of them, so that all accept the same texts.
 
-/// The token or key itself: a file or a shell may have left white space around it, most often the
-/// end of a line. `None` if nothing but white space was sent.
+/// The token or key without the white space around it: a file or a shell may have left some, most
+/// often the end of a line. `None` if the client sent nothing but white space.
 pub(crate) fn presented(text: &str) -> Option<&str> {
     let credential = text.trim_ascii();
     if credential.is_empty() {

@@ -1,6 +1,6 @@
-//! Checks tokens: the signature, the times, the audience, the issuer and the claims. A token that
-//! was verified once is known by its digest until it expires or the keys change, so a client that
-//! comes again costs no second signature.
+//! Checks tokens: the signature, the times, the audience, the issuer and the claims. The gateway
+//! remembers the digest of a verified token until the token expires or the keys change, so a client
+//! that comes again costs no second check of the signature.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::base::from_files::FromFiles;
 use crate::base::metrics::Metrics;
 use crate::config::{Config, Jwks};
 
-/// The longest token that is looked at, in bytes: a request's head has 8 KiB.
+/// The longest token that the gateway reads, in bytes: a request's head has 8 KiB.
 const LONGEST: usize = 8 << 10;
 
-/// Why a token is refused. It quotes nothing of the token.
+/// Why a token is refused. The text quotes nothing of the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TokenError {
     #[error("the token is not a JSON Web Token")]
@@ -59,7 +59,7 @@ impl TokenError {
     }
 }
 
-/// Why the keys cannot be had at start.
+/// Why the gateway has no keys at start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A file is wrong.
@@ -80,7 +80,7 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// Reads the keys of the files. Those of a URL come with the fetcher, which the caller runs.
+    /// Reads the keys of the files. The fetcher, which the caller runs, brings the keys of a URL.
     pub(crate) fn open(
         config: &Config,
         metrics: Arc<Metrics>,
@@ -106,12 +106,10 @@ impl Tokens {
         ))
     }
 
-    /// What is wrong with each file of keys that cannot be used.
+    /// The problem of each file of keys that cannot be used.
     pub(crate) fn wrong_files(config: &Config) -> Vec<KeyError> {
-        keys::each_file(config)
-            .into_iter()
-            .filter_map(Result::err)
-            .collect()
+        let files = keys::each_file(config).into_iter();
+        files.filter_map(Result::err).collect()
     }
 
     /// Whether keys come from a URL.
@@ -133,10 +131,10 @@ impl Tokens {
         }
     }
 
-    /// What the token says, if it is good.
+    /// The claims of a valid token.
     ///
     /// # Errors
-    /// Says why it is not, without a word of the token.
+    /// Why the token is not valid; the text quotes nothing of the token.
     pub(crate) async fn verify(&self, token: &str) -> Result<Arc<Claims>, TokenError> {
         let (result, label) = match self.check(token).await {
             Ok((claims, label)) => (Ok(claims), label),
@@ -156,14 +154,16 @@ impl Tokens {
             return Ok((claims, "known"));
         }
         let header = decode_header(token).map_err(|_| TokenError::Malformed)?;
-        // RFC 7515, 4.1.11: whoever does not understand an extension that is critical must refuse
+        // RFC 7515, 4.1.11: a recipient that does not understand a critical extension must refuse
         // the token.
         if header.crit.is_some() {
             return Err(TokenError::Malformed);
         }
         let mut ring = self.ring.load_full();
         let mut checked = self.check_with(&ring, token, &header);
-        if let (Err(TokenError::UnknownKey), Some(orders)) = (&checked, &self.orders) {
+        if matches!(checked, Err(TokenError::UnknownKey))
+            && let Some(orders) = &self.orders
+        {
             orders.for_unknown_key().await;
             ring = self.ring.load_full();
             checked = self.check_with(&ring, token, &header);
@@ -180,9 +180,8 @@ impl Tokens {
         header: &Header,
     ) -> Result<Claims, TokenError> {
         for key in ring.candidates(header) {
-            match decode::<RawClaims>(token, &key.key, &self.validation(key))
-                .map_err(TokenError::from)
-            {
+            let decoded = decode::<RawClaims>(token, &key.key, &self.validation(key));
+            match decoded.map_err(TokenError::from) {
                 Ok(token) => return token.claims.read().ok_or(TokenError::Claims),
                 // Another key may have made it.
                 Err(TokenError::Signature) => {}
@@ -190,15 +189,11 @@ impl Tokens {
             }
         }
         // A secret never comes from a URL, so no fetch can make such a token good.
-        let named = header
-            .kid
-            .as_deref()
-            .filter(|_| header.alg != Algorithm::HS256);
-        Err(if named.is_some_and(|id| !ring.has(id)) {
-            TokenError::UnknownKey
-        } else {
-            TokenError::Signature
-        })
+        let may_be_fetched = header.alg != Algorithm::HS256;
+        match header.kid.as_deref() {
+            Some(id) if may_be_fetched && !ring.has(id) => Err(TokenError::UnknownKey),
+            _ => Err(TokenError::Signature),
+        }
     }
 
     fn validation(&self, key: &Key) -> Validation {

@@ -1,9 +1,9 @@
-//! How long to wait before a call that failed is made again. The callers count the failures.
+//! How long a caller waits before it retries a failed call. The callers count the failures.
 
 use super::clock::Millis;
 
-/// The wait where a call a second costs nothing that matters, however long it fails, in ms.
-pub(crate) const RETRY: Millis = 1_000;
+/// The wait where a retry each second is cheap enough, however long the call fails, in ms.
+pub(crate) const RETRY_DELAY_MS: Millis = 1_000;
 
 /// Waits that double with each failure in a row, up to the longest, in ms.
 #[derive(Debug, Clone, Copy)]
@@ -13,15 +13,15 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// The wait after a failure that followed so many others.
+    /// The wait after a failure that followed `others` failures in a row.
     pub(crate) fn wait(self, others: u32) -> Millis {
         self.first
             .saturating_mul(1 << others.min(20))
             .min(self.longest)
     }
 
-    /// At least half of [`Self::wait`], and all of it with a chance of 1: those who failed together
-    /// do not come back in step.
+    /// At least half of [`Self::wait`], and all of it with a chance of 1, so that callers that
+    /// failed together do not retry in step.
     pub(crate) fn jittered(self, others: u32, chance: f64) -> Millis {
         let half = self.wait(others) / 2;
         half + (half as f64 * chance.clamp(0.0, 1.0)) as Millis

@@ -1,5 +1,5 @@
-//! A rate limit for each of many, such as users or addresses. Only those who took something lately
-//! are remembered.
+//! A rate limit per key, such as a user or an address. The map holds only keys that took something
+//! lately.
 
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,8 @@ use dashmap::DashMap;
 use super::clock::Millis;
 use super::gcra::Rate;
 
-/// Says once a second, to one of many callers, that it is time to forget whose budgets are full
-/// again.
+/// Tells one of many callers, once a second, that it is time to forget the keys whose budgets are
+/// full again.
 #[derive(Debug, Default)]
 pub(crate) struct TimeToForget(AtomicU64);
 
@@ -42,7 +42,7 @@ impl<K: Eq + Hash + Clone> Budgets<K> {
         }
     }
 
-    /// Takes so many units if the budget has them, else nothing.
+    /// Takes `units` if the budget has them, else nothing.
     ///
     /// # Errors
     /// How long until the budget has them, in ms.
@@ -55,7 +55,7 @@ impl<K: Eq + Hash + Clone> Budgets<K> {
         self.rate.take(&mut spent, units, now)
     }
 
-    /// Takes so many units, even if the budget is overdrawn by that.
+    /// Takes `units`, even if that overdraws the budget.
     pub(crate) fn overdraw(&self, whose: &K, units: u32, now: Millis) {
         if self.rate.is_unlimited() {
             return;
@@ -67,9 +67,10 @@ impl<K: Eq + Hash + Clone> Budgets<K> {
 
     /// How long until the budget is no longer overdrawn, in ms.
     pub(crate) fn wait(&self, whose: &K, now: Millis) -> Millis {
-        self.spent
-            .get(whose)
-            .map_or(0, |spent| self.rate.wait(*spent, now))
+        match self.spent.get(whose) {
+            Some(spent) => self.rate.wait(*spent, now),
+            None => 0,
+        }
     }
 
     fn forget(&self, now: Millis) {

@@ -17,7 +17,7 @@ pub const BUG: u8 = 70;
 /// A second signal came before the stop had ended.
 pub const STOPPED_TWICE: u8 = 130;
 
-/// Every code, and what it means; for the help and the documents.
+/// Every code with its meaning, for the help and the documents.
 pub const CODES: &[(u8, &str)] = &[
     (STOPPED, "done, or stopped as asked"),
     (FINDINGS, "an audit found something that remains"),
@@ -36,8 +36,9 @@ pub const CODES: &[(u8, &str)] = &[
     ),
 ];
 
-/// Writes to standard error, whatever the log level, why the process ends; answers the code.
+/// Writes to standard error, whatever the log level, why the process ends. Returns the code.
 pub fn say(code: u8, why: impl fmt::Display) -> u8 {
     // If standard error is closed, the code still says it.
-    writeln!(io::stderr(), "rollcall: {why}").map_or(code, |()| code)
+    let _ = writeln!(io::stderr(), "rollcall: {why}");
+    code
 }

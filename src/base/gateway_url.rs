@@ -19,18 +19,25 @@ impl GatewayUrl {
     /// Reads `http://host:port` or `https://host:port`; the port may be left out.
     ///
     /// # Errors
-    /// What would be an address.
+    /// Describes a valid address.
     pub fn parse(url: &str) -> Result<Self, &'static str> {
         const RIGHT: &str =
             "is no address of a gateway; right would be http://host:port or https://host:port";
-        let known = ["http://", "https://"]
-            .into_iter()
-            .find_map(|scheme| Some((scheme, url.strip_prefix(scheme)?)));
-        let (scheme, rest) = known.ok_or(RIGHT)?;
+        let (scheme, rest) = split_scheme(url).ok_or(RIGHT)?;
         let authority: Authority = rest.trim_end_matches('/').parse().map_err(|_| RIGHT)?;
         if authority.host().is_empty() || authority.as_str().contains('@') {
             return Err(RIGHT);
         }
         Ok(Self { scheme, authority })
     }
+}
+
+/// The scheme of a URL, and what follows it; `None` if it is neither HTTP nor HTTPS.
+fn split_scheme(url: &str) -> Option<(&'static str, &str)> {
+    for scheme in ["http://", "https://"] {
+        if let Some(rest) = url.strip_prefix(scheme) {
+            return Some((scheme, rest));
+        }
+    }
+    None
 }

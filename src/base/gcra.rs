@@ -1,5 +1,6 @@
-//! A rate limit whose state is one number: until when everything so far would take at the rate
-//! (GCRA). A socket keeps one for its messages, a room one for its joins. Pure: `now` comes in.
+//! A rate limit whose state is one number: the time at which everything so far would be done at the
+//! rate (GCRA). A socket keeps one for its messages, a room one for its joins. Pure: `now` comes
+//! in.
 //!
 //! [`RateLimiter`](super::rate_limiter::RateLimiter) makes its callers wait; this limit refuses.
 
@@ -7,23 +8,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::clock::Millis;
 
-/// So many per second, and, unless another burst is asked for, twice as many at once after a pause.
+/// A number of events per second. After a pause, the rate admits a burst of them at once: two
+/// seconds' worth, unless [`Rate::with_burst`] sets another burst.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rate {
-    /// Between two of them, in ns; 0 for no limit.
+    /// The time between two events, in ns; 0 for no limit.
     interval: u64,
-    /// What a burst takes at the rate, in ns.
+    /// The time that a burst takes at the rate, in ns.
     burst: u64,
 }
 
-/// What a burst takes at the rate, in seconds.
+/// The time that a burst takes at the rate, in seconds.
 const BURST_SECONDS: u64 = 2;
 
 const SECOND: u64 = 1_000_000_000;
 
 const NANOS: u64 = 1_000_000;
 
-/// How one more stands to the rate.
+/// How one more event stands to the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Load {
     Within,
@@ -43,7 +45,7 @@ impl Rate {
         }
     }
 
-    /// The same rate with what takes so many seconds at once.
+    /// The same rate with a burst that takes `seconds` at the rate.
     pub(crate) fn with_burst(self, seconds: u64) -> Self {
         Self {
             burst: seconds * SECOND,
@@ -65,7 +67,7 @@ impl Rate {
         if after <= self.burst {
             Load::Within
         } else if before - now <= self.burst {
-            // However far: a client is told before anything worse happens.
+            // Even if it is far beyond: the client hears of it before anything worse happens.
             Load::FirstBeyond
         } else if after > 2 * self.burst {
             Load::FarBeyond
@@ -90,7 +92,7 @@ impl Rate {
         }
     }
 
-    /// How long until what was counted is within the rate again, in ms.
+    /// How long until the counted events are within the rate again, in ms.
     pub(crate) fn wait(self, state: u64, now: Millis) -> Millis {
         state
             .saturating_sub(now.saturating_mul(NANOS))
@@ -103,16 +105,19 @@ impl Rate {
         state > now.saturating_mul(NANOS)
     }
 
-    /// Counts one more if it is within the rate, else nothing: others are let in at the rate,
-    /// however many ask.
+    /// Counts one more event if it is within the rate, else nothing: refused events take nothing
+    /// from the rate, however many there are.
     pub(crate) fn admit(self, state: &AtomicU64, now: Millis) -> bool {
         let now = now.saturating_mul(NANOS);
-        let one_more = |before: u64| {
-            Some(before.max(now) + self.interval).filter(|after| after - now <= self.burst)
-        };
-        state
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .is_ok()
+        let counted = state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
+            let after = before.max(now) + self.interval;
+            if after - now <= self.burst {
+                Some(after)
+            } else {
+                None
+            }
+        });
+        counted.is_ok()
     }
 }
 

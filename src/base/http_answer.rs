@@ -1,5 +1,5 @@
-//! What the clients of other HTTP services have in common: the bounded body of an answer, and
-//! errors that do not name the URL, which may hold a password.
+//! Helpers for the clients of other HTTP services: the bounded body of an answer, and errors that
+//! do not name the URL, which may hold a password.
 
 use std::error::Error;
 use std::io;
@@ -7,7 +7,7 @@ use std::io;
 use reqwest::Response;
 use tokio_rustls::rustls::{self, CertificateError};
 
-/// What went wrong. The error itself only says what was tried; the innermost one says why that
+/// Why a request failed. The error itself only names the attempt; the innermost error says why it
 /// failed.
 pub fn reason(why: reqwest::Error) -> String {
     let why = why.without_url();
@@ -26,7 +26,8 @@ pub fn reason(why: reqwest::Error) -> String {
 pub fn certificate_problem(why: &(dyn Error + 'static)) -> Option<String> {
     let mut next = Some(why);
     while let Some(mut error) = next {
-        // The source of an I/O error is that of the error inside, which is skipped so.
+        // The source of an I/O error is the source of the error inside it, so a walk along the
+        // sources would skip the error inside.
         while let Some(inside) = error
             .downcast_ref::<io::Error>()
             .and_then(io::Error::get_ref)
@@ -53,12 +54,12 @@ fn in_words(problem: &CertificateError) -> String {
             "its certificate is for another name than that of the URL".to_owned()
         }
         CertificateError::Revoked => "its certificate was revoked".to_owned(),
-        // Most often the authority is one of its own, or the certificate is its own authority.
+        // Most often the other side has a private authority, or a self-signed certificate.
         _ => "its certificate is not trusted: no authority that is known here issued it".to_owned(),
     }
 }
 
-/// The body, read up to so many bytes; `None` if there are more.
+/// The body, up to `longest` bytes; `None` if there are more.
 pub async fn body(mut answer: Response, longest: usize) -> Result<Option<Vec<u8>>, reqwest::Error> {
     let mut body = Vec::new();
     while let Some(chunk) = answer.chunk().await? {

@@ -1,6 +1,6 @@
 //! The one way to make a client of another HTTP service, so that none tells more than it must or
 //! goes elsewhere: no referer, no redirects, and no proxy that the environment names unless a
-//! setting asks for it. `tests/tidy.rs` holds that nobody makes a client in another way.
+//! setting asks for it. `tests/tidy.rs` checks that no code makes a client in another way.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use reqwest::{Client, ClientBuilder};
 /// Whether requests go through the proxy that the environment names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Proxy {
-    /// They do not: whoever sets a variable must not see them.
+    /// They do not: somebody who can set a variable must not see them.
     Never,
     /// They do, because the operator asked for it.
     OfEnvironment,
 }
 
-/// A client whose requests have this long from the connection to the last byte. Whoever needs more
-/// adds to it.
+/// A client whose requests must end within `timeout`, from the connection to the last byte. The
+/// caller adds further options.
 pub(crate) fn builder(timeout: Duration, proxy: Proxy) -> ClientBuilder {
     let client = Client::builder()
         .timeout(timeout)
@@ -31,7 +31,7 @@ pub(crate) fn builder(timeout: Duration, proxy: Proxy) -> ClientBuilder {
     }
 }
 
-/// Follows up to so many redirects, as long as they keep to this scheme.
+/// Follows up to `most` redirects, as long as they keep to this scheme.
 pub(crate) fn redirects_within(scheme: &str, most: usize) -> Policy {
     let scheme = scheme.to_owned();
     Policy::custom(move |attempt: Attempt<'_>| {

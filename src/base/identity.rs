@@ -1,8 +1,8 @@
-//! Who is at the other end of a socket, and what that role may do.
+//! The user at the other end of a socket, and the user's role.
 
 use super::ids::UserId;
 
-/// What a socket may do; each role may do more than the one before.
+/// The role of a socket; each role may do more than the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Joins lives and is counted.
@@ -30,12 +30,12 @@ impl Role {
     }
 }
 
-/// Who is at the other end of a socket.
+/// The user at the other end of a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Whose socket it is.
+    /// The user of the socket.
     pub user: UserId,
-    /// What the user may do.
+    /// The role of the user.
     pub role: Role,
     /// False with `?count=false` or `?invisible=true`, which mean the same, and if the token says
     /// so: the socket takes part, and is in no figure, no list, no time and no event.

@@ -1,7 +1,7 @@
 //! Ids: which strings are valid, and which slice of a live a user falls into.
 //!
-//! Every id in the program came through one of the `parse` functions here, so no brace, space, `*`
-//! or control byte ever reaches a key, and each can stand in the path of a URL. The edges
+//! Every id in the program went through one of the `parse` functions here, so no brace, space, `*`
+//! or control byte ever reaches a key, and each id can stand in the path of a URL. The edges
 //! (WebSocket, HTTP) and the stores call them.
 
 use std::borrow::Borrow;
@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// The longest id, in bytes.
 const MAX_ID_LEN: usize = 64;
 
-/// No ids: clients and proxies take such a segment out of the path of a URL, with the one before
-/// it.
+/// Texts that are no ids: clients and proxies remove such a segment from the path of a URL,
+/// together with the segment before it.
 pub(crate) const DOTS: [&str; 2] = [".", ".."];
 
 /// The most slices one live can have.
@@ -126,7 +126,7 @@ id_type!(
 );
 
 id_type!(
-    /// What a user is found by, as the user writes it.
+    /// The name that finds a user, as the user writes it.
     Login
 );
 
@@ -168,8 +168,8 @@ impl Login {
         Ok(Self(login.into()))
     }
 
-    /// A new one for a comparison: logins of one folded form are the same. A login is ASCII, so
-    /// this needs no table of Unicode that changes from version to version.
+    /// The form for comparisons: two logins with the same folded form are the same. A login is
+    /// ASCII, so this needs no table of Unicode that changes from version to version.
     #[must_use]
     pub fn folded(&self) -> Self {
         Self(self.0.to_ascii_lowercase().into())
@@ -201,12 +201,12 @@ impl UserId {
         Ok(Self(id.into()))
     }
 
-    /// Whether ids of users may begin so.
+    /// Whether ids of users may begin with `prefix`.
     pub(crate) fn may_begin_with(prefix: &str) -> bool {
         prefix.len() <= MAX_ID_LEN && prefix.bytes().all(|byte| fits(byte, OF_USERS))
     }
 
-    /// No id comes before it.
+    /// The id that sorts before all others.
     pub(crate) fn least() -> Self {
         Self("-".into())
     }
@@ -238,7 +238,7 @@ impl GatewayId {
     }
 }
 
-/// Counts the openings of one `live_id`. A call that carries an old epoch is refused.
+/// Counts the openings of one `live_id`. The store refuses a call with an old epoch.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -273,8 +273,8 @@ impl OnlineSet {
         }
     }
 
-    /// Whether the store keeps a note on each user of the set: since when a viewer is there, or in
-    /// which lives a user of the platform is.
+    /// Whether the store keeps a note on each user of the set: the time since which a viewer is
+    /// there, or the lives that a user of the platform is in.
     pub fn keeps_notes(&self) -> bool {
         matches!(self, Self::Live(_) | Self::Users)
     }
@@ -293,9 +293,9 @@ impl fmt::Display for OnlineSet {
 /// A group of the users of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Group {
-    /// All of them.
+    /// All users of the set.
     All,
-    /// Those who follow the streamer. Only lives have such a group.
+    /// The users who follow the streamer. Only lives have such a group.
     Fans,
 }
 
@@ -327,9 +327,9 @@ pub const PLATFORM_EPOCH: Epoch = Epoch(1);
 pub struct SliceId {
     /// The set.
     pub set: OnlineSet,
-    /// Which slice, 1 to `of`.
+    /// The number of the slice, 1 to `of`.
     pub index: u32,
-    /// How many slices the set has.
+    /// The number of slices of the set.
     pub of: u32,
 }
 

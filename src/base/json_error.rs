@@ -1,11 +1,12 @@
-//! Says why JSON cannot be read, without a word of it: the text of the library quotes values, and a
-//! value may be a secret that stands in the wrong field.
+//! Describes why JSON cannot be read, and quotes nothing of it: the text of the library quotes
+//! values, and a value may be a secret that stands in the wrong field.
 
 use serde_json::error::Category;
 
-/// What is wrong, and where.
+/// The problem and its position.
 pub(crate) fn without_values(why: &serde_json::Error) -> String {
-    let (line, column) = (why.line(), why.column());
+    let line = why.line();
+    let column = why.column();
     match why.classify() {
         Category::Data => {
             format!(

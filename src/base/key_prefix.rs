@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// The longest prefix, in bytes.
 const MAX_LEN: usize = 64;
 
-/// What the keys begin with that have an id at their end. [`tests/documents`] holds this list
-/// against docs/redis.md.
+/// The beginnings of the keys that end in an id. [`tests/documents`] compares this list with
+/// docs/redis.md.
 const BEGINNINGS: [&str; 12] = [
     "online-fans:",
     "last-seen:",

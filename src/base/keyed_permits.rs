@@ -1,6 +1,5 @@
-//! Permits that are counted by key: no more than so many are held with the same key. A key is
-//! remembered only while a permit with it is held, so the map is never larger than the number of
-//! permits.
+//! Permits with a bound on the permits that are held with the same key. The map contains a key only
+//! while a permit with it is held, so the map is never larger than the number of permits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +30,7 @@ impl KeyedPermits {
         })
     }
 
-    /// A permit, unless as many as may be are held with this key.
+    /// A permit, unless as many as allowed are held with this key.
     pub(crate) fn acquire(self: &Arc<Self>, key: u64) -> Option<KeyedPermit> {
         let mut keys = self.held.lock();
         let held = keys.entry(key).or_insert(0);

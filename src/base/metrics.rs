@@ -1,5 +1,5 @@
-//! Every metric, declared once with its name and its line of help. A scrape renders them in the
-//! text format that it asks for; the hot path only makes a relaxed atomic add.
+//! Every metric, declared once with its name and its line of help. A scrape renders the metrics in
+//! the text format that the client asks for; the hot path only makes a relaxed atomic add.
 
 use std::ops::Deref;
 
@@ -27,7 +27,7 @@ pub(crate) struct Why {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Outcome {
-    /// How it ended, one of a fixed few. Unlike a reason, it may be a good end.
+    /// The result, one of a fixed few. Unlike a reason, it may be a success.
     pub(crate) result: &'static str,
 }
 
@@ -51,12 +51,12 @@ const THIS_BUILD: Build = Build {
     version: env!("CARGO_PKG_VERSION"),
 };
 
-/// From a call in the same machine to one that takes as long as it may.
+/// Buckets from a call in the same machine to a call that takes the longest allowed time.
 const CALL_TIMES: [f64; 11] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0,
 ];
 
-/// Of single commands.
+/// Buckets for single commands.
 const ROUND_TRIPS: [f64; 11] = [
     0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0,
 ];
@@ -77,7 +77,7 @@ pub(crate) struct HttpCall {
     pub(crate) method: &'static str,
 }
 
-/// From a look into memory to the longest that a request may take.
+/// Buckets from a look into memory to the longest allowed request.
 fn request_times() -> Histogram {
     Histogram::new([
         0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
@@ -90,7 +90,7 @@ macro_rules! metrics {
         #[derive(Debug)]
         pub struct Metrics {
             registry: Registry,
-            /// Of the process, under names that have no prefix.
+            /// The metrics of the process, whose names have no prefix.
             process: Registry,
             $($(#[doc = $doc])+ pub(crate) $field: $type,)*
         }
@@ -336,14 +336,14 @@ impl Metrics {
         self.leaves.get_or_create(&Why { why }).inc_by(sockets);
     }
 
-    /// Counts users whom the store was found to hold wrongly.
+    /// Counts users whom the store held wrongly.
     pub(crate) fn drifted(&self, why: &'static str, users: u64) {
         if users > 0 {
             self.drift_members.get_or_create(&Why { why }).inc_by(users);
         }
     }
 
-    /// Counts the answers of fan checks, one a user.
+    /// Counts the answers of fan checks, one per user.
     pub(crate) fn fans_checked(&self, answers: impl IntoIterator<Item = bool>) {
         for is_fan in answers {
             self.fan_checks.inc();

@@ -1,5 +1,5 @@
-//! What the operating system knows of this process: memory, CPU, open files. The names are those
-//! that the clients of Prometheus agree on, so they have no prefix of this program.
+//! Metrics that the operating system has of this process: memory, CPU, open files. The names are
+//! those that the clients of Prometheus agree on, so they have no prefix of this program.
 
 use std::{fmt, fs, io};
 
@@ -35,7 +35,7 @@ pub const ALL: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Reads them at each scrape. What cannot be read is left out.
+/// Reads the metrics at each scrape. It leaves out a metric that it cannot read.
 #[derive(Debug)]
 pub(crate) struct ProcessMetrics;
 
@@ -68,17 +68,12 @@ impl Collector for ProcessMetrics {
 /// The values, in the order of [`ALL`].
 fn read() -> [Option<f64>; 6] {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name of the program, in parentheses, may have spaces in it. proc(5) numbers the fields
-    // from 1; the state, after the name, is the third.
-    let fields: Vec<&str> = stat
-        .rsplit_once(')')
-        .map_or("", |(_, rest)| rest)
-        .split_whitespace()
-        .collect();
-    let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
-    let seconds = |number| Some(field(number)? / rustix::param::clock_ticks_per_second() as f64);
-    let (user, system, threads, start, pages) =
-        (seconds(14), seconds(15), field(20), seconds(22), field(24));
+    let fields = fields_after_name(&stat);
+    let user = seconds(&fields, 14);
+    let system = seconds(&fields, 15);
+    let threads = field(&fields, 20);
+    let start = seconds(&fields, 22);
+    let pages = field(&fields, 24);
     [
         user.zip(system).map(|(user, system)| user + system),
         pages.map(|pages| pages * rustix::param::page_size() as f64),
@@ -89,8 +84,28 @@ fn read() -> [Option<f64>; 6] {
     ]
 }
 
-/// Linux 6.2 and later tell the number as the size of the folder; before, the size is 0 and the
-/// files are counted.
+/// The fields of `/proc/self/stat` after the name of the program. The name, in parentheses, may
+/// have spaces in it.
+fn fields_after_name(stat: &str) -> Vec<&str> {
+    match stat.rsplit_once(')') {
+        Some((_, fields)) => fields.split_whitespace().collect(),
+        None => Vec::new(),
+    }
+}
+
+/// A field by its number. proc(5) numbers the fields from 1; the state, after the name, is the
+/// third.
+fn field(after_name: &[&str], number: usize) -> Option<f64> {
+    after_name.get(number - 3)?.parse().ok()
+}
+
+/// A field that holds clock ticks, in seconds.
+fn seconds(after_name: &[&str], number: usize) -> Option<f64> {
+    Some(field(after_name, number)? / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Linux 6.2 and later give the number as the size of the folder. Before, the size is 0, so this
+/// counts the files.
 fn open_files() -> io::Result<u64> {
     match fs::metadata("/proc/self/fd")?.len() {
         0 => Ok(fs::read_dir("/proc/self/fd")?.count() as u64),

@@ -1,6 +1,6 @@
-//! Which IP addresses are of the public Internet. Requests to a URL of a setting go to no other
-//! address unless the operator allows it, because such an address may be a service that trusts its
-//! own network.
+//! Tells which IP addresses belong to the public Internet. Requests to a URL of a setting go to no
+//! other address unless the operator allows it, because another address may be a service that
+//! trusts its own network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,9 +1,9 @@
 //! A rate limiter that books ahead, first come, first served: each booking learns how long it must
 //! wait. The admission of sockets and the flusher use it.
 //!
-//! GCRA as a value: one point in time that each booking moves on. Pure: `now` comes in. Bookings
-//! may have any size: a large one goes when its turn comes, and later ones wait until it is paid
-//! for.
+//! The state is one point in time, which each booking moves on (GCRA). Pure: `now` comes in.
+//! Bookings may have any size: a large one goes when its turn comes, and later ones wait until it
+//! is paid for.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ pub(crate) struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// `per_second` in the long run, at least 1; after a pause, what fits into `burst` goes at
-    /// once.
+    /// Admits `per_second` units in the long run, at least 1; after a pause, the units that fit
+    /// into `burst` go at once.
     pub(crate) fn new(per_second: u32, burst: Duration) -> Self {
         Self {
             interval: Duration::from_secs(1) / per_second.max(1),
@@ -29,22 +29,31 @@ impl RateLimiter {
 
     /// How long a booking at `now` would have to wait.
     pub(crate) fn wait(&self, now: Instant) -> Duration {
-        self.next
-            .map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
+        match self.next {
+            Some(next) => next.saturating_duration_since(now),
+            None => Duration::ZERO,
+        }
     }
 
-    /// Books `units` that go together; answers how long they wait.
+    /// Books `units` that go together. Returns how long they wait.
     pub(crate) fn book(&mut self, units: u32, now: Instant) -> Duration {
         let wait = self.wait(now);
         let rested = now.checked_sub(self.burst).unwrap_or(now);
-        let at = self.next.map_or(rested, |next| next.max(rested));
-        self.next = Some(at + self.interval * units);
+        self.next = Some(self.next_from(rested) + self.interval * units);
         wait
     }
 
     /// Later bookings go at `at` or after.
     pub(crate) fn not_before(&mut self, at: Instant) {
-        self.next = Some(self.next.map_or(at, |next| next.max(at)));
+        self.next = Some(self.next_from(at));
+    }
+
+    /// The time of the next booking, or `at` if that is later.
+    fn next_from(&self, at: Instant) -> Instant {
+        match self.next {
+            Some(next) => next.max(at),
+            None => at,
+        }
     }
 }
 

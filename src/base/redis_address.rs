@@ -94,15 +94,18 @@ impl Address {
             hosts: Vec::new(),
             database: None,
         };
-        address.read(rest).map_err(|Flaw(problem, hint)| {
+        address.read(rest).map_err(|Flaw { problem, hint }| {
             format!("{problem}; right would be {scheme}://[user:password@]{shape}{hint}")
         })
     }
 
-    /// Reads what comes after the scheme.
+    /// Reads the part after the scheme.
     fn read(mut self, rest: &str) -> Result<Self, Flaw> {
         if rest.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            return Err(Flaw("has a space in it", ", with %20 for a space"));
+            return Err(Flaw {
+                problem: "has a space in it",
+                hint: ", with %20 for a space",
+            });
         }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let hosts = match authority.rsplit_once('@') {
@@ -117,20 +120,22 @@ impl Address {
             .map(|host| self.read_host(host))
             .collect::<Result<_, _>>()?;
         if self.layout == Layout::Single && self.hosts.len() > 1 {
-            return Err(Flaw("has several hosts", ""));
+            return Err(Flaw::without_hint("has several hosts"));
         }
         match &mut self.layout {
             _ if path.is_empty() => {}
             Layout::Single => {
-                let flaw = Flaw(
-                    "has a database that is no number",
-                    ", with %2F for / in a password",
-                );
-                self.database = Some(path.parse().map_err(|_| flaw)?);
+                let database = path.parse().map_err(|_| Flaw {
+                    problem: "has a database that is no number",
+                    hint: ", with %2F for / in a password",
+                })?;
+                self.database = Some(database);
             }
-            Layout::Cluster => return Err(Flaw("has a database, and a cluster has none", "")),
+            Layout::Cluster => {
+                return Err(Flaw::without_hint("has a database, and a cluster has none"));
+            }
             Layout::Sentinel(_) if path.contains(['/', '?', '#']) => {
-                return Err(Flaw("has no service's name after the hosts", ""));
+                return Err(Flaw::without_hint("has no service's name after the hosts"));
             }
             Layout::Sentinel(service) => path.clone_into(service),
         }
@@ -148,29 +153,40 @@ impl Address {
         if name.is_empty()
             || (name.contains([':', '@', '?', '#', '[', ']']) && in_brackets.is_none())
         {
-            return Err(Flaw(
-                "has no host",
-                ", with %40, %2F and %3A for @, / and : in a password",
-            ));
+            return Err(Flaw {
+                problem: "has no host",
+                hint: ", with %40, %2F and %3A for @, / and : in a password",
+            });
         }
-        let usual = if matches!(self.layout, Layout::Sentinel(_)) {
-            SENTINEL_PORT
-        } else {
-            PORT
+        let port = match port {
+            Some(digits) => match digits.parse() {
+                Ok(port) if port != 0 => port,
+                _ => {
+                    return Err(Flaw {
+                        problem: "has a port that is no number from 1 to 65535",
+                        hint: ", with %2F for / in a password",
+                    });
+                }
+            },
+            None if matches!(self.layout, Layout::Sentinel(_)) => SENTINEL_PORT,
+            None => PORT,
         };
-        let port = port.map_or(Some(usual), |port| {
-            port.parse().ok().filter(|port| *port != 0)
-        });
-        let flaw = Flaw(
-            "has a port that is no number from 1 to 65535",
-            ", with %2F for / in a password",
-        );
-        Ok(Host::new(in_brackets.unwrap_or(name), port.ok_or(flaw)?))
+        Ok(Host::new(in_brackets.unwrap_or(name), port))
     }
 }
 
-/// What is wrong with a URL, and what to add to the shape of a right one.
-struct Flaw(&'static str, &'static str);
+/// A mistake in a URL.
+struct Flaw {
+    problem: &'static str,
+    /// The text that follows the shape of a right URL in the message.
+    hint: &'static str,
+}
+
+impl Flaw {
+    fn without_hint(problem: &'static str) -> Self {
+        Self { problem, hint: "" }
+    }
+}
 
 /// The other schemes, for messages.
 const SCHEMES: &str =
@@ -178,13 +194,21 @@ const SCHEMES: &str =
 
 fn read_login(text: &str) -> Result<(Option<String>, Option<Secret>), Flaw> {
     let (user, password) = text.split_once(':').unwrap_or((text, ""));
-    let decode = |text: &str| {
-        let decoded = percent_decode_str(text)
-            .decode_utf8()
-            .map_err(|_| Flaw("has a user or password that is no UTF-8", ""))?;
-        Ok((!decoded.is_empty()).then(|| decoded.into_owned()))
-    };
-    Ok((decode(user)?, decode(password)?.map(Secret::new)))
+    let user = decode(user)?;
+    let password = decode(password)?;
+    Ok((user, password.map(Secret::new)))
+}
+
+/// The text without percent-encoding; `None` if it is empty.
+fn decode(text: &str) -> Result<Option<String>, Flaw> {
+    let decoded = percent_decode_str(text)
+        .decode_utf8()
+        .map_err(|_| Flaw::without_hint("has a user or password that is no UTF-8"))?;
+    if decoded.is_empty() {
+        Ok(None)
+    } else {
+        Ok(Some(decoded.into_owned()))
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ impl Secret {
         Self(secret.into())
     }
 
-    /// The secret itself; for the one place that needs it.
+    /// The secret itself, for the one place that needs it.
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -1,13 +1,13 @@
-//! What the process tells the service manager that started it, by the protocol of systemd's
-//! sd_notify: that it is ready, that it stops, and that it lives. Without a service manager all of
-//! this does nothing. The process calls it.
+//! Tells the service manager that started the process, by the protocol of systemd's sd_notify, that
+//! the process is ready, that it stops, and that it lives. Without a service manager these
+//! functions do nothing.
 
 use std::time::Duration;
 
 use sd_notify::NotifyState;
 
 /// The least time between two signs of life, whatever the service manager asks for.
-const LEAST: Duration = Duration::from_millis(100);
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The gateway listens.
 pub fn ready() {
@@ -22,14 +22,14 @@ pub fn stopping() {
     ]);
 }
 
-/// Says again and again that the process lives, if the service manager watches it (`WatchdogSec=`).
-/// It says so from a task, so a runtime that hangs falls silent, and the service manager starts the
-/// process again.
+/// Reports periodically that the process lives, if the service manager watches it (`WatchdogSec=`).
+/// The reports come from a task, so a runtime that hangs falls silent, and the service manager
+/// restarts the process.
 pub async fn feed_watchdog() {
     let Some(limit) = sd_notify::watchdog_enabled() else {
         return;
     };
-    let mut turns = tokio::time::interval((limit / 3).max(LEAST));
+    let mut turns = tokio::time::interval((limit / 3).max(MIN_INTERVAL));
     loop {
         turns.tick().await;
         tell(&[NotifyState::Watchdog]);

@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::ids::random_name;
 
-/// Sets the ids of this process apart from those of all others.
+/// Distinguishes the ids of this process from those of all others.
 static PROCESS: LazyLock<String> = LazyLock::new(random_name);
 
 static LAST: AtomicU32 = AtomicU32::new(0);
 
-/// No other session of any process has it, unless four billion more have begun on this one.
+/// The id of a session, unique over all processes until four billion more sessions have begun in
+/// this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionId(u32);
 

@@ -1,4 +1,4 @@
-//! Counts the jobs of a loop that wait for a node that hangs, so that jobs on other nodes can start
+//! Counts the jobs of a loop that wait for a hanging node, so that jobs on other nodes can start
 //! meanwhile. The flusher and the publisher use it.
 
 use std::pin::pin;

@@ -1,6 +1,6 @@
-//! The log: one line an event, to standard error, as text or JSON; a panic is an event, too. `main`
-//! starts it once; the settings validate a log filter with it. [`Log`] changes what is logged while
-//! the process runs. With [`Traces`], spans go to a collector.
+//! The log: one line per event, to standard error, as text or JSON; a panic is an event, too.
+//! `main` starts it once; the settings validate a log filter with it. [`Log`] changes the filter
+//! while the process runs. With [`Traces`], spans go to a collector.
 
 mod filter;
 mod log;
@@ -38,12 +38,12 @@ use super::terminal::has_colour;
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 /// Sends logs, and the reports of panics, to standard error from now on, and spans to a collector,
-/// if there is one. The last spans go out when the answer is dropped.
+/// if there is one. The last spans go out when the caller drops the result.
 ///
 /// # Errors
 /// The filter cannot be read, the traces are set up wrongly, or the log is set up already.
@@ -64,11 +64,9 @@ pub fn init(log: &str, format: LogFormat, traces: Option<&Traces>) -> anyhow::Re
             .boxed(),
     };
     let subscriber = Registry::default().with(layer).with(spans);
-    subscriber
-        .try_init()
-        .ok()
-        .filter(|()| log.install())
-        .ok_or_else(|| anyhow!("the log is set up already"))?;
+    if subscriber.try_init().is_err() || !log.install() {
+        return Err(anyhow!("the log is set up already"));
+    }
     bound_log_crate();
     panic::set_hook(Box::new(panics::log_panic));
     Ok(export)

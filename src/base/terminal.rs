@@ -1,4 +1,4 @@
-//! What a terminal may be shown. Text that comes from elsewhere can hold characters that move the
+//! Makes text safe for a terminal. Text that comes from elsewhere can hold characters that move the
 //! cursor, change colours or turn the line around, so commands pass it through [`harmless`] before
 //! they print it.
 
@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 
 use unicode_width::UnicodeWidthChar;
 
-/// Marks of no width that may follow one character, such as the vowels and tones of Thai.
+/// The most marks of no width after one character, such as the vowels and tones of Thai.
 const MOST_MARKS: usize = 3;
 
 /// Whether a stream shows colours: it is a terminal, and `NO_COLOR` is not set.
@@ -33,9 +33,19 @@ pub fn harmless(text: &str) -> String {
 /// Characters that show nothing and change how others are shown: the direction of the text,
 /// joiners, variants.
 fn is_invisible(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! A coarse timer wheel: hands out items at about a given time, at a cost of O(1) each. The reaper
 //! files sockets in it, upkeep files rooms.
 //!
-//! Items are never cancelled or moved in the wheel: the caller checks the present state of an item
-//! that comes out, and files it again if need be. So a heartbeat touches no timer.
+//! The wheel never cancels or moves an item: the caller checks the present state of an item that
+//! comes out, and files it again if necessary. So a heartbeat touches no timer.
 
 use crate::base::clock::Millis;
 
@@ -28,16 +28,16 @@ impl<T> TimerWheel<T> {
         }
     }
 
-    /// Files an item to be handed out at `at` or up to two ticks later, never before; the past
-    /// means the next tick.
+    /// Files an item, which comes out at `at` or up to two ticks later, never before; an item in
+    /// the past comes out at the next tick.
     pub(crate) fn file(&mut self, at: Millis, item: T) {
         let due = at.div_ceil(self.tick).max(self.done + 1);
         let size = self.buckets.len() as u64;
         self.buckets[(due % size) as usize].push((due, item));
     }
 
-    /// Takes out all that is due by `now`. A bucket keeps no more memory than its remaining items
-    /// need, so that one round after a peak the wheel is as small as before.
+    /// Takes out all items that are due by `now`. A bucket keeps no more memory than its remaining
+    /// items need, so that one round after a peak the wheel is as small as before.
     pub(crate) fn due(&mut self, now: Millis) -> Vec<T> {
         let now = now / self.tick;
         let size = self.buckets.len() as u64;

@@ -1,13 +1,13 @@
-//! The parts of a web address that say who may talk to whom: `host[:port]`, as in the header
-//! `Host`, and an origin, as in the header `Origin`. Reading them is pure: the settings and the
-//! HTTP edge read them with the same code.
+//! The parts of a web address that decide which pages may use a gateway: `host[:port]`, as in the
+//! header `Host`, and an origin, as in the header `Origin`. The settings and the HTTP edge read
+//! them with this code. Pure.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 /// The longest name that DNS knows.
 const MAX_NAME: usize = 253;
 
-/// How a page, or this gateway, is spoken to.
+/// The protocol of a connection to a page, or to this gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     /// Without TLS.
@@ -17,13 +17,15 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// `None` for a scheme that no gateway is spoken to with.
+    /// `None` for a scheme that no gateway speaks.
     fn named(name: &str) -> Option<Self> {
-        let known = [("http", Self::Http), ("https", Self::Https)];
-        known
-            .into_iter()
-            .find(|(known, _)| name.eq_ignore_ascii_case(known))
-            .map(|(_, scheme)| scheme)
+        if name.eq_ignore_ascii_case("http") {
+            Some(Self::Http)
+        } else if name.eq_ignore_ascii_case("https") {
+            Some(Self::Https)
+        } else {
+            None
+        }
     }
 
     fn default_port(self) -> u16 {
@@ -55,44 +57,50 @@ impl<'a> Authority<'a> {
             None => text.find(':').unwrap_or(text.len()),
         };
         let (host, rest) = text.split_at_checked(end)?;
-        let is_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
-        if !host.starts_with('[')
-            && (host.is_empty() || host.len() > MAX_NAME || !host.bytes().all(is_name))
-        {
+        if !host.starts_with('[') && !is_host_name(host) {
             return None;
         }
         let port = match rest.strip_prefix(':') {
-            None => rest.is_empty().then_some(None)?,
+            None if rest.is_empty() => None,
             Some(digits) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
                 Some(digits.parse().ok()?)
             }
-            Some(_) => return None,
+            _ => return None,
         };
         Some(Self { host, port })
     }
 
-    /// Whether it names this machine and no other: `localhost`, or a loopback address.
+    /// Whether the host is this machine and no other: `localhost`, or a loopback address.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
+        if self.host.eq_ignore_ascii_case("localhost") {
+            return true;
+        }
         let bare = self.host.trim_start_matches('[').trim_end_matches(']');
-        let address: Option<IpAddr> = bare
-            .parse::<Ipv4Addr>()
-            .map(IpAddr::from)
-            .or_else(|_| bare.parse::<Ipv6Addr>().map(IpAddr::from))
-            .ok();
-        self.host.eq_ignore_ascii_case("localhost")
-            || address.is_some_and(|ip| ip.to_canonical().is_loopback())
+        match bare.parse::<IpAddr>() {
+            Ok(address) => address.to_canonical().is_loopback(),
+            Err(_) => false,
+        }
     }
 
     /// Whether both are the same, for a scheme with this port by default.
     fn is(&self, other: &Authority<'_>, default_port: Option<u16>) -> bool {
-        let port = |authority: &Authority<'_>| authority.port.or(default_port);
-        self.host.eq_ignore_ascii_case(other.host) && port(self) == port(other)
+        self.host.eq_ignore_ascii_case(other.host)
+            && self.port.or(default_port) == other.port.or(default_port)
     }
 }
 
-/// What browsers send for a page without an origin, such as one in a sandboxed frame. All such
-/// pages send the same.
+/// Whether a text may be a name in DNS, or an IPv4 address.
+fn is_host_name(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= MAX_NAME
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))
+}
+
+/// The origin that browsers send for a page without one, such as a page in a sandboxed frame. All
+/// such pages send the same.
 pub const NO_ORIGIN: &str = "null";
 
 /// `scheme://host[:port]`: where a page came from. Pages inside apps have schemes of their own,
@@ -108,15 +116,15 @@ impl<'a> WebOrigin<'a> {
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
-        let is_of_scheme = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
-        if !scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-            || !scheme.bytes().all(is_of_scheme)
-        {
+        if !is_scheme(scheme) {
             return None;
         }
         let authority = Authority::parse(rest);
-        let is_without_host = rest.is_empty() && Scheme::named(scheme).is_none();
-        (authority.is_some() || is_without_host).then_some(Self { scheme, authority })
+        let may_lack_host = rest.is_empty() && Scheme::named(scheme).is_none();
+        if authority.is_none() && !may_lack_host {
+            return None;
+        }
+        Some(Self { scheme, authority })
     }
 
     /// Whether both are the same origin.
@@ -130,17 +138,28 @@ impl<'a> WebOrigin<'a> {
         self.scheme.eq_ignore_ascii_case(other.scheme) && is_same_host
     }
 
-    /// Whether a page of this origin is of the host that it asks, over a connection of this scheme.
-    /// What arrives without TLS may have been sent with it, to a balancer in front of the gateway.
-    /// A page inside an app is of no host, whatever its name.
+    /// Whether a page of this origin comes from `host`, which it asks over a connection of this
+    /// scheme. A request that arrives without TLS may have been sent with TLS, to a balancer in
+    /// front of the gateway. A page inside an app comes from no host, whatever its name.
     #[must_use]
     pub fn is_of(&self, host: &Authority<'_>, scheme: Scheme) -> bool {
-        let (Some(own), Some(authority)) = (Scheme::named(self.scheme), &self.authority) else {
+        let Some(own) = Scheme::named(self.scheme) else {
+            return false;
+        };
+        let Some(authority) = &self.authority else {
             return false;
         };
         (own == Scheme::Https || scheme == Scheme::Http)
             && authority.is(host, Some(own.default_port()))
     }
+}
+
+/// Whether a text may be the scheme of a URL.
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
 }
 
 #[cfg(test)]

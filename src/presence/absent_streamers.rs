@@ -1,5 +1,5 @@
-//! The lives whose streamer is gone. State only: the flusher tells of streamers who left this
-//! gateway, and `sync::streamer_timeout` judges who is gone.
+//! The lives whose streamer is gone. State only: the flusher notes streamers who left this gateway,
+//! and `sync::streamer_timeout` decides which streamers are gone.
 //!
 //! A live with a streamer timeout lasts while the streamer is connected to any gateway, whether or
 //! not that gateway has a room of the live.
@@ -23,18 +23,19 @@ pub struct AbsentStreamers {
     judges_all: AtomicBool,
 }
 
-/// Since when a streamer is gone, by this gateway's clock.
+/// The absence of a streamer, by this gateway's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct Absence {
     pub since: Millis,
     /// When to look whether the streamer has come back.
     pub look_at: Millis,
-    /// The last look had no answer: while the store was away nobody could tell it who is connected.
+    /// The last look had no answer: while the store was away no gateway could tell it who is
+    /// connected.
     pub failed: bool,
 }
 
 impl AbsentStreamers {
-    /// Notes that the streamer of these lives left a gateway, and was last heard at `since`.
+    /// Notes that the streamer of these lives left a gateway and was last heard at `since`.
     pub fn left(&self, lives: &[LiveId], since: Millis) {
         let mut absent = self.absent.lock();
         for live in lives {
@@ -49,8 +50,8 @@ impl AbsentStreamers {
         self.someone_left.notify_one();
     }
 
-    /// As [`AbsentStreamers::left`], told by a peer. The gateway that walks judges these too, in
-    /// case the peer dies.
+    /// As [`AbsentStreamers::left`], by a message of a peer. The gateway that walks judges these
+    /// streamers too, in case the peer dies.
     pub fn peer_says_left(&self, lives: &[LiveId], since: Millis) {
         if self.judges_all.load(Ordering::Relaxed) {
             self.left(lives, since);
@@ -97,18 +98,23 @@ impl AbsentStreamers {
             .collect()
     }
 
-    /// Notes what a look at `seen` led to: when to look again, and whether the look failed; `None`
-    /// settles the matter.
+    /// Notes the result of a look at `seen`: when to look again, and whether the look failed;
+    /// `None` settles the matter.
     pub fn looked(&self, live: &LiveId, seen: &Absence, next: Option<(Millis, bool)>, now: Millis) {
         let mut absent = self.absent.lock();
-        match (next, absent.get_mut(live)) {
-            (Some((look_at, failed)), Some(there)) => {
-                (there.look_at, there.failed) = (look_at, failed)
+        let Some(there) = absent.get_mut(live) else {
+            return;
+        };
+        match next {
+            Some((look_at, failed)) => {
+                there.look_at = look_at;
+                there.failed = failed;
             }
-            (None, Some(there)) if there.since == seen.since => drop(absent.remove(live)),
+            None if there.since == seen.since => {
+                absent.remove(live);
+            }
             // The streamer left once more meanwhile.
-            (None, Some(there)) => there.look_at = now,
-            (_, None) => {}
+            None => there.look_at = now,
         }
     }
 }

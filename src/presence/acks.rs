@@ -1,4 +1,4 @@
-//! The texts with which a room's heartbeats are acknowledged, kept while its figures stay. The
+//! The texts that acknowledge a room's heartbeats, kept while the figures stay the same. The
 //! session makes the texts.
 
 use tokio_tungstenite::tungstenite::Utf8Bytes;
@@ -10,7 +10,7 @@ use super::seats::Fan;
 #[derive(Debug, Default)]
 pub struct CachedAcks {
     figures: Figures,
-    /// The revision of the information that the texts have; 0 without.
+    /// The revision of the information in the texts; 0 without information.
     info: u32,
     texts: Option<[Utf8Bytes; 3]>,
 }
@@ -26,7 +26,10 @@ impl CachedAcks {
 
     /// The text for a viewer, if it has the newest figures and this revision of the information.
     pub fn text(&self, figures: Figures, info: u32, fan: Fan) -> Option<&Utf8Bytes> {
-        let is_newest = (self.figures, self.info) == (figures, info);
-        Some(&self.texts.as_ref().filter(|_| is_newest)?[fan as usize])
+        if self.figures != figures || self.info != info {
+            return None;
+        }
+        let texts = self.texts.as_ref()?;
+        Some(&texts[fan as usize])
     }
 }

@@ -1,5 +1,5 @@
-//! The fans of a room whose attendance the store does not have yet: those whom the flusher is about
-//! to add to the set of fans, and those for whom a part of the store was away. Never awaits.
+//! The fans of a room whose attendance the store does not have yet: fans whom the flusher is about
+//! to add to the set of fans, and fans for whom a part of the store was away. Never awaits.
 
 use std::collections::HashSet;
 
@@ -8,21 +8,21 @@ use parking_lot::Mutex;
 use crate::base::ids::UserId;
 use crate::store::MAX_BATCH;
 
-/// The most fans of one slice who wait; while a part of the store is away, further ones are not
-/// noted.
+/// The most waiting fans of one slice. While a part of the store is away, further fans get no
+/// record.
 const MAX_WAITING: usize = 65_536;
 
-/// The fans who wait to be noted, by slice; of a live without attendance, none ever does.
+/// The fans who wait for their record, by slice. In a live without attendance no fan waits.
 #[derive(Debug)]
 pub struct Unrecorded(Box<[Mutex<HashSet<UserId>>]>);
 
 impl Unrecorded {
-    /// For so many slices; zero for a live without attendance.
+    /// Without fans, for this number of slices; zero for a live without attendance.
     pub(super) fn new(slices: u32) -> Self {
         Self((0..slices).map(|_| Mutex::default()).collect())
     }
 
-    /// Has these fans of the slice at this place noted.
+    /// Queues these fans of the slice at this place.
     pub fn add(&self, place: usize, fans: &[UserId]) {
         let Some(waiting) = self.0.get(place) else {
             return;
@@ -32,7 +32,7 @@ impl Unrecorded {
         waiting.extend(fans.iter().take(left).cloned());
     }
 
-    /// Takes up to [`MAX_BATCH`] fans to note now.
+    /// Takes up to [`MAX_BATCH`] fans to record now.
     pub fn take(&self, place: usize) -> Vec<UserId> {
         let Some(waiting) = self.0.get(place) else {
             return Vec::new();
@@ -48,9 +48,12 @@ impl Unrecorded {
         some
     }
 
-    /// How many of the slice at this place wait.
+    /// The number of waiting fans of the slice at this place.
     pub fn waiting(&self, place: usize) -> usize {
-        self.0.get(place).map_or(0, |waiting| waiting.lock().len())
+        match self.0.get(place) {
+            Some(waiting) => waiting.lock().len(),
+            None => 0,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {

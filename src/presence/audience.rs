@@ -1,5 +1,5 @@
-//! What slices belong to: the room of a live, or a set of the platform. The flusher, the checker
-//! and the sweeper treat both alike, and ask here where they differ. Never awaits.
+//! The owner of slices: the room of a live, or a set of the platform. The flusher, the checker and
+//! the sweeper treat both alike; this file holds the differences. Never awaits.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::base::clock::{Millis, UnixMillis};
 use crate::base::ids::{Epoch, PLATFORM_EPOCH, SliceId, UserId};
 use crate::store::{MAX_BATCH, SESSIONS_A_CALL};
 
-/// Whose slices they are.
+/// The owner of slices.
 #[derive(Debug, Clone)]
 pub enum Audience {
     Room(Arc<Room>),
@@ -31,7 +31,7 @@ impl From<&Audience> for Audience {
 }
 
 impl Audience {
-    /// The room, if it is one.
+    /// The room, if the audience is one.
     pub fn room(&self) -> Option<&Arc<Room>> {
         match self {
             Self::Room(room) => Some(room),
@@ -46,7 +46,7 @@ impl Audience {
         }
     }
 
-    /// The place of a slice in [`Self::slices`]; `None` if it is none of them.
+    /// The place of a slice in [`Self::slices`]; `None` if it is not among them.
     pub fn place_of(&self, slice: &SliceId) -> Option<usize> {
         match self {
             Self::Room(room) => room.place_of(slice),
@@ -63,26 +63,27 @@ impl Audience {
 
     /// Whether the epoch is over. The platform's never is.
     pub fn has_ended(&self) -> bool {
-        self.room().is_some_and(|room| room.end().is_some())
+        match self {
+            Self::Room(room) => room.end().is_some(),
+            Self::Platform(_) => false,
+        }
     }
 
     /// When the store last confirmed that the epoch is open.
     pub fn confirmed_open_at(&self) -> Millis {
-        self.room()
-            .map_or(Millis::MAX, |room| room.confirmed_open_at())
+        match self {
+            Self::Room(room) => room.confirmed_open_at(),
+            Self::Platform(_) => Millis::MAX,
+        }
     }
 
-    /// How many users of a slice one call may change, if it may remove so many.
+    /// The limit of one call, which may remove `leaves` users.
     pub fn call_limit(&self, leaves: usize) -> CallLimit {
-        let keeps_sessions = self.room().is_some_and(|room| room.keeps_sessions());
-        CallLimit {
-            users: if keeps_sessions {
-                SESSIONS_A_CALL
-            } else {
-                MAX_BATCH
-            },
-            leaves,
-        }
+        let users = match self {
+            Self::Room(room) if room.keeps_sessions() => SESSIONS_A_CALL,
+            Self::Room(_) | Self::Platform(_) => MAX_BATCH,
+        };
+        CallLimit { users, leaves }
     }
 
     /// Whether the flusher has something to do for the slice at this place.
@@ -93,20 +94,21 @@ impl Audience {
         }
     }
 
-    /// Since when these users are in the slice at this place, of a live; empty for the others.
+    /// When each of these users came to the slice at this place, for a live; empty for the
+    /// platform.
     pub fn since<'a>(
         &self,
         place: usize,
         users: impl Iterator<Item = &'a UserId>,
         now: UnixMillis,
     ) -> Vec<UnixMillis> {
-        self.room()
-            .map(|room| room.since(place, users, now))
-            .unwrap_or_default()
+        match self {
+            Self::Room(room) => room.since(place, users, now),
+            Self::Platform(_) => Vec::new(),
+        }
     }
 
-    /// What a call about the slice at this place tells of the lives in which users of the platform
-    /// are.
+    /// The part of a call on the slice at this place about the lives of users of the platform.
     pub fn telling(&self, place: usize, draft: &Draft) -> Telling {
         match self {
             Self::Room(_) => Telling::default(),
@@ -114,15 +116,15 @@ impl Audience {
         }
     }
 
-    /// Takes back what a call should have told.
+    /// Takes back the part of a call that failed.
     pub fn not_told(&self, place: usize, telling: Telling) {
         if let Self::Platform(platform) = self {
             platform.not_told(place, telling);
         }
     }
 
-    /// When these users were here last, for a set whose members' ends are noted; `None` for the
-    /// others, and for a user of whom it is not known.
+    /// When each of these users was last here, or `None` for a user if this gateway does not know;
+    /// `None` for a live without sessions.
     pub fn left(&self, place: usize, users: &[UserId]) -> Option<Vec<Option<Millis>>> {
         match self {
             Self::Room(room) => room.left(place, users),
@@ -130,8 +132,7 @@ impl Audience {
         }
     }
 
-    /// Notes that the store knows of these users that they left, and what [`Self::left`] said of
-    /// them.
+    /// Notes that the store knows that these users left, and the times from [`Self::left`].
     pub fn note_left_told(&self, place: usize, users: &[UserId], left: Option<&[Option<Millis>]>) {
         match self {
             Self::Room(room) => room.note_left_told(place, users),
@@ -141,8 +142,7 @@ impl Audience {
         }
     }
 
-    /// Takes in what a check read of a slice that expected version `expected`. True if figures
-    /// changed that are shown.
+    /// Notes the size of a slice that a check read. True if shown figures changed.
     pub fn note_reading(&self, place: usize, read: ReadSize) -> bool {
         match self {
             Self::Room(room) => room.note_reading(place, read),

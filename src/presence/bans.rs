@@ -1,6 +1,6 @@
-//! What a room knows of removals: the number of the last one that it carried out, and which users
-//! may not join until when. Every join asks here, so no join waits for the store. A room is made
-//! with the active bans.
+//! The removals that a room knows of: the number of the last one that it carried out, and the users
+//! who may not join, each with the end of the ban. Every join asks here, so no join waits for the
+//! store. A new room starts with the active bans.
 //!
 //! The store says how long a ban still lasts; this gateway counts that time on its own clock.
 
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::base::clock::{Millis, millis};
 use crate::base::ids::UserId;
 
-/// The bans of a live as they were read from the store.
+/// The bans of a live, as the store has them.
 #[derive(Debug, Clone, Default)]
 pub struct KnownBans {
     /// The number of the last removal that the bans include.
@@ -25,10 +25,10 @@ pub struct KnownBans {
 #[derive(Debug, Default)]
 pub struct Bans {
     last: AtomicU64,
-    /// Whether anybody may be banned. Most lives have no bans, and their joins then take no lock.
+    /// Whether there may be bans. Most lives have none, and their joins then take no lock.
     any: AtomicBool,
     until: Mutex<HashMap<UserId, Millis>>,
-    /// Held while bans are read from the store: an older reading must not undo a newer one.
+    /// Held during a read of the bans from the store: an older read must not undo a newer one.
     catching_up: tokio::sync::Mutex<()>,
 }
 
@@ -39,7 +39,7 @@ impl Bans {
         bans
     }
 
-    /// The number of the last removal that was carried out here.
+    /// The number of the last removal that this room carried out.
     pub fn last(&self) -> u64 {
         self.last.load(Ordering::Acquire)
     }
@@ -54,18 +54,25 @@ impl Bans {
             return None;
         }
         let until = *self.until.lock().get(user)?;
-        (until > now).then(|| Duration::from_millis(until - now))
+        if until <= now {
+            return None;
+        }
+        Some(Duration::from_millis(until - now))
     }
 
     /// Bans a user for this long from `now` on; `None` lifts the ban.
     pub fn set(&self, user: &UserId, left: Option<Duration>, now: Millis) {
         self.change(|until| match left {
-            Some(left) => drop(until.insert(user.clone(), now.saturating_add(millis(left)))),
-            None => drop(until.remove(user)),
+            Some(left) => {
+                until.insert(user.clone(), now.saturating_add(millis(left)));
+            }
+            None => {
+                until.remove(user);
+            }
         });
     }
 
-    /// Replaces everything by what was read at `now`.
+    /// Replaces all bans by those that the caller read at `now`.
     pub fn replace(&self, known: KnownBans, now: Millis) {
         let bans = known
             .bans
@@ -102,7 +109,8 @@ impl Bans {
         self.any.store(!until.is_empty(), Ordering::Release);
     }
 
-    /// Waits until no other task reads removals of this live from the store and carries them out.
+    /// Waits until no other task is reading removals of this live from the store and carrying them
+    /// out.
     pub async fn lock_catch_up(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.catching_up.lock().await
     }

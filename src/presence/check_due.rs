@@ -1,20 +1,20 @@
-//! When a room's next check is due, and whether it must leave nothing out. Part of the schedule in
-//! [`super::checks`].
+//! When a room's next check is due, and whether the check must cover everything. Part of the
+//! schedule in [`super::checks`].
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::base::backoff::Backoff;
 use crate::base::clock::Millis;
 
-/// A check without an answer is made again.
+/// The delay before the retry of a check without an answer.
 const BACKOFF: Backoff = Backoff {
     first: 1_000,
     longest: 10_000,
 };
 
-/// A gateway makes every so many checks of a live itself, even if the walk confirmed the live each
-/// time, and reads back with it what it holds.
-const OWN_CHECK: u64 = 30;
+/// After this number of confirmations by the walk, a gateway checks a live itself nevertheless, and
+/// reads back what it holds.
+const CONFIRMATIONS_PER_OWN_CHECK: u64 = 30;
 
 /// A room's own part of the schedule.
 #[derive(Debug)]
@@ -27,14 +27,14 @@ pub struct CheckDue {
     doubted_since: AtomicU64,
     /// This gateway does not receive the live's messages.
     deaf: AtomicBool,
-    /// This gateway does not receive those of some gateway.
+    /// This gateway does not receive the messages of some gateway.
     unheard: AtomicBool,
-    /// When the last check that the store answered was begun; 0 is never.
+    /// When the last check that the store answered began; 0 is never.
     checked: AtomicU64,
-    /// How often the live was confirmed by the walk, or checked, since this gateway read back what
-    /// it holds there.
+    /// How often the walk confirmed the live, or this gateway checked it, since the gateway last
+    /// read back what it holds there.
     confirmed: AtomicU64,
-    /// How many checks in a row had no answer.
+    /// The number of checks in a row without an answer.
     unanswered: AtomicU32,
     /// The room's last turn of fan checks.
     fan_turn: AtomicU64,
@@ -49,7 +49,7 @@ impl Default for CheckDue {
             deaf: AtomicBool::new(false),
             unheard: AtomicBool::new(false),
             checked: AtomicU64::new(0),
-            confirmed: AtomicU64::new(rand::random_range(0..OWN_CHECK)),
+            confirmed: AtomicU64::new(rand::random_range(0..CONFIRMATIONS_PER_OWN_CHECK)),
             unanswered: AtomicU32::new(0),
             fan_turn: AtomicU64::new(0),
         }
@@ -57,7 +57,7 @@ impl Default for CheckDue {
 }
 
 impl CheckDue {
-    /// Makes the check due at that time, or earlier.
+    /// Makes the check due at that time at the latest.
     pub fn by(&self, at: Millis) {
         self.at.fetch_min(at, Ordering::SeqCst);
     }
@@ -68,42 +68,47 @@ impl CheckDue {
     }
 
     /// Puts the check off, since the walk found the live as expected. False if this gateway should
-    /// check the live itself nevertheless: there is reason for doubt, or it has not done so for
-    /// long.
+    /// check the live itself nevertheless: there is reason for doubt, or its last own check was
+    /// long ago.
     pub fn put_off(&self, until: Millis) -> bool {
         if self.is_needed() {
             return false;
         }
-        if self.confirmed.fetch_add(1, Ordering::Relaxed) + 1 >= OWN_CHECK {
+        if self.confirmed.fetch_add(1, Ordering::Relaxed) + 1 >= CONFIRMATIONS_PER_OWN_CHECK {
             return false;
         }
-        let put_off = |at: Millis| (at != Millis::MAX).then_some(until);
-        // A check that is under way sets the time itself.
         let _ = self
             .at
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, put_off);
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |at| {
+                if at == Millis::MAX {
+                    // The check that is under way sets the time itself.
+                    None
+                } else {
+                    Some(until)
+                }
+            });
         // A doubt that arose meanwhile may have set the time before this did.
         !self.is_needed()
     }
 
-    /// Whether nothing but a check helps.
+    /// Whether only a check helps.
     fn is_needed(&self) -> bool {
         self.doubted.load(Ordering::SeqCst)
             || self.doubted_since().is_some()
             || self.may_miss_messages()
     }
 
-    /// Whether this check must read back what this gateway holds, since none has for so many checks
-    /// and confirmations.
+    /// Whether this check must read back what this gateway holds, since the last read-back was
+    /// [`CONFIRMATIONS_PER_OWN_CHECK`] checks and confirmations ago.
     pub fn take_read_back(&self) -> bool {
-        let due = self.confirmed.fetch_add(1, Ordering::Relaxed) + 1 >= OWN_CHECK;
+        let due = self.confirmed.fetch_add(1, Ordering::Relaxed) + 1 >= CONFIRMATIONS_PER_OWN_CHECK;
         if due {
             self.confirmed.store(0, Ordering::Relaxed);
         }
         due
     }
 
-    /// Makes the next check leave nothing out.
+    /// Makes the next check cover everything.
     pub fn doubt(&self) {
         self.doubted.store(true, Ordering::SeqCst);
     }
@@ -114,13 +119,16 @@ impl CheckDue {
         self.doubt();
     }
 
-    /// When that doubt began, if there is one.
+    /// When the doubt about everything began, if there is one.
     pub fn doubted_since(&self) -> Option<Millis> {
-        let since = self.doubted_since.load(Ordering::SeqCst);
-        (since > 0).then_some(since)
+        match self.doubted_since.load(Ordering::SeqCst) {
+            0 => None,
+            since => Some(since),
+        }
     }
 
-    /// Ends the doubt that began at `since`. False if another one has begun, or it has ended.
+    /// Ends the doubt that began at `since`. False if another doubt has begun, or this one has
+    /// ended.
     pub fn end_doubt(&self, since: Millis) -> bool {
         self.doubted_since
             .compare_exchange(since, 0, Ordering::SeqCst, Ordering::SeqCst)
@@ -142,8 +150,8 @@ impl CheckDue {
         self.unanswered.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that the store answered, or should now: the next check without an answer is made again
-    /// soon.
+    /// Notes that the store answered, or should answer now: the retry after the next check without
+    /// an answer comes soon.
     pub fn answered(&self) {
         self.unanswered.store(0, Ordering::Relaxed);
     }
@@ -163,7 +171,7 @@ impl CheckDue {
         !self.deaf.swap(true, Ordering::Relaxed)
     }
 
-    /// Takes the turn of fan checks with this number. False if it was taken before.
+    /// Takes the turn of fan checks with this number. False if a caller has taken it before.
     pub fn take_fan_turn(&self, turn: u64) -> bool {
         self.fan_turn.swap(turn, Ordering::Relaxed) != turn
     }
@@ -172,7 +180,7 @@ impl CheckDue {
         self.deaf.load(Ordering::Relaxed)
     }
 
-    /// Notes whether messages of some gateway do not arrive. True if that is new.
+    /// Notes whether messages of some gateway do not arrive. True if that changed.
     pub fn set_unheard(&self, unheard: bool) -> bool {
         self.unheard.swap(unheard, Ordering::Relaxed) != unheard
     }
@@ -181,23 +189,23 @@ impl CheckDue {
         self.unheard.load(Ordering::Relaxed)
     }
 
-    /// Whether messages about the live may be missing, of one gateway or of all: more frequent
+    /// Whether messages about the live may be missing, from one gateway or from all: more frequent
     /// checks make up for them.
     pub fn may_miss_messages(&self) -> bool {
         self.is_deaf() || self.is_unheard()
     }
 
-    /// Notes that the store answered a check that was begun at `began`.
+    /// Notes that the store answered a check that began at `began`.
     pub fn note_checked(&self, began: Millis) {
         self.checked.fetch_max(began, Ordering::Relaxed);
     }
 
-    /// Whether the store answered a check that was begun after `then`.
+    /// Whether the store answered a check that began after `then`.
     pub fn is_checked_since(&self, then: Millis) -> bool {
         self.checked.load(Ordering::Relaxed) > then
     }
 
-    /// Whether the store answered a check that was begun less than `within` ago.
+    /// Whether the store answered a check that began less than `within` ago.
     pub fn is_checked_within(&self, within: Millis, now: Millis) -> bool {
         let checked = self.checked.load(Ordering::Relaxed);
         checked != 0 && now.saturating_sub(checked) <= within

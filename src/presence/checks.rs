@@ -2,11 +2,11 @@
 //! calls.
 //!
 //! `sync::upkeep` looks at every room every few seconds, in memory only. A room's check asks the
-//! store. It is due at once where there is reason for doubt. Otherwise it is due a little later
-//! than the walk comes by, which does so once per `check-every` and puts the check off if it finds
-//! all as expected.
+//! store. The check is due at once if there is reason for doubt. Otherwise it is due a little later
+//! than the walk, which comes once per `check-every` and puts the check off if it finds the live as
+//! expected.
 //!
-//! Looks and fan checks of a live have *turns*, so that what is due at one time goes out in few
+//! Looks and fan checks of a live have *turns*, so that those due at the same time go out in few
 //! calls.
 
 use std::sync::Arc;
@@ -26,24 +26,24 @@ use crate::base::timer_wheel::TimerWheel;
 use crate::config::Config;
 use crate::store::{LiveEpoch, MAX_CHECKED};
 
-/// How often upkeep takes what is due.
+/// The interval at which upkeep takes the due items.
 pub const TICK: Duration = Duration::from_millis(100);
 
-/// Rooms are looked at this often, or more often where answers of the fan check hold for less than
-/// twice as long.
+/// The longest time between two looks at a room. It is shorter if answers of the fan check hold for
+/// less than twice this time.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Turns come at multiples of this time.
 const GRID: Duration = Duration::from_millis(500);
 
-/// When many rooms are to be checked at once, their checks are spread over this time.
+/// The time over which the checks of many rooms are spread.
 const SPREAD: Duration = Duration::from_secs(1);
 
-/// A live whose room has ended is looked at again after these times: a failover may have brought
-/// its keys back.
+/// The times after which upkeep looks again at a live whose room has ended: a failover may have
+/// brought its keys back.
 const RECHECK_ENDED_AFTER: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
 
-/// What is due.
+/// A due item.
 #[derive(Debug)]
 pub enum Due {
     /// A look at a room; the caller files the next one.
@@ -52,8 +52,8 @@ pub enum Due {
     Check(Arc<Room>),
     /// A look at a live whose room has ended.
     Ended(EndedLive),
-    /// Another look at such a live, since the last one had no answer; [`Checks::take_retried`] has
-    /// it.
+    /// Another look at such a live, since the last look had no answer; [`Checks::take_retried`]
+    /// returns the live.
     EndedAgain(LiveEpoch),
 }
 
@@ -65,13 +65,13 @@ pub struct Checks {
     every: Millis,
     check_every: Millis,
     fan_ttl: Millis,
-    /// `check_every` for a live whose messages this gateway may not receive, be it those of one
-    /// gateway only.
+    /// `check_every` for a live whose messages this gateway may miss, even if only those of one
+    /// gateway.
     check_deaf: Millis,
     wheel: Mutex<TimerWheel<Due>>,
     /// Locked before the wheel.
     retried: Mutex<RetriedLooks>,
-    /// When the platform is checked.
+    /// The schedule of the platform's check.
     pub platform: CheckDue,
     /// Lives whose record a peer changed.
     pub changed_records: Queue<LiveId>,
@@ -79,12 +79,10 @@ pub struct Checks {
 
 impl Checks {
     pub fn new(clock: Clock, rooms: Arc<Rooms>, config: &Config) -> Self {
-        let every = millis(
-            LOOK_EVERY
-                .min(config.fan_ttl / 2)
-                .min(config.check_every / 4),
-        )
-        .max(millis(TICK));
+        let look_every = LOOK_EVERY
+            .min(config.fan_ttl / 2)
+            .min(config.check_every / 4);
+        let every = millis(look_every).max(millis(TICK));
         Self {
             clock,
             rooms,
@@ -120,13 +118,13 @@ impl Checks {
             .take_fan_turn(self.place(room, now) / self.fan_ttl)
     }
 
-    /// The time by which turns are counted; lives are spread over the grid.
+    /// The time that counts the turns of a live; it spreads the lives over the grid.
     fn place(&self, room: &Room, now: Millis) -> Millis {
         let spread = xxhash_rust::xxh3::xxh3_64(room.record.live.as_str().as_bytes()) % 1_000_000;
         now + spread * millis(GRID)
     }
 
-    /// Has these rooms checked soon: there is reason to doubt what the store holds of them.
+    /// Schedules checks of these rooms soon: there is reason to doubt their data in the store.
     pub fn check_soon(&self, rooms: Vec<Arc<Room>>) {
         let spread = if rooms.len() > MAX_CHECKED {
             millis(SPREAD)
@@ -141,8 +139,8 @@ impl Checks {
         }
     }
 
-    /// As [`Self::check_soon`], of rooms whose data the store may have lost: their figures are in
-    /// doubt until then.
+    /// As [`Self::check_soon`], for rooms whose data the store may have lost: their figures are in
+    /// doubt until the check.
     pub fn doubt(&self, rooms: Vec<Arc<Room>>) {
         let now = self.clock.now();
         for room in &rooms {
@@ -152,13 +150,13 @@ impl Checks {
         self.check_soon(rooms);
     }
 
-    /// The same of every room, and of the platform.
+    /// As [`Self::doubt`], for every room and the platform.
     pub fn doubt_all(&self) {
         self.doubt(self.rooms.all());
         self.platform.by(self.clock.now());
     }
 
-    /// Has every room checked soon, and the platform.
+    /// Schedules checks of every room and the platform soon.
     pub fn check_all_soon(&self) {
         self.check_soon(self.rooms.all());
         self.platform.by(self.clock.now());
@@ -180,14 +178,14 @@ impl Checks {
         }
     }
 
-    /// Notes that a check got no answer, and schedules it once more.
+    /// Notes that a check got no answer, and schedules its retry.
     pub fn unanswered(&self, room: &Arc<Room>) {
         room.check.doubt();
         self.check_at(room, self.clock.now() + room.check.wait());
         room.check.unanswered();
     }
 
-    /// Schedules further looks at a live whose room has ended: what this gateway had in the store
+    /// Schedules further looks at a live whose room has ended: this gateway's data in the store
     /// must not come back.
     pub fn recheck_ended(&self, room: &Room) {
         let now = self.clock.now();
@@ -198,8 +196,8 @@ impl Checks {
         }
     }
 
-    /// Schedules a look at a live whose room has ended once more: it had no answer. False if too
-    /// many wait already.
+    /// Schedules the retry of a look without an answer at a live whose room has ended. False if too
+    /// many retries wait already.
     pub fn recheck_ended_again(&self, live: EndedLive) -> bool {
         let of = live.record.live_epoch();
         let mut retried = self.retried.lock();
@@ -212,12 +210,12 @@ impl Checks {
         true
     }
 
-    /// Takes a look that is to be made again.
+    /// Takes the live of a retried look.
     pub fn take_retried(&self, of: &LiveEpoch) -> Option<EndedLive> {
         self.retried.lock().take(of)
     }
 
-    /// Notes that a check was made, and schedules the next.
+    /// Notes the end of a check, and schedules the next one.
     pub fn checked(&self, room: &Arc<Room>) {
         let now = self.clock.now();
         if room.check.may_miss_messages() {
@@ -250,19 +248,19 @@ impl Checks {
         }
     }
 
-    /// The pause between two slices of a set that are read back with a check: all of them take an
-    /// eighth of the time between two checks.
+    /// The pause between the read-backs of two slices of a set: the read-backs of all slices take
+    /// an eighth of the time between two checks.
     pub fn read_back_pause(&self, slices: usize) -> Duration {
         Duration::from_millis(self.check_every / 8) / slices.max(1) as u32
     }
 
-    /// How old a check may be, in ms, that makes up for missing messages.
+    /// The greatest age of a check that makes up for missing messages, in ms.
     pub fn enough(&self) -> Millis {
         self.check_deaf
     }
 
-    /// Notes that this gateway may not receive a live's messages from now on: more frequent checks
-    /// make up for it.
+    /// Notes that this gateway may miss a live's messages from now on: more frequent checks make up
+    /// for that.
     pub fn set_deaf(&self, room: &Room) {
         if room.check.set_deaf() {
             room.check
@@ -270,7 +268,7 @@ impl Checks {
         }
     }
 
-    /// Takes in a new roster, which decides whose viewers count and whether figures are in doubt.
+    /// Applies a new roster, which decides whose viewers count and whether figures are in doubt.
     pub fn roster_changed(&self, roster: &Roster) {
         self.rooms
             .befriend_where(|room| room.friends.roster_changed());
@@ -279,15 +277,14 @@ impl Checks {
             if changed {
                 self.rooms.count(&room);
             }
-            // Even if nothing changes now: a message may have come first that took in the new
-            // roster.
+            // Even if nothing changes now: an earlier message may have applied the new roster.
             let has_unswept = !room.unswept().is_empty();
             if has_unswept {
                 room.check.doubt();
             }
             if changed || has_unswept {
-                // A dead gateway's members are swept about now, and perhaps no message tells this
-                // gateway the new size.
+                // The sweep of a dead gateway's members comes about now, and perhaps no message
+                // tells this gateway the new size.
                 self.check_at(&room, self.clock.now() + rand::random_range(1_000..3_000));
             }
         }

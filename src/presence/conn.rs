@@ -1,9 +1,9 @@
-//! What the rest of the gateway sees of a socket: its user and token, when it was last heard, how
-//! far it is in its life, and what its task is asked to do.
+//! The shared part of a socket: its user and token, the time when it was last heard, the phase of
+//! its life, and the signals to its task.
 //!
 //! The session's task owns the socket; the reaper, the rooms and the drain share its [`Conn`].
 //! Signals to a socket are bits, not messages: a bit set twice is set once, so nothing queues up
-//! for a slow client, and the task reads the newest state when it gets there.
+//! for a slow client, and the task reads the newest state when it runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::base::clock::Millis;
 use crate::base::identity::{Identity, Role};
 use crate::base::session_id::SessionId;
 
-/// What a socket's task is asked to do.
+/// Signals to a socket's task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Signals(u16);
 
@@ -57,15 +57,15 @@ impl Signals {
     }
 }
 
-/// How far a socket is in its life. It only ever advances; phases may be skipped.
+/// The phase of a socket's life. It only ever advances, and may skip phases.
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 enum Phase {
     Open,
-    /// The client is told to reconnect elsewhere; the seat here is kept until the client had time
-    /// to arrive there.
+    /// The gateway told the client to reconnect elsewhere, and keeps the seat until the client had
+    /// time to arrive there.
     Moving,
-    /// The connection broke; only the seat is kept.
+    /// The connection broke; only the seat is left.
     Away,
     /// The session has ended.
     Closed,
@@ -73,18 +73,18 @@ enum Phase {
 
 #[derive(Debug)]
 pub struct Conn {
-    /// As of the handshake; [`Self::role`] is the role of now.
+    /// As of the handshake; [`Self::role`] is the present role.
     pub(crate) identity: Identity,
-    /// What the newest token says; `None` with `--auth off`.
+    /// The claims of the newest token; `None` with `--auth off`.
     claims: ArcSwapOption<Claims>,
-    /// When the token is no longer good, by the gateway's clock: a step of the wall clock ends no
+    /// When the token expires, by the gateway's clock, so that a step of the wall clock ends no
     /// socket.
     expires_at: AtomicU64,
     last_heard: AtomicU64,
     session: SessionId,
     signals: AtomicU16,
     phase: AtomicU8,
-    /// Whether the client said that nobody looks.
+    /// Whether the client said that the user looks away.
     looks_away: AtomicBool,
     waker: AtomicWaker,
 }
@@ -109,26 +109,26 @@ impl Conn {
         Self { session, ..self }
     }
 
-    /// Takes in what a verified token says, and until when it is good.
+    /// Stores the claims of a verified token, and the time when the token expires.
     pub(crate) fn hold_token(&self, claims: Arc<Claims>, expires_at: Millis) {
         self.claims.store(Some(claims));
         self.expires_at.store(expires_at, Ordering::Relaxed);
     }
 
-    /// What the newest token says; `None` with `--auth off`.
+    /// The claims of the newest token; `None` with `--auth off`.
     pub(crate) fn claims(&self) -> Option<Arc<Claims>> {
         self.claims.load_full()
     }
 
-    /// What the socket may do now: a refresh may have lowered it.
+    /// The present role of the socket: a refresh may have lowered it.
     pub(crate) fn role(&self) -> Role {
-        self.claims
-            .load()
-            .as_ref()
-            .map_or(self.identity.role, |claims| claims.role)
+        match &*self.claims.load() {
+            Some(claims) => claims.role,
+            None => self.identity.role,
+        }
     }
 
-    /// When the token is no longer good.
+    /// When the token expires.
     pub(crate) fn expires_at(&self) -> Millis {
         self.expires_at.load(Ordering::Relaxed)
     }
@@ -138,8 +138,7 @@ impl Conn {
         self.session
     }
 
-    /// Notes that a frame arrived. This atomic write is the whole cost of a heartbeat outside the
-    /// session.
+    /// Notes that a frame arrived. A heartbeat costs only this atomic write outside the session.
     pub(crate) fn heard(&self, now: Millis) {
         self.last_heard.store(now, Ordering::Relaxed);
     }
@@ -155,8 +154,8 @@ impl Conn {
         }
     }
 
-    /// Takes those of `which` that are set. Before it waits, the task registers its waker, then
-    /// looks once more.
+    /// Takes the signals of `which` that are set. Before it waits, the task registers its waker,
+    /// then looks once more.
     pub(crate) fn take(&self, which: Signals) -> Signals {
         if self.signals.load(Ordering::Acquire) & which.0 == 0 {
             return Signals(0);
@@ -181,8 +180,8 @@ impl Conn {
         self.advance(Phase::Closed);
     }
 
-    /// Notes that the client said `away`, or said `back` or joined; a room does that under the lock
-    /// of the seat.
+    /// Notes that the client said `away`, or said `back` or joined. The room holds the lock of the
+    /// seat.
     pub(super) fn set_looks_away(&self, looks_away: bool) {
         self.looks_away.store(looks_away, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! When the figures of a room are written into the live's record, for other services. `sync::count`
-//! writes them.
+//! When a gateway writes the figures of a room into the live's record, for other services.
+//! `sync::count` writes them.
 //!
 //! A room waits in the recorder's queue from its first change until its write is due, so further
 //! changes cost nothing. All gateways of a live hear every change, and one of them writes
@@ -11,7 +11,7 @@ use super::queue::Queued;
 use crate::base::clock::{Millis, millis};
 use crate::store::COUNT_EVERY;
 
-/// How long a first change waits for what comes with it, in ms: the answer of the fan check, other
+/// How long a first change waits for related changes, in ms: the answer of the fan check, other
 /// viewers.
 const LAG: Millis = 500;
 
@@ -19,7 +19,7 @@ const LAG: Millis = 500;
 pub struct Counting {
     /// Whether the room waits for the recorder.
     pub queued: Queued,
-    /// The record has other figures than it should, whoever was to write them.
+    /// The record has wrong figures, even if another gateway should have written them.
     required: AtomicBool,
     not_before: AtomicU64,
 }
@@ -30,7 +30,7 @@ impl Counting {
         (now + LAG).max(self.not_before.load(Ordering::Relaxed))
     }
 
-    /// Notes that the record is up to date, or another gateway's matter.
+    /// Notes that the record is up to date, or that another gateway writes it.
     pub fn settled(&self, now: Millis) {
         self.not_before
             .store(now + millis(COUNT_EVERY), Ordering::Relaxed);
@@ -42,7 +42,7 @@ impl Counting {
         self.required.store(true, Ordering::Release);
     }
 
-    /// Whether this gateway must write, whoever else may. Asked once.
+    /// Whether this gateway must write, even if another gateway writes too. The call resets it.
     pub fn take_required(&self) -> bool {
         self.required.swap(false, Ordering::AcqRel)
     }

@@ -1,14 +1,15 @@
-//! What this gateway wants one slice of the store to hold, and what it knows the slice to hold. The
-//! flusher asks for the next call and hands back the answer. Pure: no clock, no I/O.
+//! The content that this gateway wants one slice of the store to have, and the content that the
+//! slice has as far as the gateway knows. The flusher asks for the next call and hands back the
+//! answer. Pure: no clock, no I/O.
 //!
-//! State is level-triggered. A failed call is repaired from the present state, never from a queue.
-//! A user is *unsettled* while the store may hold something other than what is wanted. One call is
-//! in flight at a time; a call without an answer leaves its users *unsure*.
+//! State is level-triggered. The gateway repairs a failed call from the present state, never from a
+//! queue. A user is *unsettled* while the store may hold the user otherwise than wanted. One call
+//! is in flight at a time; a call without an answer leaves its users *unsure*.
 //!
 //! Calls form a chain: each names the number of the call that it follows, so the store ignores a
-//! call that arrives late or twice. When the chain breaks, the flusher reads back what the store
-//! holds and then makes one more call even if nothing differs: its number makes the store refuse
-//! every earlier call that may still arrive.
+//! call that arrives late or twice. When the chain breaks, the flusher reads back the content of
+//! the store and then makes one more call even if nothing differs: its number makes the store
+//! refuse every earlier call that may still arrive.
 //!
 //! Memory is bounded by the users who are wanted now, those of one call that had no answer, and the
 //! users who left after the store had added them.
@@ -19,31 +20,30 @@ use std::hash::{Hash, Hasher};
 use crate::base::ids::UserId;
 use crate::store::{ApplyReply, HeldMembers};
 
-/// How a user stands in a slice, by what this gateway says.
+/// The standing of a user in a slice for this gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Standing {
-    /// Not there.
+    /// The user is not there.
     Gone,
-    /// There, and no fan as far as is known.
+    /// The user is there, and no fan as far as the gateway knows.
     Member,
-    /// There, and a fan.
+    /// The user is there, and a fan.
     Fan,
 }
 
-/// How the store holds an unsettled user for this gateway.
+/// The standing of an unsettled user in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum InStore {
     Known(Standing),
-    /// The store must be told of this user again: a call about the user had no answer, or what the
-    /// store notes of the user is out of date. When that was known last, the store held the user
-    /// so.
+    /// The gateway must send this user again: a call about the user had no answer, or the store's
+    /// note on the user is out of date. Holds the last known standing.
     Unsure(Standing),
-    /// The answer to the call in flight decides. Before, the store held the user so.
+    /// The answer to the call in flight decides. Holds the standing before the call.
     InFlight(Standing),
 }
 
 impl InStore {
-    /// How the store held the user when that was known last.
+    /// The last known standing.
     fn before(self) -> Standing {
         match self {
             Self::Known(standing) | Self::Unsure(standing) | Self::InFlight(standing) => standing,
@@ -55,7 +55,7 @@ impl InStore {
     }
 }
 
-/// What is known of this gateway's entry in the slice.
+/// The state of this gateway's entry in the slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 enum Entry {
     /// There is no entry; the next call creates it.
@@ -65,21 +65,21 @@ enum Entry {
     Unconfirmed,
     /// The entry has this number.
     At(u64),
-    /// The entry, or what the store holds, is not as this gateway thought: it must be read back
-    /// before the next call.
+    /// The entry, or the content of the slice, is not as this gateway thought: the flusher must
+    /// read it back before the next call.
     MustReadBack,
-    /// The entry existed and is gone: this gateway was buried, or the store lost its data. No call
-    /// is made until the live's record says that the live is still open.
+    /// The entry existed and is gone: this gateway was buried, or the store lost its data. The
+    /// flusher makes no call until the live's record says that the live is still open.
     Lost,
 }
 
-/// How many users one call may change.
+/// The most users that one call may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallLimit {
-    /// In all, at most [`crate::store::MAX_BATCH`].
+    /// All users of the call, at most [`crate::store::MAX_BATCH`].
     pub users: usize,
-    /// Those among them who leave, or are fans no longer: for each of these the store must look at
-    /// every gateway of the slice.
+    /// The users among them who leave or are no longer fans: for each of these the store must look
+    /// at every gateway of the slice.
     pub leaves: usize,
 }
 
@@ -94,9 +94,9 @@ impl CallLimit {
 /// The next call to make.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Draft {
-    /// The number of the call; each call has a higher one.
+    /// The number of the call; it grows from call to call.
     pub number: u64,
-    /// The number of the entry that it follows; `None` if the call creates the entry.
+    /// The number of the entry that the call follows; `None` if the call creates the entry.
     pub follows: Option<u64>,
     /// Users who are there and no fans.
     pub joins: Vec<UserId>,
@@ -104,22 +104,22 @@ pub struct Draft {
     pub fans: Vec<UserId>,
     /// Users to remove.
     pub leaves: Vec<UserId>,
-    /// Those of `joins` and `leaves` whom the store held as fans.
+    /// The users among `joins` and `leaves` whom the store held as fans.
     pub former_fans: Vec<UserId>,
 }
 
 impl Draft {
-    /// How many users the call changes.
+    /// The number of users that the call changes.
     pub fn len(&self) -> usize {
         self.joins.len() + self.fans.len() + self.leaves.len()
     }
 
-    /// Whether the call changes nobody.
+    /// Whether the call changes no user.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All users whom the call names, and how each stands by it.
+    /// All users that the call names, each with the standing that the call gives the user.
     fn users(&self) -> impl Iterator<Item = (&UserId, Standing)> {
         let joins = self.joins.iter().map(|user| (user, Standing::Member));
         let fans = self.fans.iter().map(|user| (user, Standing::Fan));
@@ -128,26 +128,28 @@ impl Draft {
     }
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// The store holds what the call asked for.
     Settled,
     /// The store holds an unexpected number of users or fans, or the entry has an unexpected
-    /// number: read back what the store holds and call [`DesiredState::reconcile`].
+    /// number. The flusher must read back the content of the store and call
+    /// [`DesiredState::reconcile`].
     Mismatch,
-    /// The entry is gone: make sure that the live is open, then call [`DesiredState::reassert`].
+    /// The entry is gone. The flusher must make sure that the live is open, then call
+    /// [`DesiredState::reassert`].
     Lost,
     /// The epoch is over.
     Over,
 }
 
-/// How many users the store held wrongly.
+/// The number of users whom the store held wrongly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Difference {
-    /// Users who are wanted, or wanted as fans, and were not in the store so.
+    /// Wanted users whom the store lacked, or wanted fans who were no fans there.
     pub missing: usize,
-    /// Users who were in the store, or were fans there, and are not wanted so.
+    /// Users whom the store held, or held as fans, although they are not wanted so.
     pub extra: usize,
 }
 
@@ -157,34 +159,34 @@ impl Difference {
     }
 }
 
-/// What the store must hold for this gateway if every call was answered and did what it asked for.
+/// The content of the store for this gateway if every call had an answer and took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
-    /// How many users.
+    /// The number of users.
     pub members: u64,
-    /// How many of them are fans.
+    /// The number of fans among them.
     pub fans: u64,
     /// The number of the last call.
     pub number: u64,
 }
 
-/// What this gateway wants one slice of the store to hold.
+/// The content that this gateway wants one slice of the store to have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DesiredState {
     wanted: HashSet<UserId>,
-    /// Those of the wanted users who are fans.
+    /// The fans among the wanted users.
     fans: HashSet<UserId>,
     unsettled: HashMap<UserId, InStore>,
     entry: Entry,
     number: u64,
     in_flight: bool,
-    /// One more call is due even if nothing is unsettled. Its number makes the store refuse earlier
+    /// One more call is due even if no user is unsettled. Its number makes the store refuse earlier
     /// calls that may still arrive, and its answer tells whether the chain holds.
     call_required: bool,
 }
 
-/// Only the model check hashes desired states. The sets stay unordered, since every join looks them
-/// up, and are sorted here.
+/// Only the model check hashes desired states. The sets stay unordered because every join looks
+/// users up in them, so this sorts them.
 impl Hash for DesiredState {
     fn hash<H: Hasher>(&self, state: &mut H) {
         BTreeSet::from_iter(&self.wanted).hash(state);
@@ -195,9 +197,9 @@ impl Hash for DesiredState {
 }
 
 impl DesiredState {
-    /// A state whose first call has the number after `number`. That number must be higher than
-    /// those of any earlier state of this gateway for the same slice and epoch: one of its calls
-    /// may still arrive.
+    /// A state whose first call has the number after `number`. That number must be higher than the
+    /// numbers of any earlier state of this gateway for the same slice and epoch, because one of
+    /// its calls may still arrive.
     pub fn numbered_from(number: u64) -> Self {
         Self {
             number,
@@ -205,11 +207,11 @@ impl DesiredState {
         }
     }
 
-    /// Takes in an entry of this gateway that was read in the slice before this state made its
-    /// first call: an earlier room left it there.
+    /// Notes an entry of this gateway that an earlier room left in the slice. The caller found it
+    /// before this state made its first call.
     pub fn found_entry(&mut self, number: u64, held: u64) {
         if self.entry == Entry::None {
-            // Users whom the earlier room left there must be read back.
+            // The flusher must read back the users that the earlier room left there.
             self.entry = if held == 0 {
                 Entry::At(number)
             } else {
@@ -219,24 +221,33 @@ impl DesiredState {
         }
     }
 
-    /// Wants the store to hold a user so. True if something else was wanted before.
+    /// Wants the store to hold a user with this standing. True if another standing was wanted
+    /// before.
     pub fn want(&mut self, user: &UserId, standing: Standing) -> bool {
         let before = self.standing(user);
         if before == standing {
             return false;
         }
         match standing {
-            Standing::Gone => drop(self.wanted.remove(user)),
-            Standing::Member | Standing::Fan => drop(self.wanted.insert(user.clone())),
-        }
-        match standing {
-            Standing::Gone | Standing::Member => drop(self.fans.remove(user)),
-            Standing::Fan => drop(self.fans.insert(user.clone())),
+            Standing::Gone => {
+                self.wanted.remove(user);
+                self.fans.remove(user);
+            }
+            Standing::Member => {
+                self.wanted.insert(user.clone());
+                self.fans.remove(user);
+            }
+            Standing::Fan => {
+                self.wanted.insert(user.clone());
+                self.fans.insert(user.clone());
+            }
         }
         match self.unsettled.get(user) {
             // The user was settled.
-            None => drop(self.unsettled.insert(user.clone(), InStore::Known(before))),
-            // The store still holds what is wanted again.
+            None => {
+                self.unsettled.insert(user.clone(), InStore::Known(before));
+            }
+            // The store still holds the user as wanted again.
             Some(InStore::Known(in_store)) if *in_store == standing => {
                 self.unsettled.remove(user);
             }
@@ -245,8 +256,9 @@ impl DesiredState {
         true
     }
 
-    /// Has the store told of a user again: what it should note of the user has changed. Does
-    /// nothing for a user whom the store does not hold: a call that adds the user tells it all.
+    /// Makes a call name a user again, because the store's note on the user must change. Does
+    /// nothing for a user whom the store does not hold: the call that adds the user also writes the
+    /// note.
     pub fn tell_again(&mut self, user: &UserId) {
         let standing = self.standing(user);
         let in_store = self
@@ -260,7 +272,7 @@ impl DesiredState {
         }
     }
 
-    /// How the store should hold a user for this gateway.
+    /// The standing that the store should hold a user with.
     pub fn standing(&self, user: &UserId) -> Standing {
         if self.fans.contains(user) {
             Standing::Fan
@@ -277,18 +289,18 @@ impl DesiredState {
         }
     }
 
-    /// How many users the store should hold for this gateway.
+    /// The number of users whom the store should hold for this gateway.
     pub fn wanted(&self) -> usize {
         self.wanted.len()
     }
 
-    /// How many of them are fans.
+    /// The number of fans among them.
     pub fn wanted_fans(&self) -> usize {
         self.fans.len()
     }
 
-    /// What the store must hold for this gateway by now; `None` while a call is in flight or any
-    /// user is unsure. The cost grows with the number of unsettled users.
+    /// The content that the store must have for this gateway by now; `None` while a call is in
+    /// flight or any user is unsure. The cost grows with the number of unsettled users.
     pub fn held(&self) -> Option<Held> {
         if self.in_flight {
             None
@@ -297,22 +309,23 @@ impl DesiredState {
         }
     }
 
-    /// Whether the store holds what is wanted of this user.
+    /// Whether the store holds this user as wanted.
     pub(crate) fn is_settled(&self, user: &UserId) -> bool {
         !self.unsettled.contains_key(user)
     }
 
-    /// How many users are unsettled.
+    /// The number of unsettled users.
     pub fn unsettled(&self) -> usize {
         self.unsettled.len()
     }
 
-    /// Who is unsettled.
+    /// The unsettled users.
     pub(crate) fn unsettled_users(&self) -> impl Iterator<Item = &UserId> {
         self.unsettled.keys()
     }
 
-    /// The number of the entry; `None` if there is no entry or its number is not known.
+    /// The number of the entry; `None` if there is no entry or the gateway does not know its
+    /// number.
     pub fn entry(&self) -> Option<u64> {
         match self.entry {
             Entry::At(number) => Some(number),
@@ -330,31 +343,30 @@ impl DesiredState {
         matches!(self.entry, Entry::None | Entry::Unconfirmed)
     }
 
-    /// Whether nobody is wanted and the store certainly holds nobody for this gateway.
+    /// Whether no user is wanted and the store certainly holds no user for this gateway.
     pub fn is_idle(&self) -> bool {
         self.wanted.is_empty() && !self.is_dirty() && !self.in_flight
     }
 
-    /// Whether [`DesiredState::next`] has a call to make, now or after the entry was read back or
-    /// reasserted.
+    /// Whether [`DesiredState::next`] has a call to make, now or after a read-back or a
+    /// reassertion.
     pub fn is_dirty(&self) -> bool {
         !self.unsettled.is_empty()
             || self.call_required
             || matches!(self.entry, Entry::Lost | Entry::MustReadBack)
     }
 
-    /// True if no call is made before [`DesiredState::reassert`].
+    /// True if [`DesiredState::reassert`] must come before the next call.
     pub fn is_lost(&self) -> bool {
         self.entry == Entry::Lost
     }
 
-    /// True if no call is made before [`DesiredState::reconcile`].
+    /// True if [`DesiredState::reconcile`] must come before the next call.
     pub(crate) fn needs_read_back(&self) -> bool {
         self.entry == Entry::MustReadBack
     }
 
-    /// Requires that the store is read back: it holds, or may hold, something other than what this
-    /// gateway sent.
+    /// Requires a read-back: the store holds, or may hold, something other than this gateway sent.
     pub fn require_read_back(&mut self) {
         if matches!(self.entry, Entry::At(_)) {
             self.entry = Entry::MustReadBack;
@@ -366,8 +378,8 @@ impl DesiredState {
         self.call_required |= matches!(self.entry, Entry::At(_) | Entry::Unconfirmed);
     }
 
-    /// Requires a call that makes an entry, even if nothing is unsettled: what the store holds
-    /// without one is wrong.
+    /// Requires a call that makes an entry, even if nothing is unsettled: the store holds users
+    /// without an entry, which is wrong.
     pub fn require_entry(&mut self) {
         if self.entry == Entry::None {
             self.entry = Entry::Unconfirmed;
@@ -375,15 +387,15 @@ impl DesiredState {
         }
     }
 
-    /// Notes that the store has no entry of this gateway, or that the gateway has a new id, under
-    /// which it has none.
+    /// Notes that the store has no entry of this gateway, or that the gateway has a new id without
+    /// an entry.
     pub fn lose_entry(&mut self) {
         if self.entry != Entry::None {
             self.entry = Entry::Lost;
         }
     }
 
-    /// The most calls that it takes to settle everybody who is unsettled now.
+    /// The most calls that settle all users who are unsettled now.
     pub(crate) fn calls_due(&self, limit: CallLimit) -> usize {
         self.unsettled.len().div_ceil(limit.leaves.min(limit.users))
     }
@@ -451,7 +463,7 @@ impl DesiredState {
         draft
     }
 
-    /// Takes in the answer to the call in flight.
+    /// Applies the answer to the call in flight.
     pub fn answered(&mut self, draft: &Draft, reply: &ApplyReply) -> Verdict {
         self.in_flight = false;
         let view = match reply {
@@ -468,17 +480,17 @@ impl DesiredState {
                 self.entry = Entry::MustReadBack;
                 return Verdict::Mismatch;
             }
-            // The store refused the call, more than once.
+            // The store refused the call more than once.
             ApplyReply::Late(_) => {
                 self.mark_unknown(draft);
                 return Verdict::Settled;
             }
         };
         for (user, standing) in draft.users() {
-            let must_tell_again = self
-                .unsettled
-                .get(user)
-                .is_some_and(|in_store| in_store.is_unsure());
+            let must_tell_again = match self.unsettled.get(user) {
+                Some(in_store) => in_store.is_unsure(),
+                None => false,
+            };
             if must_tell_again {
                 self.unsettled
                     .insert(user.clone(), InStore::Unsure(standing));
@@ -489,11 +501,11 @@ impl DesiredState {
                     .insert(user.clone(), InStore::Known(standing));
             }
         }
-        // The read-back may have been required while the call was under way.
-        let expected = self.expected_held();
-        let differs = expected.is_some_and(|expected| {
-            (expected.members, expected.fans) != (view.held, view.held_fans)
-        });
+        let differs = match self.expected_held() {
+            Some(expected) => expected.members != view.held || expected.fans != view.held_fans,
+            None => false,
+        };
+        // Somebody may have required the read-back while the call was under way.
         if differs || self.needs_read_back() {
             self.entry = Entry::MustReadBack;
             Verdict::Mismatch
@@ -503,7 +515,8 @@ impl DesiredState {
         }
     }
 
-    /// The call in flight had no answer: the store may have applied it, or may apply it later.
+    /// Notes that the call in flight had no answer: the store may have applied it, or may apply it
+    /// later.
     pub fn failed(&mut self, draft: &Draft) {
         self.in_flight = false;
         self.mark_unknown(draft);
@@ -513,16 +526,16 @@ impl DesiredState {
         // The draft may have been an empty call that was required.
         self.require_call();
         for (user, _) in draft.users() {
-            let before = self
-                .unsettled
-                .get(user)
-                .map_or_else(|| self.standing(user), |in_store| in_store.before());
+            let before = match self.unsettled.get(user) {
+                Some(in_store) => in_store.before(),
+                None => self.standing(user),
+            };
             self.unsettled.insert(user.clone(), InStore::Unsure(before));
         }
     }
 
-    /// What the store must hold for this gateway by its own answers; `None` while any user is
-    /// unknown.
+    /// The content that the store must have for this gateway by its own answers; `None` while any
+    /// user is unsure or in flight.
     fn expected_held(&self) -> Option<Held> {
         let mut held = Held {
             members: self.wanted.len() as u64,
@@ -533,11 +546,19 @@ impl DesiredState {
             let InStore::Known(in_store) = *in_store else {
                 return None;
             };
+            if in_store != Standing::Gone {
+                held.members += 1;
+            }
+            if in_store == Standing::Fan {
+                held.fans += 1;
+            }
             let wanted = self.standing(user);
-            held.members += u64::from(in_store != Standing::Gone);
-            held.members -= u64::from(wanted != Standing::Gone);
-            held.fans += u64::from(in_store == Standing::Fan);
-            held.fans -= u64::from(wanted == Standing::Fan);
+            if wanted != Standing::Gone {
+                held.members -= 1;
+            }
+            if wanted == Standing::Fan {
+                held.fans -= 1;
+            }
         }
         Some(held)
     }
@@ -546,14 +567,17 @@ impl DesiredState {
     pub fn reassert(&mut self) {
         self.entry = Entry::None;
         self.call_required = false;
-        let gone = |user: &UserId| (user.clone(), InStore::Known(Standing::Gone));
-        self.unsettled = self.wanted.iter().map(gone).collect();
+        self.unsettled = self
+            .wanted
+            .iter()
+            .map(|user| (user.clone(), InStore::Known(Standing::Gone)))
+            .collect();
     }
 
-    /// Takes in what the store holds for this gateway. `entry` was read first, then `held`, while
-    /// no call was in flight. The next calls settle what differs. One call is made in any case, so
-    /// that the store refuses every earlier call that may still arrive. Returns how many of the
-    /// users that differ were not unsettled already.
+    /// Compares the wanted content with the content of the store for this gateway. The caller read
+    /// `entry` first, then `held`, while no call was in flight. The next calls settle the users who
+    /// differ. One call follows in any case, so that the store refuses every earlier call that may
+    /// still arrive. Returns how many of the users who differ were not unsettled already.
     pub fn reconcile(&mut self, entry: Option<u64>, held: &HeldMembers) -> Difference {
         let Some(number) = entry else {
             self.lose_entry();
@@ -576,24 +600,27 @@ impl DesiredState {
             if in_store == InStore::Known(wanted) {
                 continue;
             }
-            let is_new = usize::from(!known.contains_key(user));
-            if wanted > in_store.before() {
-                difference.missing += is_new;
-            } else {
-                difference.extra += is_new;
+            if !known.contains_key(user) {
+                if wanted > in_store.before() {
+                    difference.missing += 1;
+                } else {
+                    difference.extra += 1;
+                }
             }
             self.unsettled.insert(user.clone(), in_store);
         }
         for user in &held.missing {
-            if !self.unsettled.contains_key(user) {
-                // Not known to be gone: the store counts the user as held.
-                let standing = self.standing(user);
-                self.unsettled
-                    .insert(user.clone(), InStore::Unsure(standing));
-                let is_new = usize::from(!known.contains_key(user));
+            if self.unsettled.contains_key(user) {
+                continue;
+            }
+            // Not known to be gone: the store counts the user as held.
+            let standing = self.standing(user);
+            self.unsettled
+                .insert(user.clone(), InStore::Unsure(standing));
+            if !known.contains_key(user) {
                 match standing {
-                    Standing::Gone => difference.extra += is_new,
-                    Standing::Member | Standing::Fan => difference.missing += is_new,
+                    Standing::Gone => difference.extra += 1,
+                    Standing::Member | Standing::Fan => difference.missing += 1,
                 }
             }
         }
@@ -613,13 +640,13 @@ impl DesiredState {
     }
 }
 
-/// How the store holds a user of whom it was read back whom it holds.
+/// The standing of a user in the store by a read-back.
 fn in_store(held: &HeldMembers, user: &UserId) -> InStore {
     match (held.users.contains(user), held.fans.contains(user)) {
         (true, true) => InStore::Known(Standing::Fan),
         (true, false) => InStore::Known(Standing::Member),
         (false, false) => InStore::Known(Standing::Gone),
-        // No call leaves that behind, so another program wrote there.
+        // No call leaves such a user behind, so another program wrote there.
         (false, true) => InStore::Unsure(Standing::Gone),
     }
 }

@@ -1,6 +1,6 @@
-//! Lives whose rooms have ended, to be looked at again: a failover may bring back what this gateway
-//! had in the store. Part of the schedule in [`super::checks`]. Nothing here keeps a room in
-//! memory.
+//! Lives whose rooms have ended and that need another look: a failover may bring back this
+//! gateway's data in the store. Part of the schedule in [`super::checks`]. Nothing here keeps a
+//! room in memory.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,40 +11,41 @@ use crate::base::backoff::Backoff;
 use crate::base::clock::Millis;
 use crate::store::{CloseReason, LiveEpoch, LiveRecord};
 
-/// A look without an answer is made again.
+/// The delay before the retry of a look without an answer.
 const BACKOFF: Backoff = Backoff {
     first: 1_000,
     longest: 60_000,
 };
 
-/// The most lives that wait for another look; of further ones there is none.
+/// The most lives that wait for another look; further lives get none.
 const MOST: usize = 65_536;
 
-/// What a look at such a live needs.
+/// The data for a look at such a live.
 #[derive(Debug, Clone)]
 pub struct EndedLive {
     /// The live as it was when the room was made.
     pub record: Arc<LiveRecord>,
     /// Why the live closed; `None` if it goes on without this gateway.
     pub closed: Option<CloseReason>,
-    /// How many looks had no answer.
+    /// The number of looks without an answer.
     unanswered: u32,
 }
 
 impl EndedLive {
     /// The live of a room that has ended.
     pub fn new(room: &Room) -> Self {
-        let reason = |closed: &Arc<LiveRecord>| {
-            closed
-                .closure
-                .map_or(CloseReason::Requested, |closure| closure.reason)
-        };
-        let (record, closed) = (Arc::new(room.record.clone()), room.closed().map(reason));
         Self {
-            record,
-            closed,
+            record: Arc::new(room.record.clone()),
+            closed: room.closed().map(|record| close_reason(record)),
             unanswered: 0,
         }
+    }
+}
+
+fn close_reason(record: &LiveRecord) -> CloseReason {
+    match &record.closure {
+        Some(closure) => closure.reason,
+        None => CloseReason::Requested,
     }
 }
 
@@ -54,8 +55,8 @@ impl EndedLive {
 pub(super) struct RetriedLooks(HashMap<LiveEpoch, EndedLive>);
 
 impl RetriedLooks {
-    /// Takes in a look that had no answer. Returns when it is due again; `None` if another one of
-    /// this epoch waits.
+    /// Adds a look without an answer. Returns when its retry is due; `None` if another look of this
+    /// epoch waits.
     pub(super) fn add(&mut self, mut live: EndedLive, now: Millis) -> Option<Millis> {
         let at = now + BACKOFF.wait(live.unanswered);
         live.unanswered += 1;

@@ -1,9 +1,9 @@
-//! The viewers of a room who asked which of their friends are there, and whom they follow. One
-//! index, from followed user to those who asked, serves the whole room: a move of a user whom
-//! nobody who asked follows costs one look-up.
+//! The viewers of a room who asked which of their friends are there (the *askers*), and the users
+//! whom they follow. One index, from followed users to askers, serves the whole room: a move of a
+//! user whom no asker follows costs one look-up.
 //!
-//! State only. `sync::friends` reads whom a viewer follows, and where those users are, as far as
-//! there is doubt; a socket sends the newest answer when it gets to it.
+//! State only. `sync::friends` reads the follows of an asker, and where those users are if that is
+//! in doubt; a socket sends the newest answer when its task runs.
 
 mod asker;
 mod follows;
@@ -33,7 +33,7 @@ use crate::base::ids::UserId;
 #[derive(Debug, Default)]
 pub struct FriendsHere {
     index: OnceLock<Box<Mutex<Index>>>,
-    /// Whether this gateway hears of moves.
+    /// Whether this gateway gets messages about moves.
     hears: AtomicBool,
 }
 
@@ -50,7 +50,7 @@ impl FriendsHere {
         !self.hears.load(Ordering::Acquire)
     }
 
-    /// Notes that this gateway will hear of moves no longer.
+    /// Notes that this gateway no longer gets messages about moves.
     pub fn set_deaf(&self) {
         self.hears.store(false, Ordering::Release);
     }
@@ -61,7 +61,7 @@ impl FriendsHere {
         let asker = Arc::new(Asker::new(conn.clone()));
         if index.askers.is_empty() {
             index.follows = follows.clone();
-            index.deaf_since = self.is_deaf().then_some(now);
+            index.deaf_since = if self.is_deaf() { Some(now) } else { None };
         }
         index.askers.insert(ByAddress(asker.clone()));
         index.to_load.push_back(asker.clone());
@@ -81,17 +81,19 @@ impl FriendsHere {
         }
     }
 
-    /// Forgets everybody: the room has ended.
+    /// Forgets all askers: the room has ended.
     pub fn clear(&self) {
         let Some(mut index) = self.index() else {
             return;
         };
-        let askers: Vec<Arc<Asker>> = index.askers.drain().map(|asker| asker.0).collect();
-        askers.iter().for_each(|asker| index.unfollow_all(asker));
+        let askers: Vec<ByAddress> = index.askers.drain().collect();
+        for ByAddress(asker) in &askers {
+            index.unfollow_all(asker);
+        }
         *index = Index::default();
     }
 
-    /// Takes in whom moved. True if there is work.
+    /// Notes that these users moved. True if there is work.
     pub fn moved(&self, users: &[UserId]) -> bool {
         let Some(mut index) = self.index() else {
             return false;
@@ -100,17 +102,16 @@ impl FriendsHere {
             followed, to_look, ..
         } = &mut *index;
         let before = to_look.len();
-        to_look.extend(
-            users
-                .iter()
-                .filter(|user| followed.contains_key(*user))
-                .cloned(),
-        );
+        for user in users {
+            if followed.contains_key(user) {
+                to_look.insert(user.clone());
+            }
+        }
         to_look.len() > before
     }
 
-    /// Notes that this gateway hears of moves from now on, and may have missed some. True if there
-    /// is work.
+    /// Notes that this gateway gets messages about moves from now on, and may have missed some.
+    /// True if there is work.
     pub fn hears(&self) -> bool {
         self.hears.store(true, Ordering::Release);
         let Some(mut index) = self.index() else {
@@ -126,7 +127,7 @@ impl FriendsHere {
         true
     }
 
-    /// Anybody may have moved. True if there is work.
+    /// Notes that any user may have moved. True if there is work.
     pub fn doubt(&self) -> bool {
         let Some(mut index) = self.index() else {
             return false;
@@ -135,27 +136,28 @@ impl FriendsHere {
         !index.askers.is_empty()
     }
 
-    /// Any viewer who asked may follow others by now. True if there is work.
+    /// Notes that the follows of any asker may have changed. True if there is work.
     pub fn doubt_follows(&self) -> bool {
         let Some(mut index) = self.index() else {
             return false;
         };
-        // Those who wait keep their places: doubts may come faster than all can be read.
+        // Askers who wait keep their places: doubts may come faster than the reads of all follows.
         let Index {
             askers,
             doubted_askers,
             ..
         } = &mut *index;
         let waiting: HashSet<*const Asker> = doubted_askers.iter().map(Arc::as_ptr).collect();
-        let others = askers
-            .iter()
-            .filter(|asker| !waiting.contains(&Arc::as_ptr(&asker.0)));
-        doubted_askers.extend(others.map(|asker| asker.0.clone()));
+        for ByAddress(asker) in askers.iter() {
+            if !waiting.contains(&Arc::as_ptr(asker)) {
+                doubted_askers.push_back(asker.clone());
+            }
+        }
         !index.askers.is_empty()
     }
 
-    /// Other gateways live than before: those whom some gateway says to be here may be, or may not
-    /// be. True if there is work.
+    /// Notes that other gateways live than before: each followed user whom some gateway names may
+    /// be here by now, or may be gone. True if there is work.
     pub fn roster_changed(&self) -> bool {
         let Some(mut index) = self.index() else {
             return false;
@@ -163,25 +165,29 @@ impl FriendsHere {
         let Index {
             followed, to_look, ..
         } = &mut *index;
-        let named = followed
-            .iter()
-            .filter(|(_, there)| there.seen.is_some_and(|seen| seen != Sighting::Gone));
-        to_look.extend(named.map(|(user, _)| user.clone()));
+        for (user, there) in followed.iter() {
+            match there.seen {
+                Some(Sighting::Here | Sighting::Unsure) => {
+                    to_look.insert(user.clone());
+                }
+                Some(Sighting::Gone) | None => {}
+            }
+        }
         !to_look.is_empty()
     }
 
-    /// Has it read whom a viewer who asked follows, from this time on. A viewer who waits for that
-    /// already keeps the place.
+    /// Queues a read of an asker's follows for the time `at`. An asker who already waits for a read
+    /// keeps the place.
     pub fn load_at(&self, asker: &Arc<Asker>, at: Millis) {
-        if let Some(mut index) = self
-            .index()
-            .filter(|index| index.has(asker) && !index.waits_to_load(asker))
-        {
+        let Some(mut index) = self.index() else {
+            return;
+        };
+        if index.has(asker) && !index.waits_to_load(asker) {
             index.postponed.push((at, asker.clone()));
         }
     }
 
-    /// Takes what to do next, for up to `most` users at a time. What fails goes back with
+    /// Takes the next work, for up to `most` users at a time. Failed work goes back with
     /// [`Self::failed`].
     pub fn next(&self, most: usize, now: Millis, pace: Pace) -> Work {
         let Some(mut index) = self.index() else {
@@ -189,14 +195,20 @@ impl FriendsHere {
         };
         index.resume(now);
         match index.next(most, now, pace) {
-            Work::Nothing => index.resumes_at().map_or(Work::Nothing, Work::Wait),
-            Work::Wait(at) => Work::Wait(index.resumes_at().map_or(at, |resumes| resumes.min(at))),
+            Work::Nothing => match index.resumes_at() {
+                Some(resumes) => Work::Wait(resumes),
+                None => Work::Nothing,
+            },
+            Work::Wait(at) => match index.resumes_at() {
+                Some(resumes) => Work::Wait(resumes.min(at)),
+                None => Work::Wait(at),
+            },
             work => work,
         }
     }
 
-    /// Puts back what could not be done. Viewers whose follows could not be read come after all
-    /// else: perhaps only their part of the store is away.
+    /// Puts back failed work. Askers whose follows could not be read come after all other work:
+    /// perhaps only their part of the store is away.
     pub fn failed(&self, work: Work) {
         let Some(mut index) = self.index() else {
             return;
@@ -204,57 +216,70 @@ impl FriendsHere {
         match work {
             Work::Ask => index.must_ask = true,
             Work::Load(askers) => {
-                let still_there = askers
-                    .into_iter()
-                    .filter(|asker| index.has(asker))
-                    .collect::<Vec<_>>();
-                index.doubted_askers.extend(still_there);
+                for asker in askers {
+                    if index.has(&asker) {
+                        index.doubted_askers.push_back(asker);
+                    }
+                }
             }
             Work::Look(users) => {
-                let Index {
-                    followed, to_look, ..
-                } = &mut *index;
-                to_look.extend(users.into_iter().filter(|user| followed.contains_key(user)));
+                for user in users {
+                    if index.followed.contains_key(&user) {
+                        index.to_look.insert(user);
+                    }
+                }
             }
             Work::Wait(_) | Work::Nothing => {}
         }
     }
 
-    /// Takes in whom a viewer follows. Answers of how many of them it must be read whether they are
-    /// here.
+    /// Notes the follows of an asker. Returns how many followed users must be looked for.
     pub fn loaded(&self, asker: &Arc<Asker>, read: &FollowsRead) -> usize {
-        let Some(mut index) = self.index().filter(|index| index.has(asker)) else {
+        let Some(mut index) = self.index() else {
             return 0;
         };
+        if !index.has(asker) {
+            return 0;
+        }
         let before = index.to_look.len();
         index.set_followed(asker, read.users.to_vec(), read.partial);
         index.to_look.len().saturating_sub(before)
     }
 
-    /// Takes in where users are.
+    /// Notes where users are.
     pub fn looked<'a>(&self, seen: impl Iterator<Item = (&'a UserId, Sighting)>) {
         if let Some(mut index) = self.index() {
-            seen.for_each(|(user, seen)| index.note_seen(user, seen));
+            for (user, seen) in seen {
+                index.note_seen(user, seen);
+            }
         }
     }
 
-    /// Wakes the sockets with news, each as often as counts are pushed. When the next is due.
+    /// Wakes the sockets with news, each as often as counts are pushed. Returns when the next
+    /// socket is due.
     pub fn tell(&self, now: Millis) -> Option<Millis> {
         let mut index = self.index()?;
-        let mut next = None::<Millis>;
+        let mut next: Option<Millis> = None;
         let waiting = std::mem::take(&mut index.to_tell);
         for asker in waiting {
             let mut answer = asker.answer();
-            let due = answer.told_at.map_or(now, |at| at + EVERY);
+            let due = match answer.told_at {
+                Some(at) => at + EVERY,
+                None => now,
+            };
             if answer.is_known() && due <= now {
-                (answer.waits, answer.told_at) = (false, Some(now));
+                answer.waits = false;
+                answer.told_at = Some(now);
                 asker.wake();
                 continue;
             }
             if answer.is_known() {
-                next = Some(next.map_or(due, |next| next.min(due)));
+                next = match next {
+                    Some(next) => Some(next.min(due)),
+                    None => Some(due),
+                };
             }
-            // If it is not known yet, what is under way brings it back here.
+            // An answer that is not known yet comes back here when the reads under way end.
             drop(answer);
             index.to_tell.push(asker);
         }

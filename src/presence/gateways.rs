@@ -1,10 +1,10 @@
-//! Which gateways are alive, as this one sees it: it reads all leases with each renewal of its own,
-//! and judges them by its own monotonic clock. Pure: times and answers come in, burials go out.
-//! `sync::lease` makes the calls; everybody else reads the [`Roster`].
+//! Tells which gateways are alive, as this one sees it: it reads all leases with each renewal of
+//! its own, and judges them by its own monotonic clock. Pure: times and answers come in, burials go
+//! out. `sync::lease` makes the calls; all other parts read the [`Roster`].
 //!
 //! A gateway whose count does not change for [`Observer::silence`] is to be buried. An observer
 //! that could not read the leases for a while starts its observations again: while nobody can reach
-//! the leases, nobody can renew one. So no clock but the observer's own takes part, and only as the
+//! the leases, nobody can renew one. So only the observer's own clock takes part, and only as the
 //! time between two of its own looks.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -51,40 +51,38 @@ impl Roster {
 #[derive(Debug)]
 pub struct Gateways {
     pub(crate) own: Arc<OwnLease>,
-    /// A lease that was not renewed for so long is late.
+    /// The time without a renewal after which a lease is late.
     late: Duration,
     roster: ArcSwap<Roster>,
     observer: Mutex<Observer>,
     /// Dead gateways whose members may still be in some slice, and when this gateway learned of the
     /// burial.
     unswept: Mutex<HashMap<GatewayId, Millis>>,
-    /// When dead gateways renewed their leases last, by the store's clock.
+    /// When dead gateways last renewed their leases, by the store's clock.
     renewed: Mutex<HashMap<GatewayId, UnixMillis>>,
     buried: Notify,
 }
 
-/// What a look changed.
+/// The changes that a look found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct RosterChange {
     /// Gateways that were buried since the last look.
     pub died: Vec<GatewayId>,
-    /// Whether the roster is another than before.
+    /// Whether the roster changed.
     pub roster: bool,
 }
 
 impl Gateways {
-    /// Knows of no other gateway yet. Leases have the length `lease`, and gateways renew them every
-    /// `refresh`.
+    /// A state without other gateways. Leases have the length `lease`, and gateways renew them
+    /// every `refresh`.
     pub fn new(lease: Duration, refresh: Duration) -> Self {
-        let late = lease / 2;
-        let (lease, refresh) = (millis(lease), millis(refresh));
         Self {
             own: Arc::default(),
-            late,
+            late: lease / 2,
             roster: ArcSwap::default(),
             observer: Mutex::new(Observer {
-                lease,
-                refresh,
+                lease: millis(lease),
+                refresh: millis(refresh),
                 ..Observer::default()
             }),
             unswept: Mutex::default(),
@@ -97,13 +95,13 @@ impl Gateways {
         self.own.id()
     }
 
-    /// Whether this gateway's own lease is late. Then it does not see which peers live.
+    /// Whether this gateway's own lease is late. Then the gateway does not see which peers live.
     pub(crate) fn own_lease_is_late(&self, now: Millis) -> bool {
         self.own.is_late(now, self.late)
     }
 
-    /// Whether this gateway's first lease is late. Without one it makes no entries, so its fans are
-    /// not in the store.
+    /// Whether this gateway's first lease is late. Without a lease the gateway makes no entries, so
+    /// its fans are not in the store.
     pub(crate) fn has_no_lease(&self, now: Millis) -> bool {
         !self.own.was_ever_renewed() && self.own_lease_is_late(now)
     }
@@ -141,40 +139,41 @@ impl Gateways {
     }
 
     /// Notes that the store lost data, or came back with older data. The leases that this gateway
-    /// knows, and what their gateways wrote, are in doubt until each of them was renewed twice:
-    /// with the first renewal, a gateway finds the loss out, and by the second it has written again
-    /// what it holds.
+    /// knows, and the data of their gateways, are in doubt until each lease was renewed twice: with
+    /// the first renewal a gateway discovers the loss, and by the second it has written its data
+    /// again.
     pub fn doubt(&self) {
         let mut observer = self.observer.lock();
         observer.doubt();
         self.own.set_peers_unproven(!observer.unproven.is_empty());
     }
 
-    /// When this gateway learned of a burial whose sweep is not over.
+    /// When this gateway learned of a burial, if its sweep is not over.
     pub(crate) fn buried_at(&self, gateway: &GatewayId) -> Option<Millis> {
         self.unswept.lock().get(gateway).copied()
     }
 
-    /// When a dead gateway renewed its lease last, by the store's clock. It tells people when its
-    /// users were here last and decides nothing.
+    /// When a dead gateway last renewed its lease, by the store's clock. The time only tells people
+    /// when the gateway's users were last here; it decides nothing.
     pub(crate) fn renewed_at(&self, gateway: &GatewayId) -> Option<UnixMillis> {
         self.renewed.lock().get(gateway).copied()
     }
 
     /// The time since the oldest burial whose sweep is not over.
     pub(crate) fn oldest_unswept(&self, now: Millis) -> Duration {
-        let first = self.unswept.lock().values().min().copied();
-        first.map_or(Duration::ZERO, |at| {
-            Duration::from_millis(now.saturating_sub(at))
-        })
+        let oldest = self.unswept.lock().values().min().copied();
+        match oldest {
+            Some(at) => Duration::from_millis(now.saturating_sub(at)),
+            None => Duration::ZERO,
+        }
     }
 
     pub(crate) fn roster(&self) -> Arc<Roster> {
         self.roster.load_full()
     }
 
-    /// Notes a message of a gateway. An unknown gateway started after the last look, and counts
-    /// until the next one. True if the gateway was unknown.
+    /// Notes a message of a gateway. An unknown gateway started after the last look, and counts as
+    /// living until the next look. True if the gateway was unknown.
     pub(crate) fn heard(&self, gateway: &GatewayId) -> bool {
         if !self.roster.load().is_unknown(gateway) {
             return false;
@@ -200,18 +199,19 @@ impl Gateways {
         self.observer.lock().burials(now)
     }
 
-    /// When the next look is due, so that nobody is buried late.
+    /// When the next look is due, so that no burial is late.
     pub(crate) fn next_look(&self) -> Option<Millis> {
         self.observer.lock().next_look()
     }
 
-    /// Takes in the leases, asked for at `asked` and answered at `now`. The walk sweeps what the
-    /// newly buried hold.
+    /// Notes the leases, asked for at `asked` and answered at `now`. The walk sweeps the members of
+    /// the newly buried gateways.
     pub fn looked(
         &self,
         own: &GatewayId,
         leases: &Leases,
-        (asked, now): (Millis, Millis),
+        asked: Millis,
+        now: Millis,
     ) -> RosterChange {
         let mut observer = self.observer.lock();
         if now.saturating_sub(asked) > observer.gap() {
@@ -221,20 +221,17 @@ impl Gateways {
         observer.looked(own, leases, now);
         self.own.set_peers_unproven(!observer.unproven.is_empty());
         let before = self.roster.load();
+        let mut living: BTreeSet<GatewayId> = observer.vanished.keys().cloned().collect();
+        for (gateway, _) in &leases.living {
+            living.insert(gateway.clone());
+        }
         let roster = Roster {
-            living: leases
-                .living
-                .iter()
-                .map(|(gateway, _)| gateway)
-                .chain(observer.vanished.keys())
-                .cloned()
-                .collect(),
+            living,
             late: observer.late(now),
             dead: leases
                 .dead
                 .iter()
-                .map(|(gateway, _)| gateway)
-                .cloned()
+                .map(|(gateway, _)| gateway.clone())
                 .collect(),
             just_heard: BTreeSet::new(),
         };
@@ -257,22 +254,31 @@ impl Gateways {
     }
 }
 
-/// When each lease was first seen with the count that it has.
+/// The observations of the leases.
 #[derive(Debug, Default)]
 struct Observer {
     lease: Millis,
     refresh: Millis,
-    seen: HashMap<GatewayId, (u64, Millis)>,
+    seen: HashMap<GatewayId, SeenLease>,
     /// Gateways whose lease is gone although nobody buried them, and since when.
     vanished: HashMap<GatewayId, Millis>,
     /// Gateways with an entry in some slice and without a lease, and since when that is known.
     unlisted: HashMap<GatewayId, Millis>,
-    /// Gateways of which it is in doubt what they wrote, and how often each must renew its lease.
+    /// Gateways whose data is in doubt, and how often each must still renew its lease.
     unproven: HashMap<GatewayId, u8>,
+    /// When the last look had its answer.
     answered: Option<Millis>,
 }
 
-/// So often a gateway must renew its lease after the store lost data.
+/// A lease as the last look saw it.
+#[derive(Debug, Clone, Copy)]
+struct SeenLease {
+    count: u64,
+    /// When a look first saw this count.
+    since: Millis,
+}
+
+/// The number of renewals that prove a gateway's data after the store lost data.
 const PROOFS: u8 = 2;
 
 impl Observer {
@@ -296,9 +302,9 @@ impl Observer {
         }
     }
 
-    /// How long the count of a dead gateway stays the same: half a refresh less than a lease, since
-    /// the first look at a count comes up to a whole refresh after the renewal. So the dead are out
-    /// within a lease and two seconds.
+    /// How long a count must stay the same until its gateway is dead: half a refresh less than a
+    /// lease, since the first look at a count comes up to a whole refresh after the renewal. So the
+    /// dead are out within a lease and two seconds.
     fn silence(&self) -> Millis {
         self.lease - self.refresh / 2
     }
@@ -309,92 +315,101 @@ impl Observer {
     }
 
     fn restart(&mut self, now: Millis) {
-        self.seen.values_mut().for_each(|(_, since)| *since = now);
-        self.vanished
-            .values_mut()
-            .chain(self.unlisted.values_mut())
-            .for_each(|since| *since = now);
+        for lease in self.seen.values_mut() {
+            lease.since = now;
+        }
+        for since in self.vanished.values_mut() {
+            *since = now;
+        }
+        for since in self.unlisted.values_mut() {
+            *since = now;
+        }
     }
 
     fn burials(&mut self, now: Millis) -> Vec<Burial> {
-        if self
-            .answered
-            .is_none_or(|answered| now.saturating_sub(answered) > self.gap())
-        {
+        let has_gap = match self.answered {
+            Some(answered) => now.saturating_sub(answered) > self.gap(),
+            None => true,
+        };
+        if has_gap {
             self.restart(now);
             return Vec::new();
         }
         let silence = self.silence();
-        let still = self
-            .seen
-            .iter()
-            .filter(|(_, (_, since))| now.saturating_sub(*since) >= silence);
-        let still = still.map(|(gateway, (count, _))| Burial {
-            gateway: gateway.clone(),
-            count: Some(*count),
-        });
-        let lost = self
-            .without_lease()
-            .filter(|(_, since)| now.saturating_sub(**since) >= self.lease);
-        let lost = lost.map(|(gateway, _)| Burial {
-            gateway: gateway.clone(),
-            count: None,
-        });
-        still.chain(lost).collect()
+        let mut burials = Vec::new();
+        for (gateway, lease) in &self.seen {
+            if now.saturating_sub(lease.since) >= silence {
+                burials.push(Burial {
+                    gateway: gateway.clone(),
+                    count: Some(lease.count),
+                });
+            }
+        }
+        for (gateway, since) in self.without_lease() {
+            if now.saturating_sub(*since) >= self.lease {
+                burials.push(Burial {
+                    gateway: gateway.clone(),
+                    count: None,
+                });
+            }
+        }
+        burials
     }
 
-    /// Gateways that have no lease, or have lost it, each with the time since when that is known.
+    /// Gateways that have no lease, or have lost it, and since when that is known.
     fn without_lease(&self) -> impl Iterator<Item = (&GatewayId, &Millis)> {
         self.vanished.iter().chain(&self.unlisted)
     }
 
     fn looked(&mut self, own: &GatewayId, leases: &Leases, now: Millis) {
         let before = std::mem::take(&mut self.seen);
-        for (gateway, count) in leases.living.iter().filter(|(gateway, _)| gateway != own) {
-            let since = before
-                .get(gateway)
-                .filter(|(known, _)| known == count)
-                .map(|(_, since)| *since);
-            if since.is_none() {
-                self.renewed(gateway);
+        for (gateway, count) in &leases.living {
+            if gateway == own {
+                continue;
             }
-            let since = since.unwrap_or(now);
-            self.seen.insert(gateway.clone(), (*count, since));
+            let since = match before.get(gateway) {
+                Some(known) if known.count == *count => known.since,
+                _ => {
+                    self.renewed(gateway);
+                    now
+                }
+            };
+            let count = *count;
+            self.seen
+                .insert(gateway.clone(), SeenLease { count, since });
             self.unlisted.remove(gateway);
             self.vanished.remove(gateway);
         }
-        for gateway in before
-            .into_keys()
-            .filter(|gateway| !self.seen.contains_key(gateway))
-        {
-            self.vanished.entry(gateway).or_insert(now);
+        for gateway in before.into_keys() {
+            if !self.seen.contains_key(&gateway) {
+                self.vanished.entry(gateway).or_insert(now);
+            }
         }
         for gateway in leases.dead.iter().map(|(gateway, _)| gateway).chain([own]) {
             self.vanished.remove(gateway);
             self.unlisted.remove(gateway);
         }
-        let (seen, vanished) = (&self.seen, &self.vanished);
-        self.unproven
-            .retain(|gateway, _| seen.contains_key(gateway) || vanished.contains_key(gateway));
+        self.unproven.retain(|gateway, _| {
+            self.seen.contains_key(gateway) || self.vanished.contains_key(gateway)
+        });
         self.answered = Some(now);
     }
 
     fn late(&self, now: Millis) -> BTreeSet<GatewayId> {
-        let late = self
-            .seen
-            .iter()
-            .filter(|(_, (_, since))| now.saturating_sub(*since) >= self.lease / 2);
-        late.map(|(gateway, _)| gateway)
-            .chain(self.vanished.keys())
-            .cloned()
-            .collect()
+        let mut late: BTreeSet<GatewayId> = self.vanished.keys().cloned().collect();
+        for (gateway, lease) in &self.seen {
+            if now.saturating_sub(lease.since) >= self.lease / 2 {
+                late.insert(gateway.clone());
+            }
+        }
+        late
     }
 
     fn next_look(&self) -> Option<Millis> {
-        let silent = self.seen.values().map(|(_, since)| since + self.silence());
-        silent
-            .chain(self.without_lease().map(|(_, since)| since + self.lease))
-            .min()
+        let silence = self.silence();
+        let silent = self.seen.values().map(|lease| lease.since + silence);
+        let lost = self.without_lease().map(|(_, since)| since + self.lease);
+        silent.chain(lost).min()
     }
 }
 
@@ -433,7 +448,7 @@ mod tests {
         let burials = gateways.burials(now);
         (
             burials,
-            gateways.looked(&id("me"), &leases(living, dead), (now, now)),
+            gateways.looked(&id("me"), &leases(living, dead), now, now),
         )
     }
 
@@ -520,7 +535,7 @@ mod tests {
         assert_eq!(gateways.next_look(), Some(21_000));
         // Its time came while the store was asked: the next look buries it.
         assert_eq!(gateways.burials(20_990), []);
-        gateways.looked(&id("me"), &leases(&[], &[]), (20_990, 21_010));
+        gateways.looked(&id("me"), &leases(&[], &[]), 20_990, 21_010);
         let (burials, _) = look(&gateways, 21_020, &[], &["a"]);
         assert_eq!(
             burials,

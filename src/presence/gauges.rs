@@ -7,8 +7,15 @@ use crate::base::metrics::Metrics;
 
 pub fn update_gauges(rooms: &Rooms, gateways: &Gateways, metrics: &Metrics, now: Millis) {
     let platforms: Vec<_> = rooms.platforms().cloned().collect();
-    let (users, rooms) = (&rooms.users, rooms.all());
-    let (mut members, mut fans, mut unchecked, mut drift) = (0, 0, 0, 0);
+    let online_users = match &rooms.users {
+        Some(users) => users.here(),
+        None => 0,
+    };
+    let rooms = rooms.all();
+    let mut members = 0;
+    let mut fans = 0;
+    let mut unchecked = 0;
+    let mut drift = 0;
     for room in &rooms {
         members += room.own_viewers().viewers;
         for (place, slice) in room.slices().iter().enumerate() {
@@ -20,15 +27,11 @@ pub fn update_gauges(rooms: &Rooms, gateways: &Gateways, metrics: &Metrics, now:
         }
     }
     for platform in platforms {
-        drift += platform
-            .slices()
-            .iter()
-            .map(|slice| slice.lock().drift())
-            .sum::<usize>();
+        for slice in platform.slices() {
+            drift += slice.lock().drift();
+        }
     }
-    metrics
-        .online_users
-        .set(users.as_ref().map_or(0, |users| users.here()) as i64);
+    metrics.online_users.set(online_users as i64);
     metrics.lives.set(rooms.len() as i64);
     metrics.members.set(members as i64);
     metrics.fans.set(fans as i64);

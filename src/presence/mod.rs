@@ -1,8 +1,8 @@
-//! Who is in which live on this gateway, and what the gateway knows of its peers: state only.
+//! The users in lives on this gateway, and the gateway's knowledge of its peers: state only.
 //! Nothing in this folder awaits the store, and no map guard leaves the file that owns the map. The
 //! loops that work on this state are in `sync`, `peers` and `dashboards`; sessions join and leave.
 //!
-//! A [`Room`] is one epoch of one live. It ends once: closed (its sockets are told) or evicted
+//! A [`Room`] is one epoch of one live. It ends once: closed (its sockets hear of it) or evicted
 //! (nobody needed it). A session may find a room that ends before the session joins it; the room
 //! itself refuses that join, so a closed live never gets a member.
 

@@ -1,6 +1,6 @@
-//! Who came to a live through this gateway or left it since the other gateways were last told.
-//! Nobody wants to know unless some viewer of the live asked for friends, so a room keeps quiet
-//! until somebody does: it stops when a message reaches nobody, and begins again when a gateway
+//! The users who came to a live through this gateway or left it since the last message to the other
+//! gateways. A gateway needs these messages only if one of its viewers asked for friends in the
+//! live. So a room stops its messages when one reaches no gateway, and begins again when a gateway
 //! says that it wants to hear.
 
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::base::ids::UserId;
 
 /// Maximum users per message: with the longest ids they fit [`crate::store::MAX_MESSAGE`]. If more
-/// moved since the last message, everybody counts as moved.
+/// users moved since the last message, the message says that anybody may have moved.
 pub const MOST_USERS: usize = 500;
 
 #[derive(Debug, Default)]
@@ -18,18 +18,20 @@ pub struct Moves(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The last message reached nobody, and nobody has asked since.
+    /// The last message reached no gateway, and no gateway has asked since.
     quiet: bool,
     /// How often a gateway said that it wants to hear.
     asked: u64,
     waiting: Batch,
 }
 
-/// What goes into a message.
+/// The content of a message.
 #[derive(Debug, Default)]
 pub struct Batch {
     pub users: HashSet<UserId>,
+    /// Any user may have moved.
     pub anybody: bool,
+    /// [`State::asked`] when the batch was taken.
     asked: u64,
 }
 
@@ -55,7 +57,7 @@ impl Batch {
 }
 
 impl Moves {
-    /// Notes who came or left. True if a message is due.
+    /// Notes that a user came or left. True if a message is due.
     pub fn note(&self, user: UserId) -> bool {
         let mut state = self.0.lock();
         if !state.quiet {
@@ -64,7 +66,7 @@ impl Moves {
         !state.quiet
     }
 
-    /// As [`Self::note`], if anybody may have moved.
+    /// As [`Self::note`], if any user may have moved.
     pub fn note_anybody(&self) -> bool {
         let mut state = self.0.lock();
         if !state.quiet {
@@ -73,8 +75,8 @@ impl Moves {
         !state.quiet
     }
 
-    /// Notes that a gateway wants to hear, or that one may have said so unheard. True if a message
-    /// is due, because a move may have gone untold.
+    /// Notes that a gateway wants to hear, or that this gateway may have missed such a wish. True
+    /// if a message is due, because the room may not have told a move.
     pub fn note_asked(&self) -> bool {
         let mut state = self.0.lock();
         state.asked += 1;
@@ -85,17 +87,20 @@ impl Moves {
         was_quiet
     }
 
-    /// Takes what must be told now. [`Self::told`] or [`Self::failed`] follows.
+    /// Takes the content of the next message. [`Self::told`] or [`Self::failed`] follows.
     pub fn take(&self) -> Option<Batch> {
         let mut state = self.0.lock();
         let batch = std::mem::take(&mut state.waiting);
-        (!batch.is_empty()).then_some(Batch {
+        if batch.is_empty() {
+            return None;
+        }
+        Some(Batch {
             asked: state.asked,
             ..batch
         })
     }
 
-    /// Notes how many gateways a message reached.
+    /// Notes the number of gateways that a message reached.
     pub fn told(&self, batch: &Batch, reached: u64) {
         let mut state = self.0.lock();
         // A gateway that asked meanwhile may have subscribed just after the message.
@@ -105,16 +110,15 @@ impl Moves {
         }
     }
 
-    /// Puts back what could not be told.
+    /// Puts back a batch whose message failed.
     pub fn failed(&self, batch: Batch) {
         let mut state = self.0.lock();
         if batch.anybody {
             state.waiting.set_anybody();
         }
-        batch
-            .users
-            .into_iter()
-            .for_each(|user| state.waiting.add(user));
+        for user in batch.users {
+            state.waiting.add(user);
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub struct OwnLease {
     incarnation: ArcSwap<Incarnation>,
     /// The ids under which this gateway was buried.
     former: Mutex<Vec<GatewayId>>,
-    /// When the gateway asked for the last renewal that was answered, under the present id; 0 is
+    /// When the gateway asked for the last renewal that had an answer, under the present id; 0 is
     /// never.
     renewed: AtomicU64,
     /// The same under a former id.
@@ -39,9 +39,9 @@ pub struct OwnLease {
     /// Since this gateway last found that the store lost data, some other gateway has not renewed
     /// its lease twice.
     peers_unproven: AtomicBool,
-    /// The lease is late, or the store is away: what other gateways do is not known.
+    /// The lease is late, or the store is away: this gateway does not know the state of the others.
     out_of_touch: AtomicBool,
-    /// A slice answered that it knows nothing of this gateway, and the lease was not renewed since.
+    /// A slice answered that it has no entry of this gateway, and the lease was not renewed since.
     in_doubt: AtomicBool,
 }
 
@@ -80,8 +80,8 @@ impl OwnLease {
         renewed != 0 && now.saturating_sub(renewed) <= millis(within)
     }
 
-    /// Whether no lease was renewed for so long, under this id or a former one. If none ever was,
-    /// the time counts from the start.
+    /// Whether the gateway renewed no lease for the time `after`, under this id or a former one. If
+    /// it never renewed one, the time counts from the start.
     pub fn is_late(&self, now: Millis, after: Duration) -> bool {
         let last = self
             .renewed_at()
@@ -103,15 +103,16 @@ impl OwnLease {
         self.renewed.load(Ordering::Relaxed)
     }
 
-    /// Notes that a slice knows nothing of this gateway: it may have been buried, or the store lost
-    /// data.
+    /// Notes that a slice has no entry of this gateway: a peer may have buried the gateway, or the
+    /// store lost data.
     pub fn doubt(&self) {
         self.in_doubt.store(true, Ordering::Relaxed);
     }
 
-    /// Whether this gateway may make entries: its lease was just renewed; or the lease's node is
-    /// away, and no slice has answered since that it knows nothing of this gateway. A gateway that
-    /// was frozen has not tried to renew. It may have been buried meanwhile, so it must try first.
+    /// Whether this gateway may make entries: it has just renewed its lease; or the lease's node is
+    /// away, and no slice has answered since that it has no entry of this gateway. A gateway that
+    /// was frozen has not tried to renew. A peer may have buried it meanwhile, so it must try
+    /// first.
     pub fn may_register(&self, now: Millis, fresh: Duration) -> bool {
         let tried = now.saturating_sub(self.tried.load(Ordering::Relaxed)) <= millis(fresh);
         self.is_fresh(now, fresh)
@@ -149,15 +150,15 @@ impl OwnLease {
         !self.are_peers_unproven() && !self.out_of_touch.load(Ordering::SeqCst)
     }
 
-    /// Notes that the renewal asked for at `asked` succeeded. Peaks noted before become sure, so
-    /// who found a loss with this renewal notes the doubt first.
+    /// Notes that the renewal asked for at `asked` succeeded. Peaks noted before become sure, so a
+    /// caller that found a loss with this renewal must note the doubt first.
     pub fn note_renewal(&self, asked: Millis) {
         self.renewals.fetch_add(1, Ordering::Relaxed);
         self.in_doubt.store(false, Ordering::Relaxed);
         self.renewed.store(asked.max(1), Ordering::Relaxed);
     }
 
-    /// Takes a new id, and answers the incarnation that begins with it.
+    /// Takes a new id, and returns the incarnation that begins with it.
     pub fn begin_anew(&self) -> Arc<Incarnation> {
         let former = self.incarnation();
         let next = Arc::new(Incarnation {

@@ -1,13 +1,14 @@
 //! The users of the platform who are in a set through this gateway, whether or not they joined a
-//! live: those online, who have a socket or whose connection broke a moment ago, and the streamers
-//! with a socket. Such a set in the store is always open, in one epoch.
+//! live: the users online, who have a socket or whose connection broke a moment ago, and the
+//! streamers with a socket. Such a set in the store is always open, in one epoch.
 //!
-//! Of users online the store also notes when they were last seen. The call that takes users out of
-//! the set notes it, and the call that puts them in forgets it, in one step: so everybody is in one
-//! of the two. A call of its own notes the others: those who came and went between two calls, and
-//! those who left while the store lost the set or came back with older data.
+//! For users online the store also notes when they were last seen. The call that takes a user out
+//! of the set writes the note, and the call that adds the user deletes it, in one step: so each
+//! user is either in the set or has a note. A separate call writes the notes of the other users:
+//! those who came and went between two calls, and those who left while the store lost the set or
+//! came back with older data.
 //!
-//! The store also notes in which lives each user online is. A call says that a user came to a live
+//! The store also notes which lives each user online is in. A call says that a user came to a live
 //! or left it. After its answer, gateways with viewers who asked for their friends there hear of it
 //! ([`Telling::moved`]). Never awaits.
 
@@ -23,24 +24,24 @@ use crate::base::ids::{LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICE
 use crate::store::{HeldMembers, MAX_BATCH, MAX_LIVES, SliceSize};
 
 /// The most users of one slice whose times wait for the store. While the store is away, a further
-/// user who leaves the set counts as seen when the call takes the user out; a further user who came
-/// and went meanwhile is not noted.
+/// user who leaves the set counts as seen at the time of the call that takes the user out; a
+/// further user who came and went meanwhile gets no note.
 const MAX_SEEN: usize = 65_536;
 
-/// Of each user, so many lives that the user came to or left are remembered until the store knows.
-/// If there are more, anybody may have moved.
+/// The most lives per user that the user came to or left and that wait for the store. Beyond that,
+/// any user of the slice may have moved.
 const MOST_MOVED: usize = 64;
 
 /// The users of the platform in one set.
 #[derive(Debug)]
 pub struct Platform {
     set: OnlineSet,
-    /// By slice.
+    /// By the place of the slice.
     users: Box<[Mutex<Users>]>,
     slices: Box<[Slice]>,
     /// The sum of the slices' sizes.
     online: SetSize,
-    /// The place of the slice that is read back next.
+    /// The place of the slice to read back next.
     read_back_next: AtomicUsize,
 }
 
@@ -48,28 +49,37 @@ pub struct Platform {
 #[derive(Debug, Default)]
 struct Users {
     here: HashMap<UserId, Here>,
-    /// When those who went were last heard, until the store knows.
+    /// When the users who went were last heard, until the store knows.
     seen: HashMap<UserId, Millis>,
-    /// The live of each seat of a user, the one joined last at the end.
+    /// The live of each seat of a user, the live joined last at the end.
     lives: HashMap<UserId, Vec<LiveId>>,
     /// The lives that a user came to or left, until the store knows.
     moved: HashMap<UserId, Vec<LiveId>>,
-    /// Some of that was forgotten, or the store lost where users are: anybody may have moved.
+    /// This gateway forgot some moves, or the store lost the lives of users: anybody may have
+    /// moved.
     anybody_moved: bool,
 }
 
-/// What one call tells of the lives in which users are.
+/// The part of one call about the lives of users.
 #[derive(Debug, Default)]
 pub struct Telling {
-    /// Of each user who is there, the lives on this gateway, the one joined last at the end.
+    /// For each user who is there, the lives on this gateway, the live joined last at the end.
     pub lives: Vec<Vec<LiveId>>,
-    /// The lives to which users came, or which they left, as the store knows after the call.
+    /// The lives that users came to or left, as the store knows after the call.
     pub moved: Vec<(LiveId, UserId)>,
+}
+
+impl Telling {
+    fn add_moves(&mut self, user: &UserId, lives: impl IntoIterator<Item = LiveId>) {
+        for live in lives {
+            self.moved.push((live, user.clone()));
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 struct Here {
-    /// When the latest of the user's sockets that ended was heard.
+    /// When any of the user's ended sockets was last heard.
     heard: Millis,
     sockets: u32,
 }
@@ -97,7 +107,7 @@ impl Platform {
         }
     }
 
-    /// Which set it is.
+    /// The set that these users are in.
     pub fn set(&self) -> &OnlineSet {
         &self.set
     }
@@ -157,14 +167,14 @@ impl Platform {
         }
     }
 
-    /// A socket of a user took a seat in a live. True if the store has to be told.
+    /// Notes that a socket of a user took a seat in a live. True if a call must tell the store.
     pub fn join_live(&self, user: &UserId, live: &LiveId) -> bool {
         self.change_lives(user, |lives| lives.push(live.clone()))
     }
 
-    /// A socket of a user gave up its seat in a live. True if the store has to be told. That is so
-    /// even if the live has closed: it may be open again by then, and those in it must hear that
-    /// the user is gone.
+    /// Notes that a socket of a user gave up its seat in a live. True if a call must tell the
+    /// store, even if the live has closed: it may be open again by then, and its viewers must hear
+    /// that the user is gone.
     pub fn leave_live(&self, user: &UserId, live: &LiveId) -> bool {
         self.change_lives(user, |lives| give_up(lives, live))
     }
@@ -193,8 +203,8 @@ impl Platform {
         true
     }
 
-    /// What a call tells of the lives of those who are there, and of those who left.
-    /// [`Self::not_told`] takes back what the call did not do.
+    /// The part of a call about the lives of the users who are there, and of those who left.
+    /// [`Self::not_told`] takes it back if the call fails.
     pub fn telling(&self, place: usize, here: &[UserId], gone: &[UserId]) -> Telling {
         if self.set != OnlineSet::Users {
             return Telling::default();
@@ -203,33 +213,27 @@ impl Platform {
         let mut telling = Telling::default();
         for user in here.iter().chain(gone) {
             let moved = users.moved.remove(user).unwrap_or_default();
-            telling
-                .moved
-                .extend(moved.into_iter().map(|live| (live, user.clone())));
+            telling.add_moves(user, moved);
         }
         // A read-back may have shown that the store knows of a move although the call that said so
         // had no answer.
         let state = self.slices[place].lock();
-        for (user, moved) in users
+        let settled = users
             .moved
-            .extract_if(|user, _| state.desired().is_settled(user))
-        {
-            telling
-                .moved
-                .extend(moved.into_iter().map(|live| (live, user.clone())));
+            .extract_if(|user, _| state.desired().is_settled(user));
+        for (user, moved) in settled {
+            telling.add_moves(&user, moved);
         }
         drop(state);
         for user in here {
             let lives = users.told_lives(user);
-            telling
-                .moved
-                .extend(lives.iter().map(|live| (live.clone(), user.clone())));
+            telling.add_moves(user, lives.iter().cloned());
             telling.lives.push(lives);
         }
         telling
     }
 
-    /// Takes back what a call should have told.
+    /// Takes back the part of a call that failed.
     pub fn not_told(&self, place: usize, telling: Telling) {
         let mut users = self.users[place].lock();
         for (live, user) in telling.moved {
@@ -237,16 +241,16 @@ impl Platform {
         }
     }
 
-    /// Notes that it is not known who moved in the slice at this place: the store lost where users
-    /// are, or other programs wrote there.
+    /// Notes that any user of the slice at this place may have moved: the store lost the lives of
+    /// users, or other programs wrote there.
     pub fn forget_moves(&self, place: usize) {
         let mut users = self.users[place].lock();
         users.moved.clear();
         users.anybody_moved = true;
     }
 
-    /// Whether anybody may have moved in the slice at this place, now that the store knows all of
-    /// it. Asked once.
+    /// Whether any user of the slice at this place may have moved, now that the store knows the
+    /// whole slice. The call resets it.
     pub fn take_anybody_moved(&self, place: usize) -> bool {
         let mut users = self.users[place].lock();
         users.anybody_moved
@@ -254,25 +258,26 @@ impl Platform {
             && std::mem::take(&mut users.anybody_moved)
     }
 
-    /// Takes in what the store holds for this gateway in the slice at this place, as
-    /// `DesiredState::reconcile` does. Users of whom it notes other lives than it should are told
-    /// again.
+    /// Compares the slice at this place with the content of the store for this gateway, as
+    /// `DesiredState::reconcile` does. A user whose note has other lives than it should counts as
+    /// missing, so that a call names the user again.
     pub fn reconcile(&self, place: usize, entry: Option<u64>, mut held: HeldMembers) -> Difference {
         // The lock keeps users from moving meanwhile.
         let users = self.users[place].lock();
-        let lives = std::mem::take(&mut held.lives);
-        let is_wrong = |(user, lives): &(UserId, Vec<LiveId>)| *lives != users.told_lives(user);
-        held.missing
-            .extend(lives.into_iter().filter(is_wrong).map(|(user, _)| user));
+        for (user, lives) in std::mem::take(&mut held.lives) {
+            if lives != users.told_lives(&user) {
+                held.missing.push(user);
+            }
+        }
         self.slices[place].lock().reconcile(entry, &held)
     }
 
-    /// How many users are online here.
+    /// The number of users who are in the set through this gateway.
     pub fn here(&self) -> usize {
         self.users.iter().map(|users| users.lock().here.len()).sum()
     }
 
-    /// Takes everybody out: the gateway stops.
+    /// Takes all users out of the set: the gateway stops.
     pub(super) fn want_nobody(&self, now: Millis) {
         for (users, slice) in self.users.iter().zip(&self.slices) {
             let mut users = users.lock();
@@ -288,14 +293,14 @@ impl Platform {
         !self.users[place].lock().seen.is_empty() || self.slices[place].lock().is_dirty()
     }
 
-    /// When each of these users of the slice at this place was last heard; `None` for a user of
-    /// whom it is not known.
+    /// When each of these users of the slice at this place was last heard; `None` if this gateway
+    /// does not know.
     pub fn left(&self, place: usize, users: &[UserId]) -> Vec<Option<Millis>> {
         let seen = &self.users[place].lock().seen;
         users.iter().map(|user| seen.get(user).copied()).collect()
     }
 
-    /// Notes that the store knows of these users that they were last heard at these times.
+    /// Notes that the store knows when these users were last heard.
     pub fn note_left_told(&self, place: usize, users: &[UserId], heard: &[Option<Millis>]) {
         let seen = &mut self.users[place].lock().seen;
         for (user, heard) in users.iter().zip(heard) {
@@ -306,9 +311,9 @@ impl Platform {
         }
     }
 
-    /// Takes up to [`MAX_BATCH`] users of the slice at this place who went and whom the set need
-    /// not lose any more, so that no change of the set notes when they were seen. Each comes with
-    /// the time when the user was last heard.
+    /// Takes up to [`MAX_BATCH`] users of the slice at this place who went and are not in the set
+    /// any more, so that no change of the set notes when they were seen. Each comes with the time
+    /// when the user was last heard.
     pub fn take_seen(&self, place: usize) -> Vec<(UserId, Millis)> {
         let mut users = self.users[place].lock();
         let state = self.slices[place].lock();
@@ -317,13 +322,14 @@ impl Platform {
             .keys()
             .filter(|user| state.desired().is_settled(user));
         let some: Vec<UserId> = settled.take(MAX_BATCH).cloned().collect();
-        some.into_iter()
-            .filter_map(|user| users.seen.remove_entry(&user))
-            .collect()
+        let mut taken = Vec::new();
+        for user in some {
+            taken.extend(users.seen.remove_entry(&user));
+        }
+        taken
     }
 
-    /// Puts users back whom [`Self::take_seen`] gave, because the call that was to note them
-    /// failed.
+    /// Puts back users from [`Self::take_seen`] because the call about them failed.
     pub fn note_seen(&self, place: usize, seen: Vec<(UserId, Millis)>) {
         let mut users = self.users[place].lock();
         for (user, heard) in seen {
@@ -331,9 +337,9 @@ impl Platform {
         }
     }
 
-    /// Has the store told of everybody who is unsettled in the slice at this place and not here:
-    /// the store lost the slice, or came back with older data. When those were last heard is not
-    /// known: not after `now`.
+    /// Makes a call note every unsettled user of the slice at this place who is not here: the store
+    /// lost the slice, or came back with older data. This gateway does not know when those users
+    /// were last heard, only that it was not after `now`.
     pub fn note_unsettled(&self, place: usize, now: Millis) {
         let mut users = self.users[place].lock();
         let state = self.slices[place].lock();
@@ -344,9 +350,8 @@ impl Platform {
         }
     }
 
-    /// Has what the store holds for this gateway read back in the next slice: another program may
-    /// have written there and left all numbers as they were. Returns its place, and how many of its
-    /// users are here.
+    /// Requires a read-back of the next slice: another program may have written there and left all
+    /// numbers as they were. Returns the place of the slice, and the number of its users here.
     pub fn read_back_next(&self) -> (usize, usize) {
         let place = self.read_back_next.fetch_add(1, Ordering::Relaxed) % self.slices.len();
         let mut state = self.slices[place].lock();
@@ -354,24 +359,24 @@ impl Platform {
         (place, state.desired().wanted())
     }
 
-    /// Takes in a slice's size, as the store told it.
+    /// Notes a slice's size from the store.
     pub fn note_size(&self, place: usize, size: SliceSize, now: Millis) {
         self.slices[place].note(size, now, &self.online);
     }
 
-    /// As [`Platform::note_size`], for what a check read that expected version `expected`.
+    /// As [`Platform::note_size`], for the size that a check read.
     pub fn note_reading(&self, place: usize, read: ReadSize) {
         self.slices[place].note_reading(read, &self.online);
     }
 }
 
 impl Users {
-    /// The lives of a user as the store is told of them: each once, the one joined last at the end.
+    /// The lives of a user in the form for the store: each once, the live joined last at the end.
     fn told_lives(&self, user: &UserId) -> Vec<LiveId> {
-        self.lives
-            .get(user)
-            .map(|lives| to_tell(lives))
-            .unwrap_or_default()
+        match self.lives.get(user) {
+            Some(lives) => to_tell(lives),
+            None => Vec::new(),
+        }
     }
 
     fn note_moved(&mut self, user: &UserId, live: &LiveId) {
@@ -411,7 +416,7 @@ fn give_up(lives: &mut Vec<LiveId>, live: &LiveId) {
     }
 }
 
-/// Each live once, the one joined last at the end; of very many, the last ones.
+/// Each live once, the live joined last at the end; only the last [`MAX_LIVES`] of very many.
 fn to_tell(lives: &[LiveId]) -> Vec<LiveId> {
     let mut told: Vec<LiveId> = Vec::new();
     for live in lives.iter().rev() {

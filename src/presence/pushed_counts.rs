@@ -1,8 +1,8 @@
-//! The viewers of a room who are pushed its counts. One frame is made for all of them, at most one
-//! per [`EVERY`]; a viewer's socket sends the newest frame when it gets to it.
+//! The viewers of a room who get pushed counts. The room makes one frame for all of them, at most
+//! one per [`EVERY`]; a viewer's socket sends the newest frame when its task runs.
 //!
-//! A room may have a hundred thousand of them, so they are spread over locks, and are woken a few
-//! at a time.
+//! A room may have a hundred thousand such viewers, so it spreads them over several locks, and
+//! wakes a few at a time.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,27 +17,28 @@ use super::conn::{Conn, Signals};
 use super::throttle::{Shown, Step};
 use crate::base::clock::Millis;
 
-/// Least time between two frames of one live, in ms.
+/// The least time between two frames of one live, in ms.
 pub const EVERY: Millis = 2_000;
 
-/// Locks over which the viewers are spread.
+/// The number of locks over which the room spreads the viewers.
 const SHARDS: usize = 32;
 
-/// So many are woken before other tasks have their turn.
-const WOKEN_AT_ONCE: usize = 500;
+/// The most viewers woken before other tasks have their turn.
+const MAX_WOKEN_PER_TURN: usize = 500;
 
-/// The counts that all viewers are sent. The first session that sends them makes the text for all.
+/// The counts for all viewers. The first session that sends them makes the text for all.
 #[derive(Debug)]
 pub struct Frame {
     pub shown: Shown,
     pub number: FrameNumber,
     pub plain: OnceLock<Utf8Bytes>,
-    /// With the information about the live, and its revision: for sockets that have an older one.
+    /// With the information about the live, and its revision, for sockets that have an older
+    /// revision.
     pub with_info: OnceLock<(u32, Utf8Bytes)>,
 }
 
-/// The number of a frame, or of the counts with which a viewer began to listen. Counts with a
-/// higher number are never older.
+/// The number of a frame, or of a viewer's first counts. Counts with a higher number are never
+/// older.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameNumber {
     /// Within the room. A socket remembers the last one.
@@ -47,15 +48,29 @@ pub struct FrameNumber {
     pub seq: u64,
 }
 
-/// What was sent last, and with which number.
+/// The last counts sent, and their number.
 #[derive(Debug)]
 struct Pace {
-    /// What the frames are compared with, and the revision of the information.
-    sent: Option<(Shown, u32)>,
-    /// Somebody was shown something else since.
+    sent: Option<Sent>,
+    /// A viewer saw other counts since.
     differs: bool,
     start: u64,
     place: u32,
+}
+
+/// The content of a frame.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    shown: Shown,
+    /// The revision of the information about the live.
+    info: u32,
+}
+
+impl Sent {
+    /// Whether clients would see no difference.
+    fn is_same(&self, other: &Self) -> bool {
+        self.shown.is_same(&other.shown) && self.info == other.info
+    }
 }
 
 impl Pace {
@@ -68,12 +83,7 @@ impl Pace {
     }
 }
 
-/// Whether clients would see no difference.
-fn is_same((one, one_info): &(Shown, u32), (other, other_info): &(Shown, u32)) -> bool {
-    one.is_same(other) && one_info == other_info
-}
-
-/// Made when the first viewer asks for counts: most rooms have none.
+/// The viewers, made when the first one asks for counts: most rooms have none.
 #[derive(Debug)]
 struct Watchers {
     hasher: RandomState,
@@ -88,9 +98,10 @@ pub struct PushedCounts(OnceLock<Box<Watchers>>);
 
 impl PushedCounts {
     pub fn is_empty(&self) -> bool {
-        self.0
-            .get()
-            .is_none_or(|watchers| watchers.count.load(Ordering::Acquire) == 0)
+        match self.0.get() {
+            Some(watchers) => watchers.count.load(Ordering::Acquire) == 0,
+            None => true,
+        }
     }
 
     /// Adds a viewer's socket.
@@ -119,37 +130,52 @@ impl PushedCounts {
         }
     }
 
-    /// Takes in what is shown to a viewer who has just begun to listen, and numbers it. `read` runs
-    /// under the lock of the numbers.
+    /// Numbers the first counts of a new viewer. `read` returns the counts and the revision of the
+    /// information, and runs under the lock of the numbers.
     pub fn first(&self, read: impl FnOnce() -> (Shown, u32)) -> Option<(Shown, FrameNumber)> {
         let watchers = self.0.get()?;
         let mut pace = watchers.pace.lock();
         let (shown, info) = read();
+        let next = Sent { shown, info };
         if watchers.count.load(Ordering::Acquire) <= 1 {
-            // Nobody else is owed anything.
-            (pace.sent, pace.differs) = (Some((shown, info)), false);
+            // No other viewer waits for counts.
+            pace.sent = Some(next);
+            pace.differs = false;
         } else {
-            pace.differs |= pace
-                .sent
-                .as_ref()
-                .is_none_or(|sent| !is_same(sent, &(shown, info)));
+            let is_same = match &pace.sent {
+                Some(sent) => sent.is_same(&next),
+                None => false,
+            };
+            if !is_same {
+                pace.differs = true;
+            }
         }
         Some((shown, pace.next()))
     }
 
-    /// Decides whether the viewers must be told what `read` shows, and makes the frame.
+    /// Decides whether the viewers need the counts from `read`, and makes the frame. `read` is as
+    /// for [`Self::first`].
     pub fn step(&self, read: impl FnOnce() -> (Shown, u32)) -> Step {
-        let Some(watchers) = self.0.get().filter(|_| !self.is_empty()) else {
+        let Some(watchers) = self.0.get() else {
             return Step::Nothing;
         };
+        if self.is_empty() {
+            return Step::Nothing;
+        }
         let mut pace = watchers.pace.lock();
         let (shown, info) = read();
-        match &pace.sent {
-            Some(sent) if !pace.differs && is_same(sent, &(shown, info)) => return Step::Nothing,
-            Some((sent, _)) if shown.at < sent.at + EVERY => return Step::At(sent.at + EVERY),
-            _ => {}
+        let next = Sent { shown, info };
+        if let Some(sent) = pace.sent {
+            if !pace.differs && sent.is_same(&next) {
+                return Step::Nothing;
+            }
+            let due = sent.shown.at + EVERY;
+            if shown.at < due {
+                return Step::At(due);
+            }
         }
-        (pace.sent, pace.differs) = (Some((shown, info)), false);
+        pace.sent = Some(next);
+        pace.differs = false;
         let frame = Frame {
             shown,
             number: pace.next(),
@@ -174,14 +200,14 @@ impl PushedCounts {
             for conn in conns {
                 conn.signal(Signals::COUNTS);
                 woken += 1;
-                if woken % WOKEN_AT_ONCE == 0 {
+                if woken % MAX_WOKEN_PER_TURN == 0 {
                     tokio::task::yield_now().await;
                 }
             }
         }
     }
 
-    /// Forgets everybody: the room has ended.
+    /// Forgets all viewers: the room has ended.
     pub fn clear(&self) {
         let Some(watchers) = self.0.get() else { return };
         for shard in &watchers.shards {

@@ -1,5 +1,5 @@
-//! The queues of what has changed, which the loops in `sync`, `peers` and `dashboards` drain. A
-//! queue holds no changes, only what changed: each room or slice is in it once, so it is bounded,
+//! The queues of changed rooms and slices, which the loops in `sync`, `peers` and `dashboards`
+//! drain. A queue does not hold the changes: each room or slice is in it once, so it is bounded,
 //! and the loop looks at the present state when it comes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// What waits for one loop.
+/// The items that wait for one loop.
 #[derive(Debug)]
 pub struct Queue<T> {
     waiting: Mutex<Vec<T>>,
@@ -29,7 +29,7 @@ impl<T> Queue<T> {
         self.notify.notify_one();
     }
 
-    /// Pushes an item unless it is queued already. One atomic operation then.
+    /// Pushes an item unless it is queued already, which costs only one atomic operation.
     pub fn push_once(&self, queued: &Queued, item: impl FnOnce() -> T) {
         if !queued.0.swap(true, Ordering::AcqRel) {
             self.push(item());
@@ -44,13 +44,13 @@ impl<T> Queue<T> {
         self.waiting.lock().len()
     }
 
-    /// Waits until something was pushed since the last wait.
+    /// Waits for a push after the last wait.
     pub async fn wait(&self) {
         self.notify.notified().await;
     }
 }
 
-/// Whether an item is in the queue for which the item has this mark.
+/// An item's mark for one queue: whether the item is in it.
 #[derive(Debug, Default)]
 pub struct Queued(AtomicBool);
 
@@ -59,8 +59,8 @@ impl Queued {
         self.0.load(Ordering::Acquire)
     }
 
-    /// To be called before the item's state is read: a change that comes later queues the item
-    /// again.
+    /// Clears the mark. The caller does so before it reads the item's state, so that a later change
+    /// queues the item again.
     pub fn clear(&self) {
         self.0.store(false, Ordering::Release);
     }

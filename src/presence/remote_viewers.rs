@@ -1,15 +1,15 @@
-//! What a room knows of the viewers on other gateways, as these say in their messages. The values
-//! are absolute and numbered by their gateway, so an older one never replaces a newer one. Never
-//! awaits.
+//! The viewers on other gateways as a room knows them from the messages of these gateways. The
+//! values are absolute and numbered by their gateway, so an older value never replaces a newer one.
+//! Never awaits.
 //!
-//! How many viewers there are on all gateways is not added up here: the slices say that. What a
-//! peer says counts for how many are away, for who writes the live's figures, and for whose lease
-//! bears on them.
+//! The number of viewers on all gateways comes from the slices, not from here. The messages of the
+//! peers decide how many viewers are away, which gateway writes the live's figures, and which
+//! leases bear on the figures.
 //!
 //! A peer's viewers count while the peer has a lease ([`Roster`]), however long it has been silent.
 //! While a peer is late with its lease the figures are in doubt, since its viewers may be gone with
-//! it. They stay in doubt after its burial until it was swept from the live's slices, whose sizes
-//! count its users until then.
+//! it. They stay in doubt after its burial until a sweep has removed it from the live's slices,
+//! whose sizes count its users until then.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,16 +19,16 @@ use super::gateways::Roster;
 use super::tally::ViewerCount;
 use crate::base::ids::GatewayId;
 
-/// The most gateways that a room remembers; further ones are ignored.
+/// The most gateways that a room remembers; it ignores further gateways.
 const MAX_PEERS: usize = 1_024;
 
-/// What a gateway last said.
+/// The last message of a gateway.
 #[derive(Debug, Clone, Copy)]
 struct Peer {
     count: ViewerCount,
-    /// Zero if it said nothing; what gateways say has higher numbers.
+    /// The number of the message; zero if the gateway sent none.
     number: u64,
-    /// Whether it is certain that it said nothing else since.
+    /// Whether the room certainly missed no later message.
     is_sure: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct RemoteViewers(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     peers: HashMap<GatewayId, Peer>,
-    /// Viewers on the living gateways among them who are away.
+    /// The viewers on the living gateways among the peers who are away.
     away: u64,
     /// A gateway with viewers is late with its lease, or dead and not swept.
     doubt: bool,
@@ -71,7 +71,8 @@ impl RemoteViewers {
         known.sum_up(roster)
     }
 
-    /// Takes in how many viewers a peer has. True if who is away, or the doubt, changed.
+    /// Notes the viewers of a peer. True if the number of viewers who are away, or the doubt,
+    /// changed.
     pub(crate) fn heard(
         &self,
         peer: &GatewayId,
@@ -79,7 +80,7 @@ impl RemoteViewers {
         number: u64,
         roster: &Roster,
     ) -> bool {
-        // What comes late from the dead tells nothing.
+        // A late message of a dead gateway tells nothing.
         if roster.dead.contains(peer) {
             return false;
         }
@@ -99,18 +100,19 @@ impl RemoteViewers {
         known.sum_up(roster)
     }
 
-    /// Notes that peers have an entry in a slice. One that said nothing yet may have viewers; how
-    /// many, the slices say. True as for [`RemoteViewers::heard`].
+    /// Notes that peers have an entry in a slice. A peer that sent no message yet may have viewers;
+    /// the slices say how many. True as for [`RemoteViewers::heard`].
     pub(crate) fn holds(&self, gateways: &[GatewayId], roster: &Roster) -> bool {
         let mut known = self.0.lock();
-        gateways
-            .iter()
-            .for_each(|gateway| known.note_entry(gateway));
+        for gateway in gateways {
+            known.note_entry(gateway);
+        }
         known.sum_up(roster)
     }
 
-    /// Notes that messages may have been missed. Nobody is taken to be away, nor is any peer taken
-    /// to write figures, until it says again what it has. True as for [`RemoteViewers::heard`].
+    /// Notes that this gateway may have missed messages. Until a peer sends its viewers again, none
+    /// of them counts as away, and the peer does not count as a writer of figures. True as for
+    /// [`RemoteViewers::heard`].
     pub(crate) fn doubt(&self, roster: &Roster) -> bool {
         let mut known = self.0.lock();
         for peer in known.peers.values_mut() {
@@ -120,23 +122,25 @@ impl RemoteViewers {
         known.sum_up(roster)
     }
 
-    /// Takes in a new roster. True as for [`RemoteViewers::heard`].
+    /// Applies a new roster. True as for [`RemoteViewers::heard`].
     pub(crate) fn roster_changed(&self, roster: &Roster) -> bool {
         self.0.lock().sum_up(roster)
     }
 
-    /// The other living gateways that have viewers for sure. A gateway that has an entry in a slice
-    /// and said nothing may have let go of the live, and would never say that it has none.
+    /// The other living gateways that certainly have viewers. A gateway that has an entry in a
+    /// slice and sent no message may have evicted the live, and would never say that it has no
+    /// viewers.
     pub(crate) fn with_viewers(&self, roster: &Roster) -> Vec<GatewayId> {
-        let known = self.0.lock();
-        let with_some = known
-            .peers
-            .iter()
-            .filter(|(gateway, peer)| peer.is_sure && peer.has_viewers() && roster.counts(gateway));
-        with_some.map(|(gateway, _)| gateway.clone()).collect()
+        let mut with_viewers = Vec::new();
+        for (gateway, peer) in &self.0.lock().peers {
+            if peer.is_sure && peer.has_viewers() && roster.counts(gateway) {
+                with_viewers.push(gateway.clone());
+            }
+        }
+        with_viewers
     }
 
-    /// Forgets everybody: the room has ended.
+    /// Forgets all gateways: the room has ended.
     pub(crate) fn clear(&self) {
         *self.0.lock() = Known::default();
     }
@@ -149,8 +153,9 @@ impl Peer {
 }
 
 impl Known {
+    /// Computes the sums again. True if one changed.
     fn sum_up(&mut self, roster: &Roster) -> bool {
-        // The store forgot these burials, so the gateways never hear of them and go on.
+        // The store lost these burials, so the gateways never hear of them and go on.
         let risen: Vec<GatewayId> = self
             .unswept
             .iter()
@@ -164,19 +169,21 @@ impl Known {
         let dead = self
             .peers
             .extract_if(|gateway, _| roster.dead.contains(gateway));
-        self.unswept.extend(
-            dead.filter(|(_, peer)| peer.has_viewers())
-                .map(|(gateway, _)| gateway),
-        );
-        let counted = self
-            .peers
-            .iter()
-            .filter(|(gateway, _)| roster.counts(gateway));
-        let away = counted.fold(0, |sum: u64, (_, peer)| sum.saturating_add(peer.count.away));
-        let late = self
-            .peers
-            .iter()
-            .any(|(gateway, peer)| peer.has_viewers() && roster.late.contains(gateway));
+        for (gateway, peer) in dead {
+            if peer.has_viewers() {
+                self.unswept.insert(gateway);
+            }
+        }
+        let mut away: u64 = 0;
+        let mut late = false;
+        for (gateway, peer) in &self.peers {
+            if roster.counts(gateway) {
+                away = away.saturating_add(peer.count.away);
+            }
+            if peer.has_viewers() && roster.late.contains(gateway) {
+                late = true;
+            }
+        }
         let doubt = late || !self.unswept.is_empty();
         let changed = away != self.away || doubt != self.doubt;
         self.away = away;
@@ -184,7 +191,7 @@ impl Known {
         changed
     }
 
-    /// Notes that a gateway may have viewers, if it has said nothing.
+    /// Notes that a gateway may have viewers, unless it has sent a message.
     fn note_entry(&mut self, gateway: &GatewayId) {
         let count = ViewerCount {
             viewers: 1,
@@ -203,9 +210,16 @@ impl Known {
     fn note(&mut self, gateway: &GatewayId, said: Peer) {
         let full = self.peers.len() >= MAX_PEERS;
         match self.peers.get_mut(gateway) {
-            Some(there) if said.number > there.number => *there = said,
-            None if !full => drop(self.peers.insert(gateway.clone(), said)),
-            _ => {}
+            Some(there) => {
+                if said.number > there.number {
+                    *there = said;
+                }
+            }
+            None => {
+                if !full {
+                    self.peers.insert(gateway.clone(), said);
+                }
+            }
         }
     }
 }

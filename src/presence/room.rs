@@ -1,6 +1,6 @@
 //! One epoch of one live on this gateway: its slices, its figures, the sockets that listen to them,
-//! and its end. Sessions join and leave; the loops in `sync`, `peers` and `dashboards` take in what
-//! the store and the peers say.
+//! and its end. Sessions join and leave; the loops in `sync`, `peers` and `dashboards` bring the
+//! news of the store and the peers.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,12 +46,12 @@ pub enum End {
     Evicted,
 }
 
-/// What a listener is told besides the end.
+/// The news that a listener gets besides the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interest {
     /// Counts, now and on change.
     Counts,
-    /// Only the end. For the socket that opened the live.
+    /// Only the end, for the socket that opened the live.
     End,
 }
 
@@ -66,15 +66,15 @@ pub enum NoSeat {
     Ended,
     /// A moderator removed the user, who may not come back for this long.
     Banned(Duration),
-    /// Too many join the live at once.
+    /// Too many users join the live at once.
     Crowded,
 }
 
-/// What all rooms of a gateway have in common.
+/// The settings that all rooms of a gateway share.
 #[derive(Debug, Clone)]
 pub struct RoomTerms {
     pub fan_source: FanSource,
-    /// Whether different users are counted.
+    /// Whether the gateway counts different users.
     pub uniques: bool,
     pub own: Arc<OwnLease>,
 }
@@ -98,12 +98,12 @@ pub struct Room {
     pub(super) seats: Box<[Mutex<Seats>]>,
     pub(super) slices: Box<[Slice]>,
     end: OnceLock<End>,
-    /// Set while eviction checks whether the room is in use; a join that sees it is refused, and
-    /// looks for the live again.
+    /// Set while eviction checks whether the room is in use. The room refuses a join then, and the
+    /// session looks for the live again.
     leaving: AtomicBool,
     pub(super) tally: Tally,
     own: Arc<OwnLease>,
-    /// Whether different users are counted.
+    /// Whether the gateway counts different users.
     pub uniques: bool,
     pub bans: Bans,
     remote: RemoteViewers,
@@ -111,22 +111,22 @@ pub struct Room {
     size: SetSize,
     /// The highest exact figures that this gateway knows of.
     peaks: Mutex<RoomPeaks>,
-    /// The peaks that the store was told last.
+    /// The peaks that the store heard of last.
     told_peaks: Mutex<Peaks>,
     listeners: Mutex<Vec<(Arc<Conn>, Interest)>>,
-    /// The viewers who are pushed counts.
+    /// The viewers who get pushed counts.
     pub pushed: PushedCounts,
     /// The viewers who asked for their friends here.
     pub friends: FriendsHere,
     /// Whether the room is in the queue of the friends task.
     pub friends_queued: Queued,
-    /// Who came or left, for the gateways with viewers who asked for their friends here.
+    /// The users who came or left, for the gateways with viewers who asked for their friends here.
     pub moves: Moves,
     pub throttle: Mutex<Throttle>,
     /// Whether the room is in the queue of the counts task.
     pub counts_queued: Queued,
     pub acks: ArcSwap<CachedAcks>,
-    /// What a back end wrote about the live.
+    /// The information that a back end wrote about the live.
     pub info: RoomInfo,
     pub counting: Counting,
     /// The fans whose attendance the store does not have yet.
@@ -135,26 +135,34 @@ pub struct Room {
     used: AtomicU64,
     /// When the store last confirmed that this epoch is open.
     confirmed_open: AtomicU64,
-    /// How the joins stand to their rate.
+    /// The state of the rate limit of joins.
     pub(super) joins: AtomicU64,
     pub check: CheckDue,
-    /// Whether another system than the store knows the fans.
+    /// Whether a system other than the store knows the fans.
     pub(super) asks_elsewhere: bool,
 }
 
 impl Room {
-    /// A room of an open live, with nobody in it.
+    /// An empty room of an open live.
     pub fn new(record: LiveRecord, bans: KnownBans, now: Millis, terms: RoomTerms) -> Self {
         let RoomTerms {
             fan_source,
             uniques,
             own,
         } = terms;
-        let by_token = (fan_source == FanSource::Token).then_some(&record.streamer);
+        let by_token = match fan_source {
+            FanSource::Token => Some(&record.streamer),
+            _ => None,
+        };
         let seats = (0..record.slices)
             .map(|_| Mutex::new(Seats::new(by_token.cloned())))
             .collect();
         let slices = record.all_slices().map(|id| Slice::new(id, now)).collect();
+        let slices_with_attendance = if record.terms.attendance {
+            record.slices
+        } else {
+            0
+        };
         Self {
             seats,
             slices,
@@ -179,11 +187,7 @@ impl Room {
             acks: ArcSwap::from_pointee(CachedAcks::default()),
             info: RoomInfo::new(record.info.clone()),
             counting: Counting::default(),
-            unrecorded: Unrecorded::new(if record.terms.attendance {
-                record.slices
-            } else {
-                0
-            }),
+            unrecorded: Unrecorded::new(slices_with_attendance),
             used: AtomicU64::new(now),
             confirmed_open: AtomicU64::new(now),
             joins: AtomicU64::new(0),
@@ -212,35 +216,37 @@ impl Room {
     /// The place in [`Room::slices`] of this slice of a live; `None` if the room has no such slice.
     pub fn place_of(&self, slice: &SliceId) -> Option<usize> {
         let place = slice.index.checked_sub(1)? as usize;
-        self.slices
-            .get(place)
-            .filter(|there| there.id == *slice)
-            .map(|_| place)
+        let there = self.slices.get(place)?;
+        if there.id != *slice {
+            return None;
+        }
+        Some(place)
     }
 
     pub fn own_viewers(&self) -> ViewerCount {
         self.tally.here()
     }
 
-    /// Viewers on all gateways who are away, as each gateway counts them; never more than there are
-    /// viewers.
+    /// The viewers on all gateways who are away, as each gateway counts them; never more than the
+    /// number of viewers.
     pub fn away(&self) -> u64 {
         self.tally.away().min(self.figures().viewers)
     }
 
-    /// Has the peers asked for their viewers, and believes what they said no longer. True as for
-    /// [`Self::note_peer_viewers`].
+    /// Makes the publisher ask the peers for their viewers, and doubts their former messages. True
+    /// as for [`Self::note_peer_viewers`].
     pub fn ask_peers(&self, roster: &Roster) -> bool {
         self.told.ask();
         self.remote_changed(self.remote.doubt(roster))
     }
 
-    /// Whether a peer that asks may not know what this gateway told, or has not told yet.
+    /// Whether a peer that asks may lack something that this gateway told, or has yet to tell.
     pub fn has_told_peers(&self) -> bool {
         !self.told.told_nothing() || self.told.owes(self.own_viewers())
     }
 
-    /// This and the next two return true if who is away, or the quality of the figures, changed.
+    /// Notes the viewers of a peer. This and the next two methods return true if the number of
+    /// viewers who are away, or the quality of the figures, changed.
     pub fn note_peer_viewers(
         &self,
         peer: &GatewayId,
@@ -260,7 +266,7 @@ impl Room {
         self.remote_changed(self.remote.roster_changed(roster))
     }
 
-    /// Dead gateways that may still have members in the slices, so that the figures count too many.
+    /// Dead gateways that may still have members in the slices, so that the figures are too high.
     pub fn unswept(&self) -> BTreeSet<GatewayId> {
         self.remote.unswept()
     }
@@ -271,26 +277,29 @@ impl Room {
         self.remote_changed(self.remote.swept(gone, roster))
     }
 
-    /// Whether this gateway is the one that writes the live's figures into its record. Of the
-    /// gateways with viewers, the one with the highest hash does; if none has any left, each that
-    /// had some may.
+    /// Whether this gateway is the one that writes the live's figures into its record. Among the
+    /// gateways with viewers, the gateway with the highest hash writes. If no gateway has viewers
+    /// left, each gateway that had some may write.
     pub fn is_counted_here(&self, own: &GatewayId, roster: &Roster) -> bool {
-        let live = xxh3_64(self.record.live.as_str().as_bytes());
-        let place = |gateway: &GatewayId| {
-            (
-                xxh3_64_with_seed(gateway.as_str().as_bytes(), live),
-                gateway.clone(),
-            )
-        };
-        let peer = self.remote.with_viewers(roster).iter().map(place).max();
-        if self.own_viewers().viewers > 0 {
-            return peer.is_none_or(|peer| peer < place(own));
+        let peers = self.remote.with_viewers(roster);
+        let highest_peer = peers.iter().map(|peer| self.writer_rank(peer)).max();
+        match highest_peer {
+            Some(peer) => self.own_viewers().viewers > 0 && peer < self.writer_rank(own),
+            None => {
+                self.own_viewers().viewers > 0
+                    || self
+                        .slices
+                        .iter()
+                        .any(|slice| slice.lock().desired().is_registered())
+            }
         }
-        peer.is_none()
-            && self
-                .slices
-                .iter()
-                .any(|slice| slice.lock().desired().is_registered())
+    }
+
+    /// The rank of a gateway for [`Self::is_counted_here`]: its hash, then its id.
+    fn writer_rank(&self, gateway: &GatewayId) -> (u64, GatewayId) {
+        let live = xxh3_64(self.record.live.as_str().as_bytes());
+        let hash = xxh3_64_with_seed(gateway.as_str().as_bytes(), live);
+        (hash, gateway.clone())
     }
 
     fn remote_changed(&self, changed: bool) -> bool {
@@ -301,8 +310,8 @@ impl Room {
         changed
     }
 
-    /// Viewers and fans on all gateways, as the store last said; at least the viewers who are here,
-    /// of whom the store may not have heard yet.
+    /// The viewers and fans on all gateways, as the store last said; at least the viewers who are
+    /// here, since the store may not know all of them yet.
     pub fn figures(&self) -> Figures {
         Figures {
             viewers: self.size.members().max(self.tally.viewers_here()),
@@ -310,8 +319,8 @@ impl Room {
         }
     }
 
-    /// The figures as the store last said, and how many came and left, of one moment: who came has
-    /// left or is there.
+    /// The figures as the store last said, and the numbers of users who came and left, of one
+    /// moment: each user who came has left or is there.
     pub fn totals(&self) -> (Figures, Arrived) {
         let mut arrived = Arrived::default();
         let mut fans = 0;
@@ -320,17 +329,12 @@ impl Room {
             arrived = arrived.plus(size.arrived());
             fans += size.fans;
         }
-        (
-            Figures {
-                viewers: arrived.joins.saturating_sub(arrived.leaves),
-                fans,
-            },
-            arrived,
-        )
+        let viewers = arrived.joins.saturating_sub(arrived.leaves);
+        (Figures { viewers, fans }, arrived)
     }
 
-    /// What dashboards are shown. The quality is asked for last, so that no doubtful figure is
-    /// taken for a certain one.
+    /// The figures for dashboards. `quality` runs last, so that no doubtful figure passes for a
+    /// certain one.
     pub fn show(&self, at: Millis, quality: impl FnOnce() -> Quality) -> Shown {
         let (figures, arrived) = self.totals();
         Shown {
@@ -342,15 +346,15 @@ impl Room {
         }
     }
 
-    /// Takes in the size of a slice, as the store told this gateway or a peer, and the peak that it
-    /// may make. True if the size changed, or whether it is in doubt.
+    /// Notes the size of a slice, which the store told this gateway or a peer, and a new peak if it
+    /// makes one. True if the size changed, or its doubt did.
     pub fn note_size(&self, place: usize, size: SliceSize, now: Millis) -> bool {
         let news = self.slices[place].note(size, now, &self.size);
         self.note_peaks();
         news
     }
 
-    /// As [`Room::note_size`], for what a check read that expected version `expected`.
+    /// As [`Room::note_size`], for the size that a check read.
     pub fn note_reading(&self, place: usize, read: ReadSize) -> bool {
         let news = self.slices[place].note_reading(read, &self.size);
         self.note_peaks();
@@ -369,19 +373,20 @@ impl Room {
         self.peaks()
     }
 
-    /// The highest figures that are certain: this gateway has renewed its lease since, and so would
-    /// know by now if the store had lost its data, or come back with older data, before.
+    /// The highest figures that are certain: this gateway has renewed its lease since it noted
+    /// them. So it would know by now if the store had lost its data, or come back with older data,
+    /// before.
     pub fn sure_peaks(&self) -> Peaks {
         self.peaks.lock().sure(self.own.renewals())
     }
 
-    /// The highest figures, those of the last moment among them.
+    /// The highest figures, including the latest ones.
     pub fn peaks(&self) -> Peaks {
         self.peaks.lock().highest()
     }
 
     /// Notes that everything that the store said of this live is in doubt from `now` on, until a
-    /// call or a check that is sent later shows that it is right.
+    /// later call or check shows that it is right.
     pub fn doubt(&self, now: Millis) {
         self.check.doubt_all(now);
         self.peaks.lock().forget_unsure();
@@ -391,19 +396,19 @@ impl Room {
         *self.told_peaks.lock() = peaks;
     }
 
-    /// Whether there are peaks that the store was not told yet.
+    /// Whether there are peaks that the store has not heard of yet.
     pub fn has_new_peaks(&self) -> bool {
         let told = *self.told_peaks.lock();
         told.max(self.sure_peaks()) != told
     }
 
-    /// Whether the peers know, or may know, other viewers of this gateway than there are.
+    /// Whether the peers have, or may have, a wrong number of this gateway's viewers.
     pub fn owes_peers(&self) -> bool {
         self.told.owes(self.own_viewers())
     }
 
     /// `Partial` while a gateway with viewers is late with its lease or not swept, a slice is in
-    /// doubt, or everything is.
+    /// doubt, or everything is in doubt.
     pub fn quality(&self) -> Quality {
         let in_doubt = self.remote.in_doubt() || self.has_slice_in_doubt() || self.is_unproven();
         if in_doubt {
@@ -423,8 +428,8 @@ impl Room {
         self.check.doubted_since().is_some()
     }
 
-    /// Ends that doubt if a check, and a call or a check of each slice, have shown since that all
-    /// is right. True if it ended.
+    /// Ends the doubt about everything if a check, and a call or a check of each slice, have shown
+    /// since that all is right. True if the doubt ended.
     pub fn end_doubt(&self) -> bool {
         let Some(since) = self.check.doubted_since() else {
             return false;
@@ -434,7 +439,7 @@ impl Room {
         is_proven && self.check.end_doubt(since)
     }
 
-    /// When the slice with the oldest news was last heard of.
+    /// When the store last told the size of the slice with the oldest news.
     pub fn oldest_update(&self) -> Millis {
         self.slices.iter().map(Slice::heard).min().unwrap_or(0)
     }
@@ -485,13 +490,13 @@ impl Room {
         self.end.get().is_some() || self.leaving.load(Ordering::Acquire)
     }
 
-    /// Whether anybody sits or listens here, or the store needs a call.
+    /// Whether any user sits or listens here, or the store needs a call.
     pub fn is_used(&self) -> bool {
         !self.listeners.lock().is_empty() || !self.is_empty()
     }
 
-    /// Ends the room by the close of its epoch. Joins are refused from here on. The caller calls
-    /// [`Room::release`] for each slice next. False if the room had ended before.
+    /// Ends the room by the close of its epoch. The room refuses joins from here on. The caller
+    /// calls [`Room::release`] for each slice next. False if the room had ended before.
     pub fn close(&self, record: LiveRecord) -> bool {
         debug_assert_ne!(record.state, LiveState::Open);
         self.end.set(End::Closed(Arc::new(record))).is_ok()

@@ -1,6 +1,6 @@
-//! What a back end wrote about a live, as this gateway knows it, for the sockets in the room. The
-//! room counts the versions that it came to know, and a socket remembers which of them it was told:
-//! a heartbeat compares two numbers.
+//! The information that a back end wrote about a live, as this gateway knows it, for the sockets in
+//! the room. The room counts the versions that it received, and a socket remembers the last version
+//! that it sent: a heartbeat compares two numbers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +13,7 @@ use crate::store::Info;
 /// One version of the information.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownInfo {
-    /// How many versions this room has come to know, this one included; 0 if there was none.
+    /// The number of versions that this room has received, including this one; 0 if there was none.
     pub revision: u32,
     pub info: Info,
 }
@@ -21,7 +21,7 @@ pub struct KnownInfo {
 #[derive(Debug)]
 pub struct RoomInfo {
     newest: ArcSwap<KnownInfo>,
-    /// That of `newest`, or of the one before it.
+    /// The revision of `newest`, or of the version before it.
     revision: AtomicU32,
     /// The acknowledgements for sockets that have an older version.
     pub acks: ArcSwapOption<CachedAcks>,
@@ -38,7 +38,7 @@ impl RoomInfo {
         }
     }
 
-    /// Every heartbeat asks.
+    /// The newest revision. Every heartbeat reads it.
     pub fn revision(&self) -> u32 {
         self.revision.load(Ordering::Acquire)
     }
@@ -47,7 +47,7 @@ impl RoomInfo {
         self.newest.load_full()
     }
 
-    /// Takes in what the store has. False if a version as high was known before.
+    /// Notes the version in the store. False if the room knew a version as high before.
     pub fn note(&self, read: &Info) -> bool {
         let before = self.newest.rcu(|known| {
             if known.info.version >= read.version {

@@ -1,14 +1,21 @@
 //! The highest figures of a room. A figure is *sure* once this gateway has renewed its lease after
-//! it was noted: a store that lost its data, or came back with older data, shows that at the next
-//! renewal. Until then a doubt takes it back.
+//! the figure was noted: a store that lost its data, or came back with older data, shows that at
+//! the next renewal. Until then a doubt takes the figure back.
 
 use crate::store::Peaks;
 
 #[derive(Debug, Clone, Copy)]
 pub struct RoomPeaks {
     sure: Peaks,
-    /// Figures that were noted after this many renewals.
-    unsure: Option<(Peaks, u64)>,
+    unsure: Option<Unsure>,
+}
+
+/// Figures that may still be taken back.
+#[derive(Debug, Clone, Copy)]
+struct Unsure {
+    peaks: Peaks,
+    /// The number of renewals of the lease when the first of these figures was noted.
+    renewals: u64,
 }
 
 impl RoomPeaks {
@@ -16,33 +23,43 @@ impl RoomPeaks {
         Self { sure, unsure: None }
     }
 
-    /// Notes figures after so many renewals of the lease.
+    /// Notes figures after this number of renewals of the lease.
     pub fn note(&mut self, figures: Peaks, renewals: u64) {
         let sure = self.sure(renewals);
         if sure.max(figures) == sure {
             return;
         }
-        self.unsure = match self.unsure {
-            Some((unsure, since)) => Some((unsure.max(figures), since)),
-            None => Some((figures, renewals)),
-        };
+        match &mut self.unsure {
+            Some(unsure) => unsure.peaks = unsure.peaks.max(figures),
+            None => {
+                self.unsure = Some(Unsure {
+                    peaks: figures,
+                    renewals,
+                });
+            }
+        }
     }
 
-    /// The highest sure figures after so many renewals.
+    /// The highest sure figures after this number of renewals.
     pub fn sure(&mut self, renewals: u64) -> Peaks {
-        if let Some((unsure, _)) = self.unsure.take_if(|(_, since)| *since < renewals) {
-            self.sure = self.sure.max(unsure);
+        if let Some(unsure) = self.unsure
+            && unsure.renewals < renewals
+        {
+            self.sure = self.sure.max(unsure.peaks);
+            self.unsure = None;
         }
         self.sure
     }
 
     /// The highest figures, sure or not.
     pub fn highest(&self) -> Peaks {
-        self.unsure
-            .map_or(self.sure, |(unsure, _)| self.sure.max(unsure))
+        match self.unsure {
+            Some(unsure) => self.sure.max(unsure.peaks),
+            None => self.sure,
+        }
     }
 
-    /// Takes back what is not sure.
+    /// Takes back the figures that are not sure.
     pub fn forget_unsure(&mut self) {
         self.unsure = None;
     }

@@ -1,5 +1,5 @@
-//! The rooms of this gateway, the users who are online on the platform, and the queues of what
-//! changed in them. No map guard leaves this file, and nothing here awaits.
+//! The rooms of this gateway, the users who are online on the platform, and the queues of changed
+//! rooms and slices. No map guard leaves this file, and nothing here awaits.
 
 use std::sync::Arc;
 
@@ -31,18 +31,18 @@ pub struct Rooms {
     terms: RoomTerms,
     /// Slices for the flusher, each by its place in the room or the platform.
     pub to_flush: Queue<(Audience, usize)>,
-    /// Slices, each by its place in the room, with users about whom the loop that asks elsewhere
-    /// has to ask.
+    /// Slices, each by its place in the room, whose users wait for the loop that asks another
+    /// system about fans.
     pub to_ask: Queue<(Arc<Room>, usize)>,
-    /// Those with slices that have come into doubt.
+    /// Audiences with slices that have come into doubt.
     pub in_doubt: Queue<Audience>,
-    /// Rooms whose counts the dashboards may have to hear.
+    /// Rooms whose counts may be news for the dashboards.
     pub to_count: Queue<Arc<Room>>,
-    /// Rooms whose counts the peers may have to hear.
+    /// Rooms whose counts may be news for the peers.
     pub to_publish: Queue<Arc<Room>>,
-    /// Rooms whose figures may have to go into the record.
+    /// Rooms whose figures may be news for the record.
     pub to_record: Queue<Arc<Room>>,
-    /// Rooms whose viewers may have to hear of their friends.
+    /// Rooms that may have news of friends for their viewers.
     pub to_befriend: Queue<Arc<Room>>,
     /// By user, the sockets that asked for their friends in a room.
     askers: DashMap<UserId, Vec<AskerIn>>,
@@ -50,24 +50,32 @@ pub struct Rooms {
     pub recent_follows: RecentFollows,
 }
 
-/// A socket that asked for its friends, and the room in which it did.
-type AskerIn = (Arc<Room>, Arc<Asker>);
+/// A socket that asked for its friends in a room.
+#[derive(Debug, Clone)]
+struct AskerIn {
+    room: Arc<Room>,
+    asker: Arc<Asker>,
+}
 
-/// What became of an [`Rooms::install`].
+/// The result of [`Rooms::install`].
 #[derive(Debug)]
 pub enum Installed {
-    /// A new room; the room of an older epoch that it replaced must be ended by the caller.
+    /// A new room, and the room of an older epoch that it replaced. The caller must end the old
+    /// room.
     New(Arc<Room>, Option<Arc<Room>>),
-    /// There was one of this epoch, or of a newer one.
+    /// The live had a room of this epoch, or of a newer one.
     Known(Arc<Room>),
 }
 
 impl Rooms {
     pub fn new(config: &Config, own: Arc<OwnLease>, now: Millis) -> Self {
+        let users = if config.track_online {
+            Some(Arc::new(Platform::of_users(now)))
+        } else {
+            None
+        };
         Self {
-            users: config
-                .track_online
-                .then(|| Arc::new(Platform::of_users(now))),
+            users,
             streamers: Arc::new(Platform::of_streamers(now)),
             by_live: DashMap::default(),
             by_streamer: DashMap::default(),
@@ -89,20 +97,21 @@ impl Rooms {
         }
     }
 
-    /// A room of an open live, with nobody in it, for [`Self::install`].
+    /// An empty room of an open live, for [`Self::install`].
     pub fn prepare(&self, record: LiveRecord, bans: KnownBans, now: Millis) -> Room {
         Room::new(record, bans, now, self.terms.clone())
     }
 
     /// The room of a live, if this gateway has one that has not ended.
     pub fn get(&self, live: &LiveId) -> Option<Arc<Room>> {
-        self.by_live
-            .get(live)
-            .map(|room| room.clone())
-            .filter(|room| room.end().is_none())
+        let room = self.by_live.get(live)?.clone();
+        if room.end().is_some() {
+            return None;
+        }
+        Some(room)
     }
 
-    /// Takes in the room of an open live, unless there is one.
+    /// Adds the room of an open live, unless the live has one.
     pub fn install(&self, room: Room) -> Installed {
         let LiveRecord {
             live,
@@ -115,13 +124,14 @@ impl Rooms {
             dashmap::Entry::Occupied(there) => Some(there.get().clone()),
             dashmap::Entry::Vacant(_) => None,
         };
-        if let Some(room) = old
-            .as_ref()
-            .filter(|old| old.record.epoch >= epoch && old.end().is_none())
+        if let Some(old) = &old
+            && old.record.epoch >= epoch
+            && old.end().is_none()
         {
-            return Installed::Known(room.clone());
+            return Installed::Known(old.clone());
         }
         let room = Arc::new(room);
+        // The drop unlocks the shard of the map.
         drop(entry.insert(room.clone()));
         self.by_streamer.entry(streamer).or_default().insert(live);
         Installed::New(room, old)
@@ -140,7 +150,7 @@ impl Rooms {
         self.forget_streamer(room);
     }
 
-    /// The live stays listed under its streamer if it has a room again by now.
+    /// Forgets the live of a room under its streamer, unless the live has a room again by now.
     fn forget_streamer(&self, room: &Arc<Room>) {
         if let Some(lives) = self.by_streamer.get(&room.record.streamer) {
             lives.remove_if(&room.record.live, |live| {
@@ -153,8 +163,8 @@ impl Rooms {
             .remove_if(&room.record.streamer, |_, lives| lives.is_empty());
     }
 
-    /// Evicts a room if nobody needs it; a join that comes at the same moment either keeps it or
-    /// finds it ended.
+    /// Evicts a room if nobody needs it. A join at the same moment either keeps the room or finds
+    /// it ended.
     pub fn evict_if_idle(&self, room: &Arc<Room>) -> bool {
         let gone = self.by_live.remove_if(&room.record.live, |_, there| {
             Arc::ptr_eq(there, room) && room.end_if_idle()
@@ -167,12 +177,15 @@ impl Rooms {
 
     /// The rooms of a streamer's lives.
     pub fn of_streamer(&self, streamer: &UserId) -> Vec<Arc<Room>> {
-        let lives = self
-            .by_streamer
-            .get(streamer)
-            .map(|lives| lives.iter().map(|live| live.clone()).collect());
-        let lives: Vec<LiveId> = lives.unwrap_or_default();
-        lives.iter().filter_map(|live| self.get(live)).collect()
+        let lives: Vec<LiveId> = match self.by_streamer.get(streamer) {
+            Some(lives) => lives.iter().map(|live| live.clone()).collect(),
+            None => Vec::new(),
+        };
+        let mut rooms = Vec::new();
+        for live in &lives {
+            rooms.extend(self.get(live));
+        }
+        rooms
     }
 
     pub fn all(&self) -> Vec<Arc<Room>> {
@@ -220,7 +233,7 @@ impl Rooms {
         }
     }
 
-    /// Queues every room for its dashboards: how far figures can be trusted may have changed.
+    /// Queues every room for its dashboards: the quality of the figures may have changed.
     pub fn count_all(&self) {
         for room in self.all() {
             room.note_peaks();
@@ -228,7 +241,7 @@ impl Rooms {
         }
     }
 
-    /// Takes in what a back end wrote about a live, as the store has it.
+    /// Notes what a back end wrote about a live, as the store has it.
     pub fn note_info(&self, room: &Arc<Room>, info: &Info) {
         if room.info.note(info) && room.is_watched() {
             room.throttle.lock().owe();
@@ -236,7 +249,7 @@ impl Rooms {
         }
     }
 
-    /// Queues a room whose counts the peers may have to hear.
+    /// Queues a room whose counts may be news for the peers.
     pub fn publish(&self, room: &Arc<Room>) {
         self.to_publish
             .push_once(&room.told.queued, || room.clone());
@@ -244,69 +257,70 @@ impl Rooms {
 
     // --------------------------------------------------------------------------- friends in a room
 
-    /// Queues a room whose viewers may have to hear of their friends.
+    /// Queues a room that may have news of friends for its viewers.
     pub fn befriend(&self, room: &Arc<Room>) {
         self.to_befriend
             .push_once(&room.friends_queued, || room.clone());
     }
 
-    /// Has a socket told of the friends in a room.
+    /// Begins to tell a socket of the friends in a room.
     pub fn ask_friends(&self, room: &Arc<Room>, conn: &Arc<Conn>, now: Millis) {
         let asker = room.friends.add(conn, &self.follows, now);
         self.askers
             .entry(conn.identity.user.clone())
             .or_default()
-            .push((room.clone(), asker));
+            .push(AskerIn {
+                room: room.clone(),
+                asker,
+            });
         self.befriend(room);
     }
 
-    /// What [`Self::ask_friends`] made for a socket.
+    /// The asker that [`Self::ask_friends`] made for a socket.
     pub fn asker(&self, conn: &Arc<Conn>) -> Option<Arc<Asker>> {
         let there = self.askers.get(&conn.identity.user)?;
-        there
-            .iter()
-            .find(|(_, asker)| asker.is_of(conn))
-            .map(|(_, asker)| asker.clone())
+        let own = there.iter().find(|there| there.asker.is_of(conn))?;
+        Some(own.asker.clone())
     }
 
-    /// Has the socket told no longer.
+    /// Stops telling a socket of the friends in a room.
     pub fn forget_asker(&self, room: &Arc<Room>, conn: &Arc<Conn>) {
         let Some(asker) = self.asker(conn) else {
             return;
         };
         room.friends.remove(&asker);
         if let Some(mut there) = self.askers.get_mut(asker.user()) {
-            there.retain(|(_, other)| !Arc::ptr_eq(other, &asker));
+            there.retain(|other| !Arc::ptr_eq(&other.asker, &asker));
         }
         self.askers
             .remove_if(asker.user(), |_, there| there.is_empty());
         self.befriend(room);
     }
 
-    /// A user follows others by now.
+    /// Notes that the follows of a user changed.
     pub fn follows_changed(&self, user: &UserId) {
         self.recent_follows.forget(user);
-        let there = self
-            .askers
-            .get(user)
-            .map(|there| there.clone())
-            .unwrap_or_default();
-        for (room, asker) in there {
+        let there = match self.askers.get(user) {
+            Some(there) => there.clone(),
+            None => Vec::new(),
+        };
+        for AskerIn { room, asker } in there {
             room.friends.load_at(&asker, 0);
             self.befriend(&room);
         }
     }
 
-    /// Queues the rooms of which `note` says that there is work.
+    /// Queues the rooms for which `note` returns true: they have work.
     pub fn befriend_where(&self, note: impl Fn(&Room) -> bool) {
-        self.all()
-            .iter()
-            .filter(|room| note(room))
-            .for_each(|room| self.befriend(room));
+        for room in self.all() {
+            if note(&room) {
+                self.befriend(&room);
+            }
+        }
     }
 
-    /// Takes in who came to lives and who left them, as the store knows by now. Returns those whose
-    /// lives have no room.
+    /// Notes which users came to lives and left them, as the store knows by now. Returns the moves
+    /// whose lives have no room.
     pub fn moved(&self, users: Vec<(LiveId, UserId)>) -> Vec<(LiveId, UserId)> {
         let mut elsewhere = Vec::new();
         for (live, user) in users {
@@ -319,16 +333,17 @@ impl Rooms {
         elsewhere
     }
 
-    /// As [`Self::moved`], if it is not known who moved.
+    /// As [`Self::moved`], if any user may have moved.
     pub fn anybody_moved(&self) {
-        self.all()
-            .iter()
-            .filter(|room| room.moves.note_anybody())
-            .for_each(|room| self.publish(room));
+        for room in self.all() {
+            if room.moves.note_anybody() {
+                self.publish(&room);
+            }
+        }
     }
 
-    /// A user came, went or changed: the store, the dashboards and the peers may have to hear of
-    /// it.
+    /// Queues a room because a user came, went or changed: that may be news for the store, the
+    /// dashboards and the peers.
     pub fn user_changed(&self, room: &Arc<Room>, user: &UserId) {
         let place = room.place_of_user(user);
         self.flush_if_dirty(&room.into(), place);
@@ -362,10 +377,8 @@ impl Rooms {
 
     /// Notes that a socket of a user online took a seat in a live.
     pub fn join_live(&self, user: &UserId, live: &LiveId) {
-        if let Some(users) = self
-            .users
-            .as_ref()
-            .filter(|users| users.join_live(user, live))
+        if let Some(users) = &self.users
+            && users.join_live(user, live)
         {
             self.flush(Audience::Platform(users.clone()), users.place_of(user));
         }
@@ -373,10 +386,8 @@ impl Rooms {
 
     /// Notes that a socket of a user online gave up its seat in a live.
     pub fn leave_live(&self, user: &UserId, live: &LiveId) {
-        if let Some(users) = self
-            .users
-            .as_ref()
-            .filter(|users| users.leave_live(user, live))
+        if let Some(users) = &self.users
+            && users.leave_live(user, live)
         {
             self.flush(Audience::Platform(users.clone()), users.place_of(user));
         }
@@ -397,8 +408,8 @@ impl Rooms {
         }
     }
 
-    /// Has the fan checks made that are due in a slice: by the flusher, or by the loop that asks
-    /// elsewhere.
+    /// Queues the due fan checks of a slice for the flusher, or for the loop that asks another
+    /// system.
     pub fn check_fans(&self, room: &Arc<Room>, place: usize) {
         if room.due_in_turn(place) > 0 {
             self.flush(room, place);
@@ -412,27 +423,28 @@ impl Rooms {
         }
     }
 
-    /// Takes in a slice's size, which the store told this gateway, and tells the dashboards and the
-    /// peers. The peers hear of a size that did not change, too: they may have heard another one of
-    /// a version between.
+    /// Notes a slice's size, which the store told this gateway, and tells the dashboards and the
+    /// peers. The peers hear of a size that did not change, too: they may have heard another size
+    /// of a version between.
     pub fn note_size(&self, audience: &Audience, place: usize, size: SliceSize, now: Millis) {
-        let room = match audience {
-            Audience::Room(room) => room,
+        match audience {
+            Audience::Room(room) => {
+                self.hear_size(room, place, size, now);
+                let slice = &room.slices()[place];
+                if size.version >= slice.size().version {
+                    slice.set_news();
+                    self.publish(room);
+                }
+            }
             Audience::Platform(platform) => {
                 let was_in_doubt = platform.slices()[place].size().in_doubt;
                 platform.note_size(place, size, now);
-                return self.note_doubt(audience, place, was_in_doubt);
+                self.note_doubt(audience, place, was_in_doubt);
             }
-        };
-        let slice = &room.slices()[place];
-        self.hear_size(room, place, size, now);
-        if size.version >= slice.size().version {
-            slice.set_news();
-            self.publish(room);
         }
     }
 
-    /// Takes in a slice's size, which the store told this gateway or a peer.
+    /// Notes a slice's size, which the store told this gateway or a peer.
     pub fn hear_size(&self, room: &Arc<Room>, place: usize, size: SliceSize, now: Millis) {
         let was_in_doubt = room.slices()[place].size().in_doubt;
         if room.note_size(place, size, now) {
@@ -441,24 +453,25 @@ impl Rooms {
         self.note_doubt(&room.into(), place, was_in_doubt);
     }
 
-    /// Takes in what a check read of a slice.
+    /// Notes the size of a slice that a check read.
     pub fn note_reading(&self, audience: &Audience, place: usize, read: ReadSize) {
         let was_in_doubt = audience.slices()[place].size().in_doubt;
         let is_news = audience.note_reading(place, read);
-        if let Some(room) = audience.room().filter(|_| is_news) {
+        if is_news && let Some(room) = audience.room() {
             self.count(room);
         }
         self.note_doubt(audience, place, was_in_doubt);
     }
 
-    /// Notes that a call or a check that was sent at `asked` showed that the store holds of a slice
-    /// what it should.
+    /// Notes that a call or a check, sent at `asked`, showed that the content of a slice is right.
     pub fn note_proven(&self, audience: &Audience, place: usize, asked: Millis) {
         audience.slices()[place].note_proven(asked);
-        audience.room().iter().for_each(|room| self.end_doubt(room));
+        if let Some(room) = audience.room() {
+            self.end_doubt(room);
+        }
     }
 
-    /// Notes that the store answered a check of a room that was sent at `asked`.
+    /// Notes that the store answered a check of a room, sent at `asked`.
     pub fn note_checked(&self, room: &Arc<Room>, asked: Millis) {
         room.check.note_checked(asked);
         self.end_doubt(room);
@@ -471,7 +484,7 @@ impl Rooms {
         }
     }
 
-    /// Has what this gateway holds of the platform looked at again: another gateway found what only
+    /// Looks again at what this gateway holds of the platform: another gateway found data that only
     /// another program can have written.
     pub fn look_again_at_platform(&self) {
         for platform in self.platforms() {
@@ -482,9 +495,9 @@ impl Rooms {
         }
     }
 
-    /// A slice that has come into doubt is looked at soon, and what this gateway holds of it at
-    /// once; the latter once more when the doubt ends, since another program may have gone on
-    /// writing meanwhile.
+    /// Queues a slice that has come into doubt for a look soon, and looks at once at what this
+    /// gateway holds of it. When the doubt ends, it looks at that once more, since another program
+    /// may have gone on writing meanwhile.
     fn note_doubt(&self, audience: &Audience, place: usize, was_in_doubt: bool) {
         let slice = &audience.slices()[place];
         let is_in_doubt = slice.size().in_doubt;
@@ -497,23 +510,30 @@ impl Rooms {
         }
     }
 
-    /// Queues everything: this gateway has a new id, under which it has told nothing yet.
+    /// Queues everything: this gateway has a new id, and has told nothing under that id yet.
     pub fn tell_all_again(&self) {
         for room in self.all() {
             self.publish(&room);
         }
         for audience in self.audiences() {
-            (0..audience.slices().len()).for_each(|place| self.flush(&audience, place));
+            for place in 0..audience.slices().len() {
+                self.flush(&audience, place);
+            }
         }
     }
 
     /// Takes all users of this gateway out of the store.
     pub fn want_nobody(&self, now: Millis) {
-        self.all().iter().for_each(|room| room.want_nobody());
-        self.platforms()
-            .for_each(|platform| platform.want_nobody(now));
+        for room in self.all() {
+            room.want_nobody();
+        }
+        for platform in self.platforms() {
+            platform.want_nobody(now);
+        }
         for audience in self.audiences() {
-            (0..audience.slices().len()).for_each(|place| self.flush_if_dirty(&audience, place));
+            for place in 0..audience.slices().len() {
+                self.flush_if_dirty(&audience, place);
+            }
         }
     }
 
@@ -585,12 +605,12 @@ mod tests {
         ));
         let user = std::slice::from_ref(&plain.identity.user);
         let rate = Rate::per_second(10);
-        room.join(&hidden, rate, (0, 1_000)).unwrap();
-        room.join(&plain, rate, (0, 2_000)).unwrap();
+        room.join(&hidden, rate, 0, 1_000).unwrap();
+        room.join(&plain, rate, 0, 2_000).unwrap();
         assert_eq!(room.since(0, user.iter(), 9_000), [2_000]);
         room.leave(&hidden, 900);
         assert_eq!(room.left(0, user), Some(vec![None]));
-        room.join(&hidden, rate, (900, 3_000)).unwrap();
+        room.join(&hidden, rate, 900, 3_000).unwrap();
         plain.heard(950);
         room.leave(&plain, 950);
         assert_eq!(room.left(0, user), Some(vec![Some(950)]));

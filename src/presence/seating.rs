@@ -1,6 +1,6 @@
-//! Who takes and leaves the seats of a room, and who of them is a fan. After each change of a seat,
-//! the room wants the user in the store as the user now stands. The seats of the users of one slice
-//! have one lock; a slice's own lock is only taken after it. Never awaits.
+//! Gives users seats in a room, takes the seats away, and notes which users are fans. After each
+//! change of a seat, the room wants the user's new standing in the store. The seats of the users of
+//! one slice have one lock; a thread takes a slice's own lock only after it. Never awaits.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use crate::base::ids::UserId;
 use crate::store::MAX_BATCH;
 use crate::store::fans::FanAnswers;
 
-/// What a client said of whether anybody looks.
+/// A client's message about whether the user looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Away {
-    /// Nobody does.
+    /// The user looks away.
     Gone,
-    /// Somebody does again.
+    /// The user looks again.
     Back,
 }
 
 impl Room {
-    /// The place of a user's slice in [`Room::slices`], and of the user's seat.
+    /// The place of a user's slice in [`Room::slices`], which is also the place of the user's seat.
     pub fn place_of_user(&self, user: &UserId) -> usize {
         user.slice_index(self.record.slices) as usize - 1
     }
@@ -36,7 +36,8 @@ impl Room {
         &self.seats[self.place_of_user(user)]
     }
 
-    /// Wants the user in the store as the seat of now says. The caller holds the lock of the seats.
+    /// Wants the standing of the user's present seat in the store. The caller holds the lock of the
+    /// seats.
     fn settle(&self, user: &UserId, seats: &Seats) {
         let standing = if seats.has_fan(user) {
             Standing::Fan
@@ -50,7 +51,7 @@ impl Room {
             .want(user, standing);
     }
 
-    /// Seats a socket, at this time of the clock and of the wall clock; all joins together keep to
+    /// Seats a socket at `now`, which is `unix_now` by the wall clock; all joins together keep to
     /// `rate`.
     ///
     /// # Errors
@@ -59,7 +60,8 @@ impl Room {
         &self,
         conn: &Arc<Conn>,
         rate: Rate,
-        (now, at): (Millis, UnixMillis),
+        now: Millis,
+        unix_now: UnixMillis,
     ) -> Result<Arc<Member>, NoSeat> {
         let user = &conn.identity.user;
         let mut seats = self.seats_of(user).lock();
@@ -75,15 +77,15 @@ impl Room {
         if !rate.admit(&self.joins, now) {
             return Err(NoSeat::Crowded);
         }
-        let (member, change) = seats.join(conn, at);
+        let (member, change) = seats.join(conn, unix_now);
         self.settle(user, &seats);
         self.count_seat(change, now);
         self.note_peaks();
         Ok(member)
     }
 
-    /// A socket's client said that nobody looks, or that somebody does again. True if that changed
-    /// how its user counts.
+    /// Notes that the user of a socket looks away, or looks again. True if that changed how the
+    /// user counts.
     pub(crate) fn look_away(&self, conn: &Arc<Conn>, away: Away, now: Millis) -> bool {
         let mut seats = self.seats_of(&conn.identity.user).lock();
         let Some(change) = seats.look_away(conn, away == Away::Gone) else {
@@ -113,7 +115,7 @@ impl Room {
         self.count_seat(change, now);
     }
 
-    /// Removes a user's seat and has its sockets closed. Returns how many there were.
+    /// Removes a user's seat and signals its sockets to close. Returns their number.
     pub fn remove_user(&self, user: &UserId, now: Millis) -> usize {
         let mut seats = self.seats_of(user).lock();
         let Some((conns, change)) = seats.remove(user) else {
@@ -131,7 +133,7 @@ impl Room {
         conns.len()
     }
 
-    /// Whether the store has what is wanted of the user.
+    /// Whether the store holds the user as wanted.
     fn is_settled(&self, user: &UserId) -> bool {
         self.slices[self.place_of_user(user)]
             .lock()
@@ -147,13 +149,13 @@ impl Room {
         }
     }
 
-    /// Whether the calls on the slices begin and end sessions.
+    /// Whether the calls on the slices begin and end sessions of attendance.
     pub(super) fn keeps_sessions(&self) -> bool {
         self.record.terms.attendance
     }
 
-    /// When these users of the slice at this place were here last, `None` for one if that is not
-    /// known; `None` for a live without sessions.
+    /// When each of these users of the slice at this place was last here, or `None` for a user if
+    /// the room does not know; `None` for a live without sessions.
     pub fn left(&self, place: usize, users: &[UserId]) -> Option<Vec<Option<Millis>>> {
         if !self.keeps_sessions() {
             return None;
@@ -162,14 +164,15 @@ impl Room {
         Some(users.iter().map(|user| seats.left(user)).collect())
     }
 
-    /// Takes in that the store has ended the sessions of these users of the slice at this place.
+    /// Notes that the store has ended the sessions of these users of the slice at this place.
     pub fn note_left_told(&self, place: usize, users: &[UserId]) {
         if self.keeps_sessions() {
             self.seats[place].lock().forget_left(users);
         }
     }
 
-    /// Called under the lock of the seats, so that the sum is exact whenever no lock is held.
+    /// Counts a change of a seat. The caller holds the lock of the seats, so that the sum is exact
+    /// whenever no thread holds a lock.
     fn count_seat(&self, change: SeatChange, now: Millis) {
         self.note_used(now);
         self.tally.apply(change);
@@ -180,8 +183,8 @@ impl Room {
         self.seats_of(user).lock().view(user)
     }
 
-    /// Since when these users of the slice at this place have their seats; a user who left counts
-    /// as here now.
+    /// When each of these users of the slice at this place took the seat; `now` for a user who
+    /// left.
     pub fn since<'a>(
         &self,
         place: usize,
@@ -192,7 +195,7 @@ impl Room {
         users.map(|user| seats.since(user).unwrap_or(now)).collect()
     }
 
-    /// Takes everybody out of the seats, and out of the store's sets: the gateway stops.
+    /// Takes all users out of the seats, and out of the store's sets: the gateway stops.
     pub(super) fn want_nobody(&self) {
         for seats in &self.seats {
             seats.lock().clear();
@@ -202,7 +205,7 @@ impl Room {
         }
     }
 
-    /// Whether nobody sits here, and the store needs no call.
+    /// Whether no user sits here, and the store needs no call.
     pub(super) fn is_empty(&self) -> bool {
         self.seats.iter().all(|seats| seats.lock().is_empty())
             && self.slices.iter().all(|slice| slice.lock().is_idle())
@@ -210,7 +213,7 @@ impl Room {
     }
 
     /// Tells the sockets of the users of one slice that the room has ended, and forgets them.
-    /// Returns how many there were.
+    /// Returns their number.
     pub fn release(&self, place: usize) -> usize {
         let conns = self.seats[place].lock().clear();
         self.slices[place].lock().clear();
@@ -222,14 +225,16 @@ impl Room {
 
     // ---------------------------------------------------------------------------------- fan checks
 
-    /// Asks the tokens of a user's sockets once more whether the user is a fan, if tokens say so.
+    /// Reads again from the tokens of a user's sockets whether the user is a fan, if tokens decide
+    /// that.
     pub fn ask_tokens(&self, user: &UserId) {
         let seats = self.seats_of(user).lock();
         seats.ask_tokens(user);
         self.settle(user, &seats);
     }
 
-    /// Makes a user's fan check due now. False if the user is not here, or tokens say who is a fan.
+    /// Makes a user's fan check due now. False if the user is not here, or tokens decide who is a
+    /// fan.
     pub fn check_again(&self, user: &UserId) -> bool {
         self.seats_of(user).lock().check_again(user)
     }
@@ -241,9 +246,9 @@ impl Room {
             || self.unrecorded.waiting(place) > 0
     }
 
-    /// How many users of the slice at this place wait for a fan check that the flusher makes in its
-    /// turn: none if fans are looked up elsewhere, for what is slow there must not hold up who
-    /// leaves.
+    /// The number of users of the slice at this place who wait for a fan check that the flusher
+    /// makes in its turn: none if another system knows the fans, since its slow answers must not
+    /// delay the leaves.
     pub fn due_in_turn(&self, place: usize) -> usize {
         if self.asks_elsewhere {
             0
@@ -252,7 +257,7 @@ impl Room {
         }
     }
 
-    /// How many users of the slice at this place wait for a fan check.
+    /// The number of users of the slice at this place who wait for a fan check.
     pub fn unchecked(&self, place: usize) -> usize {
         self.seats[place].lock().unchecked()
     }
@@ -277,8 +282,8 @@ impl Room {
         self.seats[place].lock().return_unchecked(users);
     }
 
-    /// Takes in the answers for these users of the slice at this place, in the same order. True if
-    /// all are known; who is not is asked about again.
+    /// Notes the answers about these users of the slice at this place, in the same order. Users
+    /// without an answer wait for another check. True if there are none.
     pub fn fans_answered(
         &self,
         place: usize,
@@ -299,8 +304,8 @@ impl Room {
         unknown.is_empty()
     }
 
-    /// As [`Seats::expire_checks`], of the slice at this place. If fans are looked up elsewhere,
-    /// the expired checks are due there, and nobody is returned.
+    /// As [`Seats::expire_checks`], of the slice at this place. If another system knows the fans,
+    /// the expired checks wait for the loop that asks it, and this returns `None`.
     pub fn expire_checks(
         &self,
         place: usize,
@@ -317,16 +322,16 @@ impl Room {
         };
         let expired = seats.expire_checks(then, together);
         if self.asks_elsewhere {
-            expired
-                .iter()
-                .for_each(|expired| seats.return_unchecked(&expired.users));
+            if let Some(expired) = &expired {
+                seats.return_unchecked(&expired.users);
+            }
             return None;
         }
         expired
     }
 
-    /// Takes in the answers for expired users. Has the flusher ask again if there are none, or if
-    /// it has asked meanwhile: its answers may be the newer ones.
+    /// Notes the answers about expired users. The flusher asks again if there are no answers, or if
+    /// it has asked meanwhile: its answers may be newer.
     pub fn renew_checks(
         &self,
         place: usize,
@@ -335,9 +340,11 @@ impl Room {
         now: Millis,
     ) {
         let turns = self.seats[place].lock().turns();
-        match answers.filter(|_| turns == expired.turn) {
-            Some(answers) => drop(self.fans_answered(place, &expired.users, &answers, now)),
-            None => self.return_unchecked(place, &expired.users),
+        match answers {
+            Some(answers) if turns == expired.turn => {
+                self.fans_answered(place, &expired.users, &answers, now);
+            }
+            _ => self.return_unchecked(place, &expired.users),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Who sits in a room on this gateway, and whose fan check is due. A room keeps the seats of the
-//! users of each slice behind a small lock, and asks after each change to which of the store's sets
-//! the user belongs. Never awaits.
+//! The users who sit in a room on this gateway, and the queue of their fan checks. A room keeps the
+//! seats of the users of each slice behind a small lock. After each change it asks here which of
+//! the store's sets the user belongs to. Never awaits.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -25,8 +25,8 @@ pub enum Fan {
 #[derive(Debug)]
 pub struct Member {
     pub user: UserId,
-    /// When a socket that counts took the seat, by the wall clock of then: every time it is told,
-    /// it is the same.
+    /// When a socket that counts took the seat, by the wall clock of that time, so that each call
+    /// tells the store the same time.
     since: AtomicU64,
     fan: AtomicU8,
 }
@@ -52,7 +52,7 @@ impl Member {
     }
 }
 
-/// A user's seat, for those who only look.
+/// A read-only view of a user's seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeatView {
     pub sockets: usize,
@@ -77,27 +77,25 @@ impl Seat {
         self.conns.iter().any(|conn| conn.identity.counted)
     }
 
-    /// One token that lists the streamer is enough.
+    /// Reads from the tokens of the sockets whether the user is a fan: one token that lists the
+    /// streamer is enough.
     fn ask_tokens(&self, streamer: &UserId) {
-        self.member.set_fan(
-            self.conns
-                .iter()
-                .filter_map(|conn| conn.claims()?.follows(streamer))
-                .max(),
-        );
+        let answers = self
+            .conns
+            .iter()
+            .filter_map(|conn| conn.claims()?.follows(streamer));
+        self.member.set_fan(answers.max());
     }
 
     fn state(&self) -> SeatState {
-        match self.counts() {
-            false => SeatState::Uncounted,
-            true if self
-                .conns
-                .iter()
-                .all(|conn| conn.looks_away() || !conn.identity.counted) =>
-            {
-                SeatState::Away
-            }
-            true => SeatState::Here,
+        if !self.counts() {
+            return SeatState::Uncounted;
+        }
+        let mut counted = self.conns.iter().filter(|conn| conn.identity.counted);
+        if counted.all(|conn| conn.looks_away()) {
+            SeatState::Away
+        } else {
+            SeatState::Here
         }
     }
 }
@@ -106,7 +104,7 @@ impl Seat {
 #[derive(Debug)]
 pub struct ExpiredFans {
     pub users: Vec<UserId>,
-    /// How often the flusher had taken users to ask about.
+    /// [`Seats::turns`] when the checks expired.
     pub(super) turn: u64,
 }
 
@@ -114,18 +112,18 @@ pub struct ExpiredFans {
 #[derive(Debug, Default)]
 pub(super) struct Seats {
     by_user: HashMap<UserId, Seat>,
-    /// When sockets that ended were last heard, in a live that keeps sessions: of users whose leave
-    /// the store has not confirmed, and of those who have another socket.
+    /// When ended sockets were last heard, in a live that keeps sessions: for users whose leave the
+    /// store has not confirmed, and for users who have another socket.
     left: HashMap<UserId, Millis>,
-    /// The streamer, if the viewers' tokens say who is a fan; then no check is ever due.
+    /// The streamer, if the viewers' tokens decide who is a fan; then no check is ever due.
     by_token: Option<UserId>,
     /// Members whose fan check is due now.
     unchecked: VecDeque<Arc<Member>>,
-    /// Members whose fan check was answered, oldest answer first.
+    /// Members whose fan check has an answer, the oldest answer first.
     checked: VecDeque<(Millis, Arc<Member>)>,
-    /// How often users were taken from `unchecked`.
+    /// How often a caller took users from `unchecked`.
     turns: u64,
-    /// Whether the loop that asks elsewhere will come here.
+    /// Whether the loop that asks another system will come here.
     ask_queued: bool,
 }
 
@@ -155,10 +153,11 @@ impl Seats {
             self.unchecked.push_back(seat.member.clone());
         }
         seat.conns.push(conn.clone());
-        self.by_token
-            .iter()
-            .for_each(|streamer| seat.ask_tokens(streamer));
-        let (member, after) = (seat.member.clone(), seat.state());
+        if let Some(streamer) = &self.by_token {
+            seat.ask_tokens(streamer);
+        }
+        let member = seat.member.clone();
+        let after = seat.state();
         if before == SeatState::Uncounted {
             member.since.store(at, Ordering::Relaxed);
         }
@@ -166,7 +165,7 @@ impl Seats {
         (member, SeatChange { before, after })
     }
 
-    /// Changes whether a socket's user is away; `None` if the user has no seat.
+    /// Notes whether the user of a socket looks away; `None` if the user has no seat.
     pub(super) fn look_away(&mut self, conn: &Arc<Conn>, away: bool) -> Option<SeatChange> {
         let seat = self.by_user.get(&conn.identity.user)?;
         let before = seat.state();
@@ -183,9 +182,9 @@ impl Seats {
         let seat = self.by_user.get_mut(user)?;
         let before = seat.state();
         seat.conns.retain(|other| !Arc::ptr_eq(other, conn));
-        self.by_token
-            .iter()
-            .for_each(|streamer| seat.ask_tokens(streamer));
+        if let Some(streamer) = &self.by_token {
+            seat.ask_tokens(streamer);
+        }
         let after = seat.state();
         if seat.conns.is_empty() {
             self.by_user.remove(user);
@@ -203,56 +202,57 @@ impl Seats {
         Some((seat.conns, change))
     }
 
-    /// Removes everybody and returns their sockets.
+    /// Removes all users and returns their sockets.
     pub(super) fn clear(&mut self) -> Vec<Arc<Conn>> {
         let seats = std::mem::take(self);
-        seats
-            .by_user
-            .into_values()
-            .flat_map(|seat| seat.conns)
-            .collect()
+        let mut conns = Vec::new();
+        for seat in seats.by_user.into_values() {
+            conns.extend(seat.conns);
+        }
+        conns
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.by_user.is_empty()
     }
 
-    /// Whether a fan who counts has this seat.
+    /// Whether the user has a seat, counts, and is a fan.
     pub(super) fn has_fan(&self, user: &UserId) -> bool {
-        self.by_user
-            .get(user)
-            .is_some_and(|seat| seat.member.fan() == Fan::Yes && seat.counts())
+        match self.by_user.get(user) {
+            Some(seat) => seat.member.fan() == Fan::Yes && seat.counts(),
+            None => false,
+        }
     }
 
-    /// Whether a user who counts has this seat.
+    /// Whether the user has a seat and counts.
     pub(super) fn has_viewer(&self, user: &UserId) -> bool {
         self.by_user.get(user).is_some_and(Seat::counts)
     }
 
-    /// Since when the user has this seat.
+    /// When the user took the seat.
     pub(super) fn since(&self, user: &UserId) -> Option<UnixMillis> {
-        Some(self.by_user.get(user)?.member.since.load(Ordering::Relaxed))
+        let seat = self.by_user.get(user)?;
+        Some(seat.member.since.load(Ordering::Relaxed))
     }
 
-    /// Notes when a socket of the user that ended was last heard.
+    /// Notes when an ended socket of the user was last heard.
     pub(super) fn note_left(&mut self, user: &UserId, heard: Millis) {
         let known = self.left.entry(user.clone()).or_insert(heard);
         *known = heard.max(*known);
     }
 
-    /// When the user was here last, if the user's sockets have ended.
+    /// When an ended socket of the user was last heard.
     pub(super) fn left(&self, user: &UserId) -> Option<Millis> {
         self.left.get(user).copied()
     }
 
-    /// Forgets when these users left: the store knows. Those who are here again may leave once
-    /// more.
+    /// Forgets when these users left: the store knows. Users who are here again keep the time,
+    /// since they may leave once more.
     pub(super) fn forget_left(&mut self, users: &[UserId]) {
-        for user in users
-            .iter()
-            .filter(|user| !self.by_user.contains_key(*user))
-        {
-            self.left.remove(user);
+        for user in users {
+            if !self.by_user.contains_key(user) {
+                self.left.remove(user);
+            }
         }
         if self.left.is_empty() {
             self.left = HashMap::new();
@@ -261,21 +261,17 @@ impl Seats {
 
     pub(super) fn view(&self, user: &UserId) -> Option<SeatView> {
         let seat = self.by_user.get(user)?;
+        let last_heard = seat.conns.iter().map(|conn| conn.last_heard()).max();
         Some(SeatView {
             sockets: seat.conns.len(),
             counted: seat.counts(),
             fan: seat.member.fan(),
-            last_heard: seat
-                .conns
-                .iter()
-                .map(|conn| conn.last_heard())
-                .max()
-                .unwrap_or(0),
+            last_heard: last_heard.unwrap_or(0),
         })
     }
 
     /// Frees most of the memory that the maps keep from their peak, once few users are left. True
-    /// if it did.
+    /// if it freed any.
     pub(super) fn shrink(&mut self) -> bool {
         let sparse =
             self.by_user.capacity() > 64 && self.by_user.len() < self.by_user.capacity() / 8;
@@ -290,7 +286,7 @@ impl Seats {
 
     // ---------------------------------------------------------------------------------- fan checks
 
-    /// Takes in an answer of the fan check.
+    /// Notes an answer of the fan check.
     pub(super) fn fan_answered(&mut self, user: &UserId, is_fan: bool, now: Millis) {
         let Some(seat) = self.by_user.get(user) else {
             return;
@@ -300,37 +296,52 @@ impl Seats {
         self.forget_departed();
     }
 
-    /// Asks the tokens of a user's sockets once more, if tokens say who is a fan.
+    /// Reads the tokens of a user's sockets again, if tokens decide who is a fan.
     pub(super) fn ask_tokens(&self, user: &UserId) {
-        if let (Some(streamer), Some(seat)) = (&self.by_token, self.by_user.get(user)) {
+        if let Some(streamer) = &self.by_token
+            && let Some(seat) = self.by_user.get(user)
+        {
             seat.ask_tokens(streamer);
         }
     }
 
-    /// Makes a user's fan check due now. False if the user is not here, or tokens say who is a fan.
+    /// Makes a user's fan check due now. False if the user is not here, or tokens decide who is a
+    /// fan.
     pub(super) fn check_again(&mut self, user: &UserId) -> bool {
-        let Some(seat) = self.by_user.get(user).filter(|_| self.by_token.is_none()) else {
+        if self.by_token.is_some() {
+            return false;
+        }
+        let Some(seat) = self.by_user.get(user) else {
             return false;
         };
         self.unchecked.push_back(seat.member.clone());
         true
     }
 
-    /// Makes due the fan checks that were answered by `then`. If all answers fit in one call and
+    /// Makes the fan checks due that had their answer by `then`. If all answers fit in one call and
     /// one of them is as old as `together`, returns all their users instead, for the caller to ask
     /// about; `None` if there are none.
     pub(super) fn expire_checks(&mut self, then: Millis, together: Millis) -> Option<ExpiredFans> {
         let fit_in_one_call = self.checked.len() <= MAX_BATCH;
-        let oldest = self.checked.front().map_or(Millis::MAX, |(at, _)| *at);
-        if fit_in_one_call && oldest <= together {
-            let members: Vec<_> = self.checked.drain(..).map(|(_, member)| member).collect();
-            let seated = members.iter().filter(|member| self.is_seated(member));
-            let users: HashSet<_> = seated.map(|member| member.user.clone()).collect();
-            let expired = ExpiredFans {
+        let one_is_old = match self.checked.front() {
+            Some((oldest, _)) => *oldest <= together,
+            None => false,
+        };
+        if fit_in_one_call && one_is_old {
+            let checked: Vec<_> = self.checked.drain(..).collect();
+            let mut users = HashSet::new();
+            for (_, member) in &checked {
+                if self.is_seated(member) {
+                    users.insert(member.user.clone());
+                }
+            }
+            if users.is_empty() {
+                return None;
+            }
+            return Some(ExpiredFans {
                 users: users.into_iter().collect(),
                 turn: self.turns,
-            };
-            return Some(expired).filter(|expired| !expired.users.is_empty());
+            });
         }
         while let Some((_, member)) = self.checked.pop_front_if(|(at, _)| *at <= then) {
             if self.is_seated(&member) {
@@ -340,13 +351,13 @@ impl Seats {
         None
     }
 
-    /// How often the flusher has taken users to ask about.
+    /// How often a caller has taken users to ask about.
     pub(super) fn turns(&self) -> u64 {
         self.turns
     }
 
-    /// Takes up to `most` users whose check is due and who are still here, each once, those who
-    /// have waited longest first.
+    /// Takes up to `most` users whose check is due and who are still here, each once: the users who
+    /// have waited longest.
     pub(super) fn take_unchecked(&mut self, most: usize) -> Vec<UserId> {
         self.turns += 1;
         let mut users = HashSet::new();
@@ -374,13 +385,13 @@ impl Seats {
         self.unchecked.len()
     }
 
-    /// Notes that the loop that asks elsewhere will come here. True if somebody waits for it, and
-    /// it did not know.
+    /// Notes that the loop that asks another system will come here. True if users wait for it, and
+    /// the caller must queue the slice.
     pub(super) fn queue_ask(&mut self) -> bool {
         !self.unchecked.is_empty() && !std::mem::replace(&mut self.ask_queued, true)
     }
 
-    /// As [`Self::take_unchecked`], for that loop, which has come.
+    /// As [`Self::take_unchecked`], for the loop that asks another system, which has come.
     pub(super) fn take_for_asking(&mut self, most: usize) -> Vec<UserId> {
         self.ask_queued = false;
         self.take_unchecked(most)
@@ -392,8 +403,8 @@ impl Seats {
             .is_some_and(|seat| Arc::ptr_eq(&seat.member, member))
     }
 
-    /// Keeps the queues in proportion to the number of seats, however many users came and left
-    /// since.
+    /// Removes departed users from the queues once these are long, so that their length stays in
+    /// proportion to the number of seats.
     fn forget_departed(&mut self) {
         let most = 2 * self.by_user.len() + MAX_BATCH;
         if self.unchecked.len() > most {

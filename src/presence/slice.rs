@@ -1,5 +1,5 @@
 //! One slice of a set, in a room or of the platform: its [`SliceState`] behind a small lock, and
-//! its size over all gateways, which is read without that lock. Never awaits.
+//! its size over all gateways, which readers get without that lock. Never awaits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -15,10 +15,10 @@ pub struct Slice {
     pub id: SliceId,
     state: Mutex<SliceState>,
     size: Mutex<Size>,
-    /// Whether the store told this gateway something that the peers may not have heard yet.
+    /// Whether the store told this gateway a size that the peers may not have heard of yet.
     news: AtomicBool,
-    /// When the last call or check was sent that showed that the store holds what this gateway
-    /// wants it to hold.
+    /// When this gateway sent the last call or check that showed that the content of the store is
+    /// right.
     proven: AtomicU64,
 }
 
@@ -28,7 +28,7 @@ pub struct ReadSize {
     /// The version that this gateway knew before.
     pub expected: u64,
     pub size: SliceSize,
-    /// When it was read.
+    /// When the check read it.
     pub at: Millis,
 }
 
@@ -36,18 +36,18 @@ pub struct ReadSize {
 #[derive(Debug, Default)]
 struct Size {
     there: SliceSize,
-    /// The one with the highest version of all: `there` is older after the store lost writes.
+    /// The size with the highest version of all: `there` is older after the store lost writes.
     newest: SliceSize,
-    /// When the store last said so.
+    /// When the store last told the size.
     heard: Millis,
 }
 
-/// The slices of one set, added up. Every heartbeat reads it.
+/// The sum of the slices of one set. Every heartbeat reads it.
 #[derive(Debug, Default)]
 pub struct SetSize {
     members: AtomicU64,
     fans: AtomicU64,
-    /// How many slices are in doubt.
+    /// The number of slices in doubt.
     doubts: AtomicU64,
 }
 
@@ -67,8 +67,8 @@ impl SetSize {
     /// The caller holds the lock of the slice: two differences of one slice in the wrong order
     /// could make the sum negative for a moment.
     fn replace(&self, before: SliceSize, after: SliceSize) {
-        // Whoever reads the members first, and then the doubts, never takes doubtful members for
-        // certain ones.
+        // A thread that reads the members first, and then the doubts, never takes doubtful members
+        // for certain ones.
         if after.in_doubt && !before.in_doubt {
             self.doubts.fetch_add(1, Ordering::SeqCst);
         }
@@ -102,17 +102,16 @@ impl Slice {
         self.state.lock()
     }
 
-    /// Takes in a size, as the store told this gateway or a peer. The highest version wins. `sum`,
-    /// the size of the whole set, is updated with it. True if the size changed, or whether it is in
-    /// doubt.
+    /// Notes a size, which the store told this gateway or a peer. The highest version wins. Updates
+    /// `sum`, the size of the whole set, with it. True if the size changed, or its doubt did.
     pub fn note(&self, told: SliceSize, now: Millis, sum: &SetSize) -> bool {
         let mut size = self.size.lock();
         told.version >= size.there.version && size.set(told, now, sum)
     }
 
-    /// Takes in what a check read. The reading wins even with a lower version, since a store that
-    /// lost data starts again from a low one. It is ignored if another version was heard of
-    /// meanwhile.
+    /// Notes the size that a check read. The reading wins even with a lower version, since a store
+    /// that lost data starts again from a low version. It has no effect if the slice heard of
+    /// another version meanwhile.
     pub fn note_reading(&self, read: ReadSize, sum: &SetSize) -> bool {
         let mut size = self.size.lock();
         size.there.version == read.expected && size.set(read.size, read.at, sum)
@@ -123,22 +122,21 @@ impl Slice {
         self.size.lock().there
     }
 
-    /// The newest size that is known. If the store lost writes, it is newer than [`Self::size`].
+    /// The newest known size. If the store lost writes, it is newer than [`Self::size`].
     pub fn newest_size(&self) -> SliceSize {
         self.size.lock().newest
     }
 
-    /// What a check should find; `None` if something is unsettled: then one more call is made, and
-    /// its answer tells as much as the check would.
+    /// The result that a check should find; `None` if something is unsettled: then one more call
+    /// follows, and its answer tells as much as the check would.
     pub fn expect(&self, incarnation: u32) -> Option<ExpectedSlice> {
         let size = self.size();
         let (entry, held) = self.lock().expect(incarnation)?;
-        let (held, held_fans) = (held.members, held.fans);
         Some(ExpectedSlice {
             slice: self.id.clone(),
             entry,
-            held,
-            held_fans,
+            held: held.members,
+            held_fans: held.fans,
             size,
         })
     }
@@ -151,27 +149,28 @@ impl Slice {
         }
     }
 
-    /// Notes that a call or a check that was sent at `asked` showed that the store holds what it
-    /// should.
+    /// Notes that a call or a check, sent at `asked`, showed that the content of the store is
+    /// right.
     pub fn note_proven(&self, asked: Millis) {
         self.proven.fetch_max(asked, Ordering::Relaxed);
     }
 
-    /// Whether such a call or check was sent after `then`.
+    /// Whether this gateway sent such a call or check after `then`.
     pub fn is_proven_since(&self, then: Millis) -> bool {
         self.proven.load(Ordering::Relaxed) > then
     }
 
-    /// Has the peers told the size.
+    /// Notes that the peers need the size.
     pub fn set_news(&self) {
         self.news.store(true, Ordering::Relaxed);
     }
 
-    /// The size, if the peers must be told. Asked once.
+    /// The size, if the peers need it. The call resets that.
     pub fn take_news(&self) -> Option<SliceSize> {
-        self.news
-            .swap(false, Ordering::Relaxed)
-            .then(|| self.size())
+        if !self.news.swap(false, Ordering::Relaxed) {
+            return None;
+        }
+        Some(self.size())
     }
 
     /// When the store last told the size.
@@ -181,26 +180,20 @@ impl Slice {
 }
 
 impl Size {
+    /// Replaces the size. True if more than its version changed.
     fn set(&mut self, there: SliceSize, now: Millis, sum: &SetSize) -> bool {
-        let newest = if there.version >= self.newest.version {
-            there
-        } else {
-            self.newest
-        };
-        let before = std::mem::replace(
-            self,
-            Self {
-                there,
-                newest,
-                heard: now,
-            },
-        )
-        .there;
+        let before = self.there;
+        self.there = there;
+        if there.version >= self.newest.version {
+            self.newest = there;
+        }
+        self.heard = now;
         sum.replace(before, there);
-        (SliceSize {
+        let with_new_version = SliceSize {
             version: there.version,
             ..before
-        }) != there
+        };
+        with_new_version != there
     }
 }
 

@@ -1,4 +1,4 @@
-//! What lies behind a slice's lock: the [`DesiredState`] towards the store, and the slice's place
+//! The state behind a slice's lock: the [`DesiredState`] towards the store, and the slice's place
 //! in the flusher's queue. A room and the platform update the desired state with each change of
 //! their users. The flusher and the checker take the lock, too; a heartbeat never does. Never
 //! awaits.
@@ -12,9 +12,9 @@ use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, UserId};
 use crate::store::{ApplyReply, Fence, HeldMembers, MAX_BATCH, SliceReading};
 
-/// A slice that still lacks notes on members is read back again after this time, in ms: the notes
-/// may be on members of another gateway, which makes them anew meanwhile.
-const NOTES_AGAIN: Millis = 10_000;
+/// The delay before the next read-back of a slice that still lacks notes on members, in ms: the
+/// notes may belong to members of another gateway, which writes them again meanwhile.
+const NOTES_RETRY_DELAY_MS: Millis = 10_000;
 
 /// Where a slice is in the flusher's queue; the flusher runs one job per slice at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,15 +30,15 @@ pub struct SliceState {
     desired: DesiredState,
     job: Job,
     unconfirmed: Unconfirmed,
-    /// When the whole slice may be sent or read again, once the slice has asked for that.
+    /// When the flusher may send or read the whole slice again, once the slice has asked for that.
     resync_at: Option<Millis>,
-    /// How many users the store was found to hold wrongly, until that is repaired.
+    /// The number of users whom the store held wrongly, until the flusher has repaired that.
     drift: usize,
     /// The incarnation of this gateway that makes the calls; 0 before the first call.
     incarnation: u32,
     /// When a call last wrote the slice's keys, which renews their lifetimes.
     written: Millis,
-    /// When the slice was read back last because it lacked notes.
+    /// When the flusher last read the slice back because it lacked notes.
     read_for_notes: Option<Millis>,
 }
 
@@ -60,22 +60,22 @@ impl SliceState {
 
     // --------------------------------------------------------------------------------------- users
 
-    /// Wants the store to hold a user so.
+    /// Wants the store to hold a user with this standing.
     pub fn want(&mut self, user: &UserId, standing: Standing) {
         self.desired.want(user, standing);
     }
 
-    /// Has the store told of a user again; see [`DesiredState::tell_again`].
+    /// Makes a call name a user again; see [`DesiredState::tell_again`].
     pub fn tell_again(&mut self, user: &UserId) {
         self.desired.tell_again(user);
     }
 
-    /// Wants the store to hold nobody, for good: the gateway stops.
+    /// Wants the store to hold no user any more: the gateway stops.
     pub fn want_nobody(&mut self) {
         self.desired.remove_all();
     }
 
-    /// Forgets everybody: the epoch is over.
+    /// Forgets all users: the epoch is over.
     pub fn clear(&mut self) {
         self.desired.clear();
         self.unconfirmed = Unconfirmed::default();
@@ -102,7 +102,7 @@ impl SliceState {
         self.desired.is_dirty()
     }
 
-    /// Whether the store certainly holds nobody for this gateway and needs no call.
+    /// Whether the store certainly holds no user for this gateway and needs no call.
     pub fn is_idle(&self) -> bool {
         self.desired.is_idle() && self.has_no_job()
     }
@@ -118,7 +118,7 @@ impl SliceState {
 
     // ----------------------------------------------------------------------------- for the flusher
 
-    /// Notes that there is something to do that the store has not confirmed.
+    /// Notes a change that the store has not confirmed.
     pub fn note_unconfirmed(&mut self, now: Instant) {
         self.unconfirmed.note(now);
     }
@@ -143,7 +143,7 @@ impl SliceState {
         self.unconfirmed.start();
     }
 
-    /// Notes that the job did all it could.
+    /// Notes that the job succeeded.
     pub fn confirm_job(&mut self) {
         self.unconfirmed.confirm();
     }
@@ -161,8 +161,8 @@ impl SliceState {
         self.job = Job::Queued;
     }
 
-    /// Begins a turn of calls by this incarnation. Under a new incarnation the store holds nobody
-    /// for this gateway.
+    /// Begins a turn of calls by this incarnation. For a new incarnation the store holds no user
+    /// yet.
     pub fn begin_turn(&mut self, incarnation: u32, context: TurnContext) -> Turn {
         if std::mem::replace(&mut self.incarnation, incarnation) != incarnation {
             self.desired.lose_entry();
@@ -183,7 +183,10 @@ impl SliceState {
         let verdict = self.desired.answered(draft, reply);
         if let ApplyReply::Done(view) = reply {
             self.written = now;
-            let is_due = self.read_for_notes.is_none_or(|at| now >= at + NOTES_AGAIN);
+            let is_due = match self.read_for_notes {
+                Some(at) => now >= at + NOTES_RETRY_DELAY_MS,
+                None => true,
+            };
             if is_due && view.held > 0 && view.size.lacks_notes(view.noted) {
                 self.read_for_notes = Some(now);
                 self.desired.require_read_back();
@@ -205,7 +208,7 @@ impl SliceState {
         lost
     }
 
-    /// Takes in what the store holds for this gateway; see [`DesiredState::reconcile`].
+    /// Compares the slice with the store; see [`DesiredState::reconcile`].
     pub fn reconcile(&mut self, entry: Option<u64>, held: &HeldMembers) -> Difference {
         let difference = self.desired.reconcile(entry, held);
         self.drift = difference.total();
@@ -219,9 +222,9 @@ impl SliceState {
         }
     }
 
-    /// When the whole slice may be sent or read again; `None` is now. `book` reserves a time for so
-    /// many users and returns how long it is until then, in ms. A slice that asks again keeps its
-    /// time until that has come.
+    /// When the flusher may send or read the whole slice again; `None` is now. `book` reserves a
+    /// time for a number of users and returns the wait until then, in ms. A slice that asks again
+    /// keeps its time until that time has come.
     pub fn resync_at(&mut self, now: Millis, book: impl FnOnce(u32) -> Millis) -> Option<Millis> {
         let users = u32::try_from(self.desired.wanted()).unwrap_or(u32::MAX);
         let at = match self.resync_at.take() {
@@ -229,34 +232,33 @@ impl SliceState {
             None if users == 0 => now,
             None => now + book(users),
         };
-        self.resync_at = Some(at).filter(|at| *at > now);
+        self.resync_at = if at > now { Some(at) } else { None };
         self.resync_at
     }
 
     // -------------------------------------------------------------------------------- for readings
 
-    /// Takes in an entry that this incarnation made for an earlier room, as it was read when this
-    /// room was made.
+    /// Notes an entry that this incarnation made for an earlier room. The caller read it when it
+    /// made this room.
     pub fn found_entry(&mut self, number: u64, held: u64, incarnation: u32) {
         self.incarnation = incarnation;
         self.desired.found_entry(number, held);
     }
 
-    /// See [`super::slice::Slice::expect`]: the entry, and how many users are held.
+    /// The entry and the number of held users; see [`super::slice::Slice::expect`].
     pub fn expect(&mut self, incarnation: u32) -> Option<(Option<u64>, Held)> {
         let is_settled = !self.desired.is_dirty()
             && (self.incarnation == incarnation || !self.desired.is_registered());
-        let held = self.desired.held().filter(|_| is_settled);
-        if held.is_none() {
-            // The store may have applied the call in flight before the event that this check is
-            // made for.
-            self.desired.require_call();
+        if is_settled && let Some(held) = self.desired.held() {
+            return Some((self.desired.entry(), held));
         }
-        held.map(|held| (self.desired.entry(), held))
+        // The store may have applied the call in flight before the event that caused this check.
+        self.desired.require_call();
+        None
     }
 
-    /// Takes in what a check found instead of `expected`. False if a call was made meanwhile: then
-    /// nothing is taken in.
+    /// Notes what a check found instead of `expected`. Does nothing and returns false if the
+    /// flusher made a call meanwhile.
     pub fn found_instead(
         &mut self,
         expected: Option<u64>,
@@ -272,21 +274,21 @@ impl SliceState {
             (None, Some(number)) if reading.fence == Some(Fence::Open(epoch)) => {
                 self.desired.found_entry(number, reading.held);
             }
-            // Another program wrote there. The call that makes the entry finds that out.
+            // Another program wrote there. The call that makes the entry discovers that.
             (None, None) if reading.held > 0 => self.desired.require_entry(),
             (None, _) => {}
         }
         true
     }
 
-    /// Has everything read back that this gateway holds: a foreign write may have left all sizes as
-    /// they were.
+    /// Requires a read-back of all users of this gateway: a foreign write may have left all sizes
+    /// as they were.
     pub fn read_back_all(&mut self) {
         self.desired.require_read_back();
     }
 
-    /// Has what this gateway holds looked at again, since another program wrote to the slice: a few
-    /// users are read back, and of many the size is compared with the next call.
+    /// Requires another look at the users of this gateway, since another program wrote to the
+    /// slice: a read-back of a few users, or for many users a call, whose answer has their number.
     pub fn look_again(&mut self) {
         if self.desired.wanted() <= MAX_BATCH {
             self.desired.require_read_back();
@@ -341,9 +343,9 @@ mod tests {
         assert!(!needs_read_back("a", 2, 1_000), "all are noted");
         assert!(needs_read_back("b", 2, 1_001));
         assert!(
-            !needs_read_back("c", 2, 1_001 + NOTES_AGAIN - 1),
+            !needs_read_back("c", 2, 1_001 + NOTES_RETRY_DELAY_MS - 1),
             "the missing one may be another gateway's"
         );
-        assert!(needs_read_back("d", 2, 1_001 + NOTES_AGAIN));
+        assert!(needs_read_back("d", 2, 1_001 + NOTES_RETRY_DELAY_MS));
     }
 }

@@ -1,5 +1,5 @@
-//! How many viewers a room has on this gateway, and how many are away on all gateways. Never
-//! awaits.
+//! The number of viewers of a room on this gateway, and the number of viewers who are away on all
+//! gateways. Never awaits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ pub(crate) enum SeatState {
     Away,
 }
 
-/// How a seat counted before and after a change.
+/// The state of a seat before and after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SeatChange {
     pub(crate) before: SeatState,
@@ -35,7 +35,7 @@ pub struct ViewerCount {
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     counted: Mutex<Counted>,
-    /// The viewers here once more, for heartbeats, which take no lock.
+    /// A copy of the number of viewers here, for heartbeats, which take no lock.
     viewers_here: AtomicU64,
 }
 
@@ -51,12 +51,12 @@ impl Tally {
         self.counted.lock().here
     }
 
-    /// How many they are.
+    /// The number of viewers on this gateway.
     pub(crate) fn viewers_here(&self) -> u64 {
         self.viewers_here.load(Ordering::Relaxed)
     }
 
-    /// Viewers on all gateways who are away. A user who is away on two gateways counts twice.
+    /// The viewers on all gateways who are away. A user who is away on two gateways counts twice.
     pub(crate) fn away(&self) -> u64 {
         let counted = self.counted.lock();
         counted.here.away.saturating_add(counted.away_elsewhere)
@@ -81,8 +81,8 @@ impl Tally {
         self.viewers_here.store(here.viewers, Ordering::Relaxed);
     }
 
-    /// Sets how many are away on the other gateways. `read` runs under the lock, so that an older
-    /// sum never replaces a newer one.
+    /// Sets the number of viewers who are away on the other gateways. `read` runs under the lock,
+    /// so that an older sum never replaces a newer one.
     pub(crate) fn set_away_elsewhere(&self, read: impl FnOnce() -> u64) {
         let mut counted = self.counted.lock();
         counted.away_elsewhere = read();

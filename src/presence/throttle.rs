@@ -1,4 +1,5 @@
-//! How often the figures of a live go out to its dashboards: throttled, never debounced. Pure.
+//! Decides how often the figures of a live go out to its dashboards: throttled, never debounced.
+//! Pure.
 //!
 //! The first change, and any change to or from zero, goes out at once. Later changes go out at most
 //! once per [`GAP`], the newest always within it.
@@ -7,25 +8,25 @@ use super::figures::{Figures, Quality};
 use crate::base::clock::Millis;
 use crate::store::Arrived;
 
-/// Least time between two counts of one live, in ms.
+/// The least time between two counts of one live, in ms.
 pub const GAP: Millis = 500;
 
-/// Least time between two counts of one live if a figure changed to or from zero, in ms. It bounds
-/// the cost of a viewer who keeps joining and leaving.
+/// The least time between two counts of one live if a figure changed to or from zero, in ms. It
+/// bounds the cost of a viewer who keeps joining and leaving.
 pub const ZERO_GAP: Millis = 50;
 
 #[derive(Debug, Default)]
 pub struct Throttle {
     sent: Option<Shown>,
-    /// A dashboard that began to watch was told other figures than `sent`.
+    /// A dashboard that began to watch got other figures than `sent`.
     owed: bool,
-    /// Since when dashboards should be told something else than `sent`.
+    /// The time since which figures other than `sent` wait.
     waiting: Option<Millis>,
-    /// How long what was sent last had waited.
+    /// How long the figures sent last had waited.
     lag: Millis,
 }
 
-/// Figures that were released to dashboards.
+/// Figures for dashboards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shown {
     /// Unique within a live.
@@ -33,7 +34,8 @@ pub struct Shown {
     pub figures: Figures,
     /// Viewers who are away.
     pub away: u64,
-    /// How many came and left. A change of these alone is shown with the next change of the others.
+    /// The numbers of users who came and left. A change of these alone goes out with the next
+    /// change of the others.
     pub arrived: Arrived,
     pub quality: Quality,
 }
@@ -49,7 +51,7 @@ impl Shown {
     }
 }
 
-/// What to do with a change.
+/// The decision about a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     Nothing,
@@ -59,7 +61,7 @@ pub enum Step {
 }
 
 impl Throttle {
-    /// Decides, and notes what is sent.
+    /// Decides whether to send the figures, and notes them if so.
     pub fn step(&mut self, next: Shown) -> Step {
         let Shown {
             at: now,
@@ -75,10 +77,9 @@ impl Throttle {
             return Step::Nothing;
         }
         self.waiting.get_or_insert(now);
-        let crosses = |a: u64, b: u64| (a == 0) != (b == 0);
-        let zero = crosses(shown.figures.viewers, figures.viewers)
-            || crosses(shown.figures.fans, figures.fans);
-        let is_urgent = zero || shown.quality != quality;
+        let is_urgent = crosses_zero(shown.figures.viewers, figures.viewers)
+            || crosses_zero(shown.figures.fans, figures.fans)
+            || shown.quality != quality;
         let due = shown.at + if is_urgent { ZERO_GAP } else { GAP };
         if now < due {
             return Step::At(due);
@@ -87,22 +88,26 @@ impl Throttle {
     }
 
     fn send(&mut self, next: Shown) -> Step {
-        self.lag = self.waiting.take().map_or(0, |since| next.at - since);
+        self.lag = match self.waiting.take() {
+            Some(since) => next.at - since,
+            None => 0,
+        };
         self.sent = Some(next);
         self.owed = false;
         Step::Send
     }
 
-    /// How long the figures that were sent last had waited, in ms.
+    /// How long the figures sent last had waited, in ms.
     pub fn lag(&self) -> Millis {
         self.lag
     }
 
-    /// Notes that a dashboard began to watch and was told these figures. True if dashboards must be
-    /// told again.
+    /// Notes that a dashboard began to watch and got these figures. True if the dashboards need
+    /// figures again.
     pub fn told(&mut self, told: Shown) -> bool {
         match self.sent {
-            // No dashboard was told before, so the next change is the first and goes out at once.
+            // No dashboard got figures before, so the next change is the first and goes out at
+            // once.
             None => {
                 self.sent = Some(Shown {
                     at: told.at.saturating_sub(GAP),
@@ -114,7 +119,7 @@ impl Throttle {
         self.owed
     }
 
-    /// Makes dashboards be told again, although the figures are the same.
+    /// Makes figures go out to the dashboards again even if they stay the same.
     pub fn owe(&mut self) {
         self.owed = true;
     }
@@ -122,6 +127,11 @@ impl Throttle {
     pub fn shown(&self) -> Option<Shown> {
         self.sent
     }
+}
+
+/// Whether a figure changed to or from zero.
+fn crosses_zero(before: u64, after: u64) -> bool {
+    (before == 0) != (after == 0)
 }
 
 #[cfg(test)]

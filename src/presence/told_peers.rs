@@ -1,5 +1,5 @@
-//! What the peers were told of a room's viewers on this gateway, and whether they must be told
-//! again. The publisher tells them.
+//! The last message to the peers about a room's viewers on this gateway, and whether another one is
+//! due. The publisher sends the messages.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,9 +13,9 @@ pub struct ToldPeers {
     /// Whether the room is in the publisher's queue.
     pub queued: Queued,
     last: Mutex<ViewerCount>,
-    /// The next message is due even if nothing changes: a peer may not know the last one.
+    /// The next message is due even if nothing changes: a peer may have missed the last one.
     due: AtomicBool,
-    /// The next message asks the peers for theirs.
+    /// The next message asks the peers for their viewers.
     asks: AtomicBool,
 }
 
@@ -24,33 +24,33 @@ impl ToldPeers {
         *self.last.lock() = count;
     }
 
-    /// Has the peers told once more.
+    /// Requires another message to the peers.
     pub fn require(&self) {
         self.due.store(true, Ordering::Release);
     }
 
-    /// Has the peers asked for their viewers.
+    /// Makes the next message ask the peers for their viewers.
     pub fn ask(&self) {
         self.asks.store(true, Ordering::Release);
     }
 
-    /// Whether a message was required. Asked once.
+    /// Whether a message is required. The call resets that.
     pub fn take_required(&self) -> bool {
         self.due.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether the peers are to be asked. Asked once.
+    /// Whether the next message must ask the peers. The call resets that.
     pub fn take_asks(&self) -> bool {
         self.asks.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether this gateway has told of no viewers, or has told that the last of them left.
+    /// Whether this gateway has told the peers of no viewers, or that the last viewer left.
     pub fn told_nothing(&self) -> bool {
         *self.last.lock() == ViewerCount::default()
     }
 
-    /// Whether the peers know, or may know, other viewers than these. Such a room must not be
-    /// evicted, since nobody else would tell them.
+    /// Whether the peers have, or may have, another count than this one. The gateway must not evict
+    /// such a room, since no other gateway would tell the peers.
     pub fn owes(&self, count: ViewerCount) -> bool {
         self.due.load(Ordering::Acquire)
             || self.asks.load(Ordering::Acquire)

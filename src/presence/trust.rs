@@ -1,4 +1,4 @@
-//! How far the figures of a live can be trusted now.
+//! Tells how far to trust the figures of a live now.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl Trust {
         if !parts.is_whole() && self.is_partly_away(room, &parts) {
             return Quality::Partial;
         }
-        // Only checks tell this gateway what a gateway did whose messages do not arrive.
+        // If the messages of a gateway do not arrive, only checks tell what that gateway did.
         if room.check.is_unheard()
             && !room
                 .check
@@ -68,7 +68,7 @@ impl Trust {
                 .any(|slice| parts.is_away(self.store.slot_of_slice(&slice.id)))
     }
 
-    /// When the figures of a room were last sure to be those of the store.
+    /// When the figures of a room were last certainly those of the store.
     pub fn sure_at(&self, room: &Room) -> Millis {
         match self.quality(room) {
             Quality::Exact => self.clock.now(),

@@ -1,23 +1,23 @@
-//! The order of the steps in one slice's turn: look at the record before the entry is created, read
-//! back where the chain of calls is broken, look at the record again before anything is reasserted.
-//! [`Turn::next`] says what to do; the flusher does it and reports the verdict. Pure: it knows no
-//! store. The model check runs it as the flusher does.
+//! The order of the steps in one slice's turn: look at the record before a call creates the entry,
+//! read back after a break in the chain of calls, look at the record again before a reassertion.
+//! [`Turn::next`] names the next step; the flusher does it and reports the verdict. Pure: it knows
+//! no store. The model check runs it as the flusher does.
 
 use crate::presence::desired_state::{CallLimit, DesiredState, Draft, Verdict};
 
-/// How often a turn reads back what the store holds before it gives up until later.
+/// The most read-backs in a turn before it gives up until later.
 const MAX_MISMATCHES: u32 = 2;
 
-/// What the flusher knows when a turn begins.
+/// The flusher's knowledge at the beginning of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TurnContext {
     /// The store confirmed not long ago that the live is open.
     pub known_open: bool,
-    /// How many users one call may change.
+    /// The most users that one call may change.
     pub limit: CallLimit,
 }
 
-/// What the flusher does next.
+/// The flusher's next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Look at the live's record.
@@ -26,7 +26,7 @@ pub enum Step {
     Call(Draft),
     /// Look at the live's record and, if the epoch is open, call [`DesiredState::reassert`].
     Reassert,
-    /// Read what the store holds for this gateway, then call [`DesiredState::reconcile`].
+    /// Read this gateway's users in the store, then call [`DesiredState::reconcile`].
     ReadBack,
     /// The fence says that the epoch is over: make sure that the live is.
     Over,
@@ -36,15 +36,15 @@ pub enum Step {
     Done,
 }
 
-/// One turn. A step that fails ends the turn; the next turn starts from the state of then.
+/// One turn. A failed step ends the turn; the next turn starts from the state at that time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Turn {
     check_record: bool,
     limit: CallLimit,
-    /// How many calls the turn may still make: as many as settle the users who were unsettled when
-    /// they were counted. Users who become unsettled later have the next turn.
+    /// The number of calls that the turn may still make: as many as settle the users who were
+    /// unsettled at the count. Users who become unsettled later wait for the next turn.
     calls: usize,
-    /// More users may be unsettled than were counted.
+    /// More users may be unsettled than at the count.
     recount: bool,
     mismatches: u32,
     over: bool,
@@ -93,7 +93,7 @@ impl Turn {
         Step::Done
     }
 
-    /// Takes in what the answer to a call meant.
+    /// Notes the verdict on the answer to a call.
     pub fn note_verdict(&mut self, verdict: Verdict) {
         self.over = verdict == Verdict::Over;
     }

@@ -1,4 +1,4 @@
-//! Since when a slice has had changes that the store has not confirmed, for
+//! The time since which a slice has changes that the store has not confirmed, for
 //! `GET /v1/gateway/slices`. Pure; `now` comes in.
 
 use tokio::time::Instant;

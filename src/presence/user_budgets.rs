@@ -1,32 +1,32 @@
-//! What one user may have the store do, over all sockets of the user on this gateway: more sockets
-//! buy no more of it.
+//! The work of the store for one user, over all sockets of the user on this gateway: more sockets
+//! buy no more work.
 //!
-//! There are two budgets at the same rate. Requests that go to the store (joins, watches, opens,
-//! closes) are refused beyond theirs. What is read to find friends is paid for by its size after it
-//! was read; what comes then waits, because nobody but its user is kept waiting. Only users who
-//! asked within the last seconds are remembered.
+//! There are two budgets at the same rate. The gateway refuses requests to the store (joins,
+//! watches, opens, closes) beyond the first. A read to find friends is charged by its size after
+//! the read; the next read then waits, because that delays only its own user. The gateway remembers
+//! only users who asked within the last seconds.
 
 use crate::base::budgets::Budgets;
 use crate::base::clock::Millis;
 use crate::base::gcra::Rate;
 use crate::base::ids::UserId;
 
-/// How much a user may ask for at once after a pause, in seconds at the rate: all tabs of a browser
-/// come back together.
+/// The burst of a user after a pause, in seconds at the rate: all tabs of a browser come back
+/// together.
 const BURST_SECONDS: u64 = 4;
 
-/// So many users read cost one unit: a call to the store reads as many.
-const READ_A_UNIT: usize = 1_000;
+/// The number of users read for one unit: one call to the store reads as many.
+const USERS_PER_UNIT: usize = 1_000;
 
-/// What a request costs.
+/// The cost of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Cost {
-    /// A live is joined, watched, or looked up; or friends are asked for.
+    /// The user joins, watches or looks up a live, or asks for friends.
     Visit = 1,
-    /// A live is closed: its record is read and changed, and its slices are deleted.
+    /// The user closes a live: the store reads and changes its record, and deletes its slices.
     Close = 2,
-    /// A live is opened, which takes many calls.
+    /// The user opens a live, which takes many calls.
     Open = 5,
 }
 
@@ -37,7 +37,7 @@ pub struct UserBudgets {
 }
 
 impl UserBudgets {
-    /// So many units per second for each user; 0: no limit.
+    /// Budgets of `per_second` units for each user; 0 is no limit.
     pub fn new(per_second: u32) -> Self {
         let rate = Rate::per_second(per_second).with_burst(BURST_SECONDS);
         Self {
@@ -46,19 +46,19 @@ impl UserBudgets {
         }
     }
 
-    /// Takes what a request costs; false, and nothing is taken, if the budget does not suffice.
+    /// Takes the cost of a request. False, without taking anything, if the budget does not suffice.
     pub fn take(&self, user: &UserId, cost: Cost, now: Millis) -> bool {
         self.requests.take(user, cost as u32, now).is_ok()
     }
 
-    /// From when on more may be read for the user.
+    /// When the gateway may read more for the user.
     pub fn may_read_at(&self, user: &UserId, now: Millis) -> Millis {
         now + self.reads.wait(user, now)
     }
 
-    /// Takes what was read of so many users; the budget may be overdrawn.
+    /// Charges a read of `users` users; it may overdraw the budget.
     pub fn note_read(&self, user: &UserId, users: usize, now: Millis) {
-        let units = users.div_ceil(READ_A_UNIT) as u32;
+        let units = users.div_ceil(USERS_PER_UNIT) as u32;
         if units > 0 {
             self.reads.overdraw(user, units, now);
         }

@@ -1,6 +1,6 @@
 //! The sockets of each user on this gateway, so that a user who opens too many loses the oldest. A
-//! table of pointers, some 14 bytes a socket: the user's id lies in the [`Conn`]. Only open sockets
-//! are here, not seats that outlive theirs.
+//! table of pointers, some 14 bytes per socket: the user's id lies in the [`Conn`]. Only open
+//! sockets are here, not seats that outlive their sockets.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -16,14 +16,14 @@ const SHARDS: u64 = 64;
 
 #[derive(Debug)]
 pub(crate) struct UserSockets {
-    /// 0: no limit, and nothing is kept.
+    /// 0 is no limit; the table stays empty then.
     most: usize,
     hasher: RandomState,
     shards: Box<[Mutex<HashTable<Arc<Conn>>>]>,
 }
 
 impl UserSockets {
-    /// At most so many for each user; 0 is no limit.
+    /// A table for up to `most` sockets per user; 0 is no limit.
     pub(crate) fn new(most: u32) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         Self {
@@ -33,34 +33,41 @@ impl UserSockets {
         }
     }
 
-    /// Notes a new socket. If the user has too many now, the oldest is told to go. True if so.
+    /// Notes a new socket. If the user has too many now, signals the oldest one to close. True if
+    /// so.
     pub(crate) fn admit(&self, conn: &Arc<Conn>) -> bool {
         if self.most == 0 {
             return false;
         }
-        let (hash, mut table) = (self.hash(conn), self.shard(conn).lock());
-        let others = || {
-            table
-                .iter_hash(hash)
-                .filter(|other| other.identity.user == conn.identity.user)
-        };
-        let is_full = others().count() >= self.most;
-        // Signed: a socket that began after this one may have been admitted before it.
-        let age = |other: &Conn| other.session().before(conn.session()).cast_signed();
-        let oldest = others()
-            .max_by_key(|other| age(other))
-            .filter(|_| is_full)
-            .cloned();
+        let hash = self.hash(conn);
+        let mut table = self.shard(conn).lock();
+        let mut others = 0;
+        let mut oldest: Option<&Arc<Conn>> = None;
+        for other in table.iter_hash(hash) {
+            if other.identity.user != conn.identity.user {
+                continue;
+            }
+            others += 1;
+            let is_oldest = match oldest {
+                Some(oldest) => age(other, conn) >= age(oldest, conn),
+                None => true,
+            };
+            if is_oldest {
+                oldest = Some(other);
+            }
+        }
+        let is_full = others >= self.most;
+        let crowded_out = if is_full { oldest.cloned() } else { None };
         table.insert_unique(hash, conn.clone(), |conn| self.hash(conn));
-        // At once, not when its session has ended: whoever opens sockets faster than they end must
-        // not fill the table.
-        oldest
-            .iter()
-            .for_each(|oldest| remove(&mut table, hash, oldest));
+        // At once, not when its session has ended: a user who opens sockets faster than they end
+        // must not fill the table.
+        if let Some(oldest) = &crowded_out {
+            remove(&mut table, hash, oldest);
+        }
         drop(table);
-        oldest
-            .iter()
-            .for_each(|oldest| oldest.signal(Signals::CROWDED_OUT));
+        if let Some(oldest) = &crowded_out {
+            oldest.signal(Signals::CROWDED_OUT);
+        }
         is_full
     }
 
@@ -87,6 +94,12 @@ impl UserSockets {
     fn shard(&self, conn: &Conn) -> &Mutex<HashTable<Arc<Conn>>> {
         &self.shards[(self.hash(conn) >> 32 & (SHARDS - 1)) as usize]
     }
+}
+
+/// The number of sessions that began after that of `other`, up to that of `conn`. Signed: a socket
+/// that began after `conn` may have been admitted before it.
+fn age(other: &Conn, conn: &Conn) -> i32 {
+    other.session().before(conn.session()).cast_signed()
 }
 
 fn remove(table: &mut HashTable<Arc<Conn>>, hash: u64, conn: &Arc<Conn>) {

@@ -157,7 +157,8 @@ impl Memberships {
         let member = room.join(
             &self.conn,
             self.context.limits.joins,
-            (clock.now(), clock.unix()),
+            clock.now(),
+            clock.unix(),
         )?;
         let hit = if member.fan() == Fan::Unknown {
             "miss"

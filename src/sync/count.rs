@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
-use crate::base::backoff::RETRY;
+use crate::base::backoff::RETRY_DELAY_MS;
 use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::{Epoch, LiveId};
 use crate::base::metrics::Metrics;
@@ -91,7 +91,7 @@ impl CountsRecorder {
     async fn write(&self, room: &Arc<Room>) -> Option<(LiveId, Figures)> {
         if self.trust.quality(room) != Quality::Exact {
             // What is written stays in the history.
-            self.try_again(room, RETRY);
+            self.try_again(room, RETRY_DELAY_MS);
             return None;
         }
         let live = room.record.live.clone();
@@ -132,7 +132,7 @@ impl CountsRecorder {
             Ok(CountReply::NotOpen) => self.checks.check_soon(vec![room.clone()]),
             Err(why) => {
                 tracing::debug!(live_id = %live, error = %why, "counts were not written, will try again");
-                self.try_again(room, RETRY);
+                self.try_again(room, RETRY_DELAY_MS);
             }
         }
         None

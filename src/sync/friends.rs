@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
-use crate::base::backoff::RETRY;
+use crate::base::backoff::RETRY_DELAY_MS;
 use crate::base::clock::{Clock, Millis};
 use crate::base::ids::{GatewayId, LiveId, UserId};
 use crate::base::metrics::Metrics;
@@ -111,7 +111,7 @@ impl FriendsTask {
             if let Err((left, why)) = self.work(room, work).await {
                 tracing::debug!(live_id = %room.record.live, error = %why, "friends were not read, will try again");
                 room.friends.failed(left);
-                again = Some(self.clock.now() + RETRY);
+                again = Some(self.clock.now() + RETRY_DELAY_MS);
                 break;
             }
             if steps_left == 0 {

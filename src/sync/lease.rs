@@ -121,7 +121,7 @@ impl LeaseKeeper {
         *held = Some(leases.own);
         let change = self
             .gateways
-            .looked(&own.id, &leases, (asked, self.clock.now()));
+            .looked(&own.id, &leases, asked, self.clock.now());
         if was_lost || is_anew {
             self.gateways.doubt();
         }

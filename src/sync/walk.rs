@@ -775,7 +775,8 @@ mod tests {
                 living: Vec::new(),
                 dead,
             },
-            (0, 0),
+            0,
+            0,
         );
         (parts, store)
     }

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use self::backlog::Backlog;
 pub use self::receiver::Receiver;
 use self::receiver::Refusal;
-use crate::base::backoff::RETRY;
+use crate::base::backoff::RETRY_DELAY_MS;
 use crate::base::clock::{Clock, Millis, UnixMillis, millis};
 use crate::base::event_kind::EventKind;
 use crate::base::ids::GatewayId;
@@ -205,7 +205,7 @@ impl WebhookSender {
             }
             Err(why) => {
                 tracing::debug!(error = %why, "events for the webhook were not read, will try again");
-                state.next_look = asked + RETRY;
+                state.next_look = asked + RETRY_DELAY_MS;
             }
         }
     }
@@ -361,7 +361,7 @@ impl WebhookSender {
             if let Err(why) = self.store.acknowledge_events(some).await {
                 tracing::debug!(error = %why, "arrived events were not acknowledged, will try again");
                 // Nothing is read until then, so that few wait.
-                state.next_look = self.clock.now() + RETRY;
+                state.next_look = self.clock.now() + RETRY_DELAY_MS;
                 return;
             }
             let done = some.len();

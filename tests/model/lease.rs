@@ -93,7 +93,7 @@ impl Gateway {
             dead: self.dead.iter().map(|id| (id.name(), 0)).collect(),
         };
         let liveness = Gateways::new(Duration::from_millis(LEASE), Duration::from_millis(REFRESH));
-        liveness.looked(&own.name(), &leases, (0, 0));
+        liveness.looked(&own.name(), &leases, 0, 0);
         self.unlisted
             .iter()
             .for_each(|id| liveness.note_unlisted(&id.name(), 0));
@@ -104,7 +104,7 @@ impl Gateway {
     fn burials(&self, own: Id) -> Vec<(Id, Option<u64>)> {
         let (liveness, leases) = self.observer(own);
         for now in (REFRESH..LEASE).step_by(LOOK_EVERY) {
-            liveness.looked(&own.name(), &leases, (now, now));
+            liveness.looked(&own.name(), &leases, now, now);
         }
         let mut burials: Vec<_> = liveness
             .burials(LEASE)

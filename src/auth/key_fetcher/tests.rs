@@ -110,7 +110,7 @@ async fn old_keys_stay_when_a_fetch_fails_and_the_next_comes_sooner() {
         assert!(world.fetches() > before + 5 && world.has("old"));
     }
     world.rotate();
-    world.passes(AFTER_FAILURE * 2).await;
+    world.passes(RETRY_DELAY * 2).await;
     assert!(world.has("new"));
 }
 

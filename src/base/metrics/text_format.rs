@@ -13,18 +13,15 @@ pub enum TextFormat {
 }
 
 impl TextFormat {
-    /// Chooses by the values of a request's `Accept` headers. Who does not ask for OpenMetrics by
-    /// name, or likes plain text better, gets what every tool reads.
+    /// Chooses by the values of a request's `Accept` headers. A client that does not ask for
+    /// OpenMetrics by name, or prefers plain text, gets the format that every tool reads.
     pub(crate) fn asked_for<'a>(accept: impl IntoIterator<Item = &'a str>) -> Self {
-        let (mut open_metrics, mut plain) = (0.0, 0.0);
+        let mut open_metrics: f64 = 0.0;
+        let mut plain: f64 = 0.0;
         for range in accept.into_iter().flat_map(|line| line.split(',')) {
             let mut parts = range.split(';').map(str::trim);
             let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
-            let weight = parts
-                .filter_map(|part| part.split_once('='))
-                .find(|(name, _)| name.eq_ignore_ascii_case("q"));
-            let weight: f64 =
-                weight.map_or(1.0, |(_, weight)| weight.trim().parse().unwrap_or(0.0));
+            let weight = weight(parts);
             match kind.as_str() {
                 "application/openmetrics-text" => open_metrics = weight.max(open_metrics),
                 "text/plain" => plain = weight.max(plain),
@@ -46,26 +43,67 @@ impl TextFormat {
     }
 }
 
+/// The weight of a media type by its parameters: `q`, or 1 without it.
+fn weight<'a>(parameters: impl Iterator<Item = &'a str>) -> f64 {
+    for parameter in parameters {
+        if let Some((name, value)) = parameter.split_once('=')
+            && name.eq_ignore_ascii_case("q")
+        {
+            return value.trim().parse().unwrap_or(0.0);
+        }
+    }
+    1.0
+}
+
+/// A line with the help or the type of a metric.
+struct Head<'a> {
+    keyword: &'static str,
+    metric: &'a str,
+    rest: &'a str,
+}
+
+impl<'a> Head<'a> {
+    /// `None` for any other line.
+    fn parse(line: &'a str) -> Option<Self> {
+        for keyword in ["# HELP ", "# TYPE "] {
+            if let Some(rest) = line.strip_prefix(keyword) {
+                let (metric, rest) = rest.split_once(' ')?;
+                return Some(Self {
+                    keyword,
+                    metric,
+                    rest,
+                });
+            }
+        }
+        None
+    }
+}
+
+/// The names of the counters in a scrape, without the ending of their samples.
+fn counters(open_metrics: &str) -> BTreeSet<&str> {
+    let mut counters = BTreeSet::new();
+    for line in open_metrics.lines() {
+        if let Some(of_metric) = line.strip_prefix("# TYPE ")
+            && let Some(name) = of_metric.strip_suffix(" counter")
+        {
+            counters.insert(name);
+        }
+    }
+    counters
+}
+
 /// Turns OpenMetrics into the older format, in which the head of a counter has the ending of its
 /// samples, and nothing marks the end.
 pub(super) fn in_prometheus_format(open_metrics: &str) -> String {
-    let lines = open_metrics
-        .lines()
-        .filter(|line| *line != "# EOF" && !line.starts_with("# UNIT "));
-    let types = open_metrics
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE "));
-    let counters: BTreeSet<&str> = types
-        .filter_map(|line| line.strip_suffix(" counter"))
-        .collect();
+    let counters = counters(open_metrics);
     let mut text = String::with_capacity(open_metrics.len());
-    for line in lines {
-        let head = ["# HELP ", "# TYPE "]
-            .into_iter()
-            .find_map(|head| Some((head, line.strip_prefix(head)?)));
-        match head.and_then(|(head, rest)| Some((head, rest.split_once(' ')?))) {
-            Some((head, (name, rest))) if counters.contains(name) => {
-                text.extend([head, name, "_total ", rest]);
+    for line in open_metrics.lines() {
+        if line == "# EOF" || line.starts_with("# UNIT ") {
+            continue;
+        }
+        match Head::parse(line) {
+            Some(head) if counters.contains(head.metric) => {
+                text.extend([head.keyword, head.metric, "_total ", head.rest]);
             }
             _ => text.push_str(line),
         }

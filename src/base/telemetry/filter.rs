@@ -1,5 +1,5 @@
-//! Reads what is to be logged, as an operator writes it: a part of what `RUST_LOG` allows, so that
-//! a slip is refused instead of silencing the log.
+//! Reads a log filter as an operator writes it. It accepts a part of what `RUST_LOG` allows, so
+//! that it refuses a slip that would silence the log.
 
 use tracing_subscriber::EnvFilter;
 
@@ -11,12 +11,16 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
     const USAGE: &str =
         "use a level (off, error, warn, info, debug, trace) or target=level, separated by commas";
-    let directives: Option<Vec<String>> = text
-        .split(',')
-        .map(|part| directive(part.trim_matches(' ')))
-        .collect();
-    let filter = directives.and_then(|directives| EnvFilter::try_new(directives.join(",")).ok());
-    filter.ok_or_else(|| format!("is no filter; {USAGE}"))
+    parse(text).ok_or_else(|| format!("is no filter; {USAGE}"))
+}
+
+/// `None` if the text is no filter.
+fn parse(text: &str) -> Option<EnvFilter> {
+    let mut directives = Vec::new();
+    for part in text.split(',') {
+        directives.push(directive(part.trim_matches(' '))?);
+    }
+    EnvFilter::try_new(directives.join(",")).ok()
 }
 
 /// The regular expression of what [`filter`] accepts.
@@ -27,7 +31,7 @@ pub(crate) fn filter_pattern() -> String {
     format!("^ *{directive}( *, *{directive})* *$")
 }
 
-/// A part of a filter, as the library is to read it; `None` if it is wrong.
+/// A part of a filter, in the syntax of the library; `None` if it is wrong.
 fn directive(part: &str) -> Option<String> {
     if is_level(part) {
         return Some(part.to_owned());
@@ -47,18 +51,26 @@ fn directive(part: &str) -> Option<String> {
     Some(format!("{target}{span}={level}"))
 }
 
-/// A span's name, and perhaps a field. To the library a value is a pattern, in which a dot is any
-/// character, and which may fit the end of a longer text; what looks like a number it compares with
-/// numbers alone.
+/// A span's name, and perhaps a field. The library takes a value as a pattern, in which a dot is
+/// any character, and which may match the end of a longer text. It compares a value that looks like
+/// a number with numbers alone.
 fn span_of(span: &str) -> Option<String> {
-    let is_name = |name: &str| !name.is_empty() && consists_of(name, "_");
     let Some((name, field)) = span.split_once('{') else {
-        return is_name(span).then(|| span.to_owned());
+        if !is_name(span) {
+            return None;
+        }
+        return Some(span.to_owned());
     };
     let (field, value) = field.strip_suffix('}')?.split_once('=')?;
-    let is_right =
-        is_name(name) && is_name(field) && !value.is_empty() && consists_of(value, "_.:@-");
-    is_right.then(|| format!("{name}{{{field}=^{}}}", value.replace('.', r"\.")))
+    if !is_name(name) || !is_name(field) || value.is_empty() || !consists_of(value, "_.:@-") {
+        return None;
+    }
+    let pattern = value.replace('.', r"\.");
+    Some(format!("{name}{{{field}=^{pattern}}}"))
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && consists_of(text, "_")
 }
 
 fn is_level(text: &str) -> bool {

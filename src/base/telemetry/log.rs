@@ -1,5 +1,5 @@
-//! What is logged, and for how long: the filter of the start, or another one for a while. Operators
-//! change it over HTTP. A process has one log, whatever runs in it.
+//! The filter of the log: the filter of the start, or another one for a while. Operators change it
+//! over HTTP. A process has one log, whatever runs in it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,10 +18,10 @@ use super::filter::filter;
 use super::panics;
 use super::sampler::{ABOUT, Sampler, Site};
 
-/// How often the log looks whether its filter has run out.
+/// How often the log checks whether its filter has run out.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How often it tells which lines were left out, in ticks.
+/// How often the log reports which lines the sampler left out, in ticks.
 const REPORT_EVERY: u32 = 10;
 
 static LOG: OnceLock<Log> = OnceLock::new();
@@ -42,18 +42,18 @@ struct Present {
     until: Option<Instant>,
 }
 
-/// What is logged now.
+/// The filter in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Logged {
     pub(crate) filter: String,
-    /// What was logged at the start.
+    /// The filter of the start.
     pub(crate) at_start: String,
-    /// After which time the filter of the start comes back.
+    /// The time until the filter of the start comes back.
     pub(crate) left: Option<Duration>,
 }
 
 impl Log {
-    /// A log with this filter, and what tells the subscriber which lines to write.
+    /// A log with this filter, and the filter layer for the subscriber.
     pub(super) fn new(text: &str, parsed: EnvFilter) -> (Self, Lines) {
         let (layer, handle) = reload::Layer::new(parsed);
         let sampler = Arc::<Sampler<Site>>::default();
@@ -81,8 +81,8 @@ impl Log {
         LOG.set(self).is_ok()
     }
 
-    /// The log of the process. Where nobody has set one up, nothing is logged, and a change changes
-    /// nothing.
+    /// The log of the process. If nobody has set one up, the process logs nothing, and a change has
+    /// no effect.
     pub(crate) fn of_process() -> &'static Self {
         LOG.get_or_init(|| Self::new("off", EnvFilter::new("off")).0)
     }
@@ -97,8 +97,8 @@ impl Log {
         }
     }
 
-    /// Logs what `text` says from now on: for so long, or until the next change. The error says
-    /// what would be right.
+    /// Logs by the filter `text` from now on: for the time `within`, or until the next change. The
+    /// error says what would be right.
     pub(crate) fn change(&self, text: &str, within: Option<Duration>) -> Result<(), String> {
         let parsed = filter(text)?;
         let mut present = self.present.lock();
@@ -113,8 +113,8 @@ impl Log {
         Ok(())
     }
 
-    /// Brings the filter of the start back when its time has come, and tells which lines were left
-    /// out. A long-lived task; ends at `stop`.
+    /// Restores the filter of the start when its time has come, and reports which lines the sampler
+    /// left out. A long-lived task; ends at `stop`.
     pub(crate) async fn run(&self, stop: CancellationToken) {
         let mut ticks = 0;
         while stop
@@ -145,12 +145,16 @@ impl Log {
             filter: self.at_start.clone(),
             until: None,
         };
-        // It was read at the start.
+        // The filter was valid at the start.
         if let Ok(parsed) = filter(&self.at_start) {
             self.put(parsed);
         }
         drop(present);
-        tracing::info!(target: ABOUT, filter = self.at_start, "the log filter of the start is back");
+        tracing::info!(
+            target: ABOUT,
+            filter = self.at_start,
+            "the log filter of the start is back"
+        );
     }
 
     /// Fails only where no subscriber uses the filter.
@@ -160,18 +164,18 @@ impl Log {
     }
 }
 
-/// Which lines are written: those of the filter, as far as they are no flood. It leaves out what
-/// libraries log of single messages, whatever the filter says: messages and heads of requests have
-/// tokens in them, and only Rollcall's own code knows not to log those.
+/// Decides which lines the subscriber writes: those of the filter, as far as they are no flood. It
+/// leaves out what libraries log of single messages, whatever the filter says: messages and heads
+/// of requests have tokens in them, and only Rollcall's own code takes care not to log those.
 #[derive(Debug)]
 pub(super) struct Lines {
     filter: reload::Layer<EnvFilter, Registry>,
     sampler: Arc<Sampler<Site>>,
 }
 
-/// Some libraries log each message, and each command to Redis. They do it with the crate `log`,
-/// where a line that is never written costs least. Whoever makes a subscriber, or changes its
-/// filter, moves this bound.
+/// Bounds the level of the crate `log`. Some libraries log each message, and each command to Redis,
+/// with that crate, where a line below the bound costs least. A new subscriber, or a change of its
+/// filter, moves the bound, so the caller sets it again after that.
 pub(super) fn bound_log_crate() {
     ::log::set_max_level(::log::LevelFilter::Info);
 }

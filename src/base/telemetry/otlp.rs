@@ -21,7 +21,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::traces::Traces;
 
-/// For one call to the collector.
+/// The timeout of one call to the collector.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the end of the process waits for the last spans to go out.
@@ -30,7 +30,7 @@ const LAST: Duration = Duration::from_secs(2);
 /// Whether this process sends spans.
 static SENDS: AtomicBool = AtomicBool::new(false);
 
-/// Sends the spans; its drop sends the last ones.
+/// Sends the spans. Its drop sends the last ones.
 #[derive(Debug)]
 pub struct Export(Option<SdkTracerProvider>);
 
@@ -63,16 +63,15 @@ where
     Ok((Some(layer), Export(Some(provider))))
 }
 
-/// The spans of this program, and what it tells operators meanwhile.
+/// Selects the spans of this program, and the log lines for operators inside them.
 fn is_traced(what: &Metadata<'_>) -> bool {
     let is_own = what.target().split("::").next() == Some(env!("CARGO_PKG_NAME"));
-    is_own
-        && *what.level()
-            <= if what.is_span() {
-                Level::DEBUG
-            } else {
-                Level::INFO
-            }
+    let most_verbose = if what.is_span() {
+        Level::DEBUG
+    } else {
+        Level::INFO
+    };
+    is_own && *what.level() <= most_verbose
 }
 
 fn provider(traces: &Traces) -> anyhow::Result<SdkTracerProvider> {
@@ -85,13 +84,12 @@ fn provider(traces: &Traces) -> anyhow::Result<SdkTracerProvider> {
         ))
         .with_timeout(TIMEOUT)
         .build()?;
-    let gateway = || traces.gateway.clone();
     let resource = Resource::builder()
         .with_service_name(env!("CARGO_PKG_NAME"))
         .with_attributes([
             KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
-            KeyValue::new("service.instance.id", gateway()),
-            KeyValue::new("gateway_id", gateway()),
+            KeyValue::new("service.instance.id", traces.gateway.clone()),
+            KeyValue::new("gateway_id", traces.gateway.clone()),
         ])
         .build();
     Ok(SdkTracerProvider::builder()
@@ -105,7 +103,7 @@ fn provider(traces: &Traces) -> anyhow::Result<SdkTracerProvider> {
 
 /// Continues the trace that a request brings along (W3C `traceparent`), and names the request's
 /// span.
-pub(crate) fn continue_trace(span: &Span, (method, route): (&Method, &str), headers: &HeaderMap) {
+pub(crate) fn continue_trace(span: &Span, method: &Method, route: &str, headers: &HeaderMap) {
     if !SENDS.load(Ordering::Relaxed) {
         return;
     }

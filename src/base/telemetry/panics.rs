@@ -1,4 +1,4 @@
-//! Logs panics, as far as they are no flood. The filter leaves none out.
+//! Logs panics, as far as they are no flood. No filter leaves them out.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;
@@ -8,7 +8,7 @@ use tracing::Level;
 
 use super::sampler::{ABOUT, Sampler, tell};
 
-/// By location: all panics are logged by one line.
+/// Samples by the location of the panic: one line of the source logs all panics.
 static PANICS: LazyLock<Sampler<String>> = LazyLock::new(Sampler::default);
 
 /// The process's panic hook.
@@ -21,12 +21,14 @@ pub(super) fn log_panic(info: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let thread = thread.name().unwrap_or("unnamed");
     let trace = Backtrace::capture();
-    let trace =
-        (trace.status() == BacktraceStatus::Captured).then(|| tracing::field::display(trace));
+    let trace = match trace.status() {
+        BacktraceStatus::Captured => Some(tracing::field::display(trace)),
+        _ => None,
+    };
     tracing::error!(target: ABOUT, at, thread, trace, "panic: {message}");
 }
 
-/// Tells how many panics were left out since it last did.
+/// Logs how many panics the sampler left out since the last report.
 pub(super) fn report() {
     for (at, left_out) in PANICS.left_out() {
         tell(Level::ERROR, left_out, format_args!("{at}"));

@@ -1,6 +1,5 @@
-//! Keeps a flood out of the log: of each place in the source, so many lines are written per second,
-//! and the rest are counted. A gateway has some hundred such places, so what is kept here is
-//! bounded.
+//! Keeps a flood out of the log: the sampler admits a few lines per second from each place in the
+//! source, and counts the rest. A gateway has some hundred such places, so the state is bounded.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -12,13 +11,13 @@ use tracing::{Level, Metadata};
 use crate::base::clock::Clock;
 use crate::base::gcra::Rate;
 
-/// The target of what the log says about itself and of panics, which no filter leaves out.
+/// The target of the log's lines about itself and of panics, which no filter leaves out.
 pub(super) const ABOUT: &str = "rollcall::log";
 
-/// Of one place; at once, twice as many.
+/// The rate for one place; twice as many go at once after a pause.
 const LINES_PER_SECOND: u32 = 10;
 
-/// What was written of each place, which is a [`Site`] or the text of a panic's location.
+/// The lines written from each place, which is a [`Site`] or the text of a panic's location.
 #[derive(Debug)]
 pub(super) struct Sampler<P> {
     clock: Clock,
@@ -41,24 +40,26 @@ impl<P> Default for Sampler<P> {
 }
 
 impl<P: Eq + Hash + Clone> Sampler<P> {
-    /// Whether one more line of this place may be written; counts it otherwise.
+    /// Whether the log may write one more line of this place; counts the line otherwise.
     pub(super) fn admit(&self, place: P) -> bool {
         let mut places = self.places.lock();
         let written = places.entry(place).or_default();
         let admitted = Rate::per_second(LINES_PER_SECOND).admit(&written.load, self.clock.now());
-        written.left_out += u64::from(!admitted);
+        if !admitted {
+            written.left_out += 1;
+        }
         admitted
     }
 
-    /// How many lines of which places were left out since this was last asked.
+    /// The places whose lines the sampler left out since the last call, each with their number.
     pub(super) fn left_out(&self) -> Vec<(P, u64)> {
-        let mut places = self.places.lock();
-        let flooded = places
-            .iter_mut()
-            .filter(|(_, written)| written.left_out > 0);
-        flooded
-            .map(|(place, written)| (place.clone(), std::mem::take(&mut written.left_out)))
-            .collect()
+        let mut left_out = Vec::new();
+        for (place, written) in self.places.lock().iter_mut() {
+            if written.left_out > 0 {
+                left_out.push((place.clone(), std::mem::take(&mut written.left_out)));
+            }
+        }
+        left_out
     }
 }
 
@@ -81,19 +82,17 @@ impl Hash for Site {
 }
 
 impl Sampler<Site> {
-    /// Tells how many lines were left out since it last did.
+    /// Logs how many lines the sampler left out since the last report.
     pub(super) fn report(&self) {
         for (Site(line), left_out) in self.left_out() {
-            let (file, number) = (
-                line.file().unwrap_or_default(),
-                line.line().unwrap_or_default(),
-            );
+            let file = line.file().unwrap_or_default();
+            let number = line.line().unwrap_or_default();
             tell(*line.level(), left_out, format_args!("{file}:{number}"));
         }
     }
 }
 
-/// Tells how many lines of a place were left out.
+/// Logs how many lines of a place the sampler left out.
 pub(super) fn tell(level: Level, left_out: u64, of: std::fmt::Arguments<'_>) {
     match level {
         Level::ERROR => tracing::error!(target: ABOUT, left_out, %of, "too many lines of one kind"),

@@ -1,13 +1,12 @@
-//! Which spans are sent where: what the settings say, for `otlp.rs`, or for `untraced.rs` in a
-//! build without that feature.
+//! The settings of tracing, for `otlp.rs`, or for `untraced.rs` in a build without that feature.
 
-/// Which spans are sent where.
+/// Which spans go to which collector.
 #[derive(Debug)]
 pub struct Traces {
     /// The collector; the path `/v1/traces` is added.
     pub endpoint: String,
-    /// One trace in so many is kept. A trace that another program began is kept if that program
-    /// says so.
+    /// The gateway keeps one trace in so many. It keeps a trace that another program began if that
+    /// program says so.
     pub one_in: u32,
     /// The gateway that sends them.
     pub gateway: String,

@@ -1,5 +1,5 @@
-//! Stands in for `otlp.rs` in a build without that feature: no spans are sent, and whoever asks for
-//! them is told.
+//! Stands in for `otlp.rs` in a build without that feature: it sends no spans, and refuses a
+//! request for them.
 
 use axum::http::{HeaderMap, Method};
 use tracing::Span;
@@ -19,4 +19,4 @@ pub(super) fn layer(traces: Option<&Traces>) -> anyhow::Result<(Option<Identity>
     Ok((None, Export))
 }
 
-pub(crate) fn continue_trace(_: &Span, _: (&Method, &str), _: &HeaderMap) {}
+pub(crate) fn continue_trace(_: &Span, _: &Method, _: &str, _: &HeaderMap) {}

@@ -75,7 +75,7 @@ impl Scene {
             .follow(&fan.identity.user, &room.record.streamer)
             .await
             .unwrap();
-        room.join(&fan, Rate::per_second(0), (self.app.clock.now(), 0))
+        room.join(&fan, Rate::per_second(0), self.app.clock.now(), 0)
             .unwrap();
         self.app.rooms.user_changed(&room, &fan.identity.user);
     }

@@ -65,7 +65,7 @@ pub(super) async fn finish(
     let span = tracing::error_span!(
         "request", request_id = %id, %method, route, otel.name = Empty, otel.kind = Empty, status = Empty
     );
-    telemetry::continue_trace(&span, (&method, &route), request.headers());
+    telemetry::continue_trace(&span, &method, &route, request.headers());
     let mut response = next.run(request).instrument(span.clone()).await;
     let status = response.status().as_u16();
     span.record("status", status);

@@ -1,5 +1,5 @@
-//! A viewer's socket that asked for its friends in a room: whom the viewer follows, who of them is
-//! here, and what the viewer was told.
+//! A viewer's socket that asked for its friends in a room: the users whom the viewer follows, those
+//! among them who are here, and the last answer to the viewer.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{Hash, Hasher};
@@ -11,7 +11,7 @@ use crate::base::clock::Millis;
 use crate::base::ids::UserId;
 use crate::presence::conn::{Conn, Signals};
 
-/// A viewer is shown so many friends at most.
+/// The most friends that an answer shows.
 const MOST_SHOWN: usize = 20;
 
 #[derive(Debug)]
@@ -25,28 +25,28 @@ pub(super) struct Answer {
     pub(super) followed: HashSet<UserId>,
     pub(super) here: BTreeSet<UserId>,
     pub(super) partial: bool,
-    /// It is known whom the viewer follows.
+    /// Whether the follows of the viewer were read.
     pub(super) is_loaded: bool,
-    /// Of so many of them it is not known yet whether they are here.
+    /// The number of followed users who may be here or not, as far as the index knows yet.
     pub(super) unknown: usize,
-    /// The viewer is to be told.
+    /// Whether the viewer waits for an answer.
     pub(super) waits: bool,
     pub(super) told_at: Option<Millis>,
     shown: Option<FriendsShown>,
 }
 
-/// What a viewer is shown.
+/// An answer to a viewer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FriendsShown {
     pub count: usize,
-    /// The first of them, by id.
+    /// The first friends by id.
     pub users: Vec<UserId>,
-    /// Not all whom the viewer follows were looked for.
+    /// The gateway did not look for all users whom the viewer follows.
     pub partial: bool,
 }
 
 impl Answer {
-    /// Whether it is known of everybody whom the viewer follows whether they are here.
+    /// Whether the index knows for each followed user whether the user is here.
     pub(super) fn is_known(&self) -> bool {
         self.is_loaded && self.unknown == 0
     }
@@ -72,12 +72,12 @@ impl Asker {
         self.answer.lock()
     }
 
-    /// Has the socket send what is new.
+    /// Makes the socket send the news.
     pub(super) fn wake(&self) {
         self.conn.signal(Signals::FRIENDS);
     }
 
-    /// What the viewer is shown next, if that is anything new.
+    /// The next answer to the viewer, if it differs from the last one.
     pub fn news(&self) -> Option<FriendsShown> {
         let mut answer = self.answer.lock();
         if !answer.is_known() {
@@ -102,7 +102,7 @@ impl Asker {
     }
 }
 
-/// An asker among others: each is itself alone.
+/// An asker in a set, equal only to itself.
 #[derive(Debug, Clone)]
 pub(super) struct ByAddress(pub(super) Arc<Asker>);
 
@@ -116,7 +116,7 @@ impl Eq for ByAddress {}
 
 impl Hash for ByAddress {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Not the address: with that, the order in a set would be another one in each process.
+        // Not the address, which would make the order in a set differ from process to process.
         self.0.conn.identity.user.hash(state);
     }
 }

@@ -1,16 +1,16 @@
-//! How many follows of viewers who asked for their friends this gateway keeps, in all rooms
-//! together.
+//! The number of follows of askers that this gateway keeps, in all rooms together.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// So many are kept at most, each of some 250 bytes. Those who ask then get a partial answer.
+/// The most follows that the gateway keeps, each of some 250 bytes. Beyond that, askers get a
+/// partial answer.
 pub(super) const MOST_FOLLOWS: usize = 500_000;
 
 #[derive(Debug, Default)]
 pub struct Follows(AtomicUsize);
 
 impl Follows {
-    /// Takes room for up to so many follows; how many there is room for.
+    /// Takes room for up to `wanted` follows. Returns the number that there is room for.
     pub(super) fn take(&self, wanted: usize) -> usize {
         let mut taken = 0;
         let _ = self

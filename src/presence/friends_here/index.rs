@@ -1,5 +1,5 @@
-//! From each user whom somebody who asked follows, to those who asked; and what of it has to be
-//! read.
+//! The index from followed users to the askers who follow them, and the queues of the reads that it
+//! needs.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -7,25 +7,25 @@ use std::sync::Arc;
 
 use super::asker::{Answer, Asker, ByAddress};
 use super::follows::Follows;
-use super::work::{HEARS_WITHIN, LOADED_AT_ONCE, Pace, Work};
+use super::work::{HEARS_WITHIN, MAX_ASKERS_PER_LOAD, Pace, Work};
 use crate::base::clock::Millis;
 use crate::base::ids::UserId;
 
-/// What gateways say of where a user is.
+/// Where a user is, as gateways say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sighting {
     /// A living gateway says that the user is here.
     Here,
-    /// Only gateways say so of which nobody knows whether they live.
+    /// Only gateways that may live or not say that the user is here.
     Unsure,
-    /// No gateway says so, but perhaps dead ones.
+    /// No gateway says that the user is here, except perhaps dead ones.
     Gone,
 }
 
-/// A user whom somebody who asked follows.
+/// A user whom an asker follows.
 #[derive(Debug, Default)]
 pub(super) struct Followed {
-    /// `None`: not known yet.
+    /// `None` if the index does not know yet.
     pub(super) seen: Option<Sighting>,
     pub(super) by: HashSet<ByAddress>,
 }
@@ -35,24 +35,25 @@ pub(super) struct Index {
     pub(super) askers: HashSet<ByAddress>,
     pub(super) followed: HashMap<UserId, Followed>,
     pub(super) follows: Arc<Follows>,
-    /// Viewers of whom it must be read whom they follow.
+    /// Askers whose follows must be read.
     pub(super) to_load: VecDeque<Arc<Asker>>,
-    /// Viewers who go to `to_load` at this time.
+    /// Askers who go to `to_load` at this time.
     pub(super) postponed: Vec<(Millis, Arc<Asker>)>,
-    /// Followed users of whom it must be read whether they are here.
+    /// Followed users who must be looked for.
     pub(super) to_look: HashSet<UserId>,
-    /// The same of users about whom a message may have been missed. They have time.
+    /// Followed users who must be looked for without haste, because the gateway may have missed a
+    /// message about them.
     pub(super) doubted: HashSet<UserId>,
-    /// Viewers of whom it must be read again whom they follow. They have time, too.
+    /// Askers whose follows must be read again without haste.
     pub(super) doubted_askers: VecDeque<Arc<Asker>>,
     pub(super) to_tell: Vec<Arc<Asker>>,
-    /// The other gateways must be asked to tell who moves.
+    /// The gateway must ask the other gateways for messages about moves.
     pub(super) must_ask: bool,
-    /// When the first viewer asked, until the gateway hears of moves.
+    /// When the first viewer asked, until the gateway gets messages about moves.
     pub(super) deaf_since: Option<Millis>,
 }
 
-/// Takes up to so many users out.
+/// Takes up to `most` users out.
 fn take(users: &mut HashSet<UserId>, most: usize) -> Vec<UserId> {
     if users.len() <= most {
         return std::mem::take(users).into_iter().collect();
@@ -69,16 +70,14 @@ impl Index {
         self.askers.contains(&ByAddress(asker.clone()))
     }
 
-    /// Whether it is to be read soon whom a viewer follows.
+    /// Whether the asker waits for a read of the follows.
     pub(super) fn waits_to_load(&self, asker: &Arc<Asker>) -> bool {
-        let mut waiting = self
-            .to_load
-            .iter()
-            .chain(self.postponed.iter().map(|(_, asker)| asker));
+        let postponed = self.postponed.iter().map(|(_, asker)| asker);
+        let mut waiting = self.to_load.iter().chain(postponed);
         waiting.any(|other| Arc::ptr_eq(other, asker))
     }
 
-    /// Ends the wait of viewers whose time has come.
+    /// Ends the wait of askers whose time has come.
     pub(super) fn resume(&mut self, now: Millis) {
         let due = self.postponed.extract_if(.., |(until, _)| *until <= now);
         self.to_load.extend(due.map(|(_, asker)| asker));
@@ -89,20 +88,20 @@ impl Index {
         self.postponed.iter().map(|(until, _)| *until).min()
     }
 
-    /// What to do next of what need not wait for a viewer.
+    /// The next work, apart from the postponed askers.
     pub(super) fn next(&mut self, most: usize, now: Millis, pace: Pace) -> Work {
         if std::mem::take(&mut self.must_ask) {
             return Work::Ask;
         }
-        // What is read before the gateway hears of moves must be read again then.
-        let deaf_until = self
-            .deaf_since
-            .map(|since| since + HEARS_WITHIN)
-            .filter(|until| now < *until);
-        // Viewers who come in great numbers do not keep those from their answer who came before.
+        // A look before the gateway gets messages about moves would have to be repeated then.
+        let deaf_until = match self.deaf_since {
+            Some(since) if now < since + HEARS_WITHIN => Some(since + HEARS_WITHIN),
+            _ => None,
+        };
+        // A crowd of new askers must not delay the answers of earlier ones.
         let is_enough = self.to_look.len() >= most && deaf_until.is_none();
         if !self.to_load.is_empty() && !is_enough {
-            let some = self.to_load.len().min(LOADED_AT_ONCE);
+            let some = self.to_load.len().min(MAX_ASKERS_PER_LOAD);
             return Work::Load(self.to_load.drain(..some).collect());
         }
         if !self.to_look.is_empty() {
@@ -121,16 +120,17 @@ impl Index {
         if !self.doubted.is_empty() {
             return Work::Look(take(&mut self.doubted, most));
         }
-        self.doubted_askers
-            .pop_front()
-            .map_or(Work::Nothing, |asker| Work::Load(vec![asker]))
+        match self.doubted_askers.pop_front() {
+            Some(asker) => Work::Load(vec![asker]),
+            None => Work::Nothing,
+        }
     }
 
     pub(super) fn doubt_all(&mut self) {
         self.doubted.extend(self.followed.keys().cloned());
     }
 
-    /// Takes in whom a viewer follows, and whether those are all.
+    /// Notes the users whom an asker follows; `partial` if these are not all.
     pub(super) fn set_followed(
         &mut self,
         asker: &Arc<Asker>,
@@ -140,20 +140,22 @@ impl Index {
         let mut answer = asker.answer();
         let mut wanted = HashSet::with_capacity(users.len());
         users.retain(|user| wanted.insert(user.clone()));
-        let over: Vec<UserId> = answer.followed.difference(&wanted).cloned().collect();
-        over.iter()
-            .for_each(|user| self.unfollow(user, asker, &mut answer));
-        self.follows.give_back(over.len());
+        let no_longer: Vec<UserId> = answer.followed.difference(&wanted).cloned().collect();
+        for user in &no_longer {
+            self.unfollow(user, asker, &mut answer);
+        }
+        self.follows.give_back(no_longer.len());
         users.retain(|user| !answer.followed.contains(user));
         let room = self.follows.take(users.len());
         if room < users.len() {
             users.truncate(room);
             partial = true;
         }
-        users
-            .into_iter()
-            .for_each(|user| self.follow(user, asker, &mut answer));
-        (answer.partial, answer.is_loaded) = (partial, true);
+        for user in users {
+            self.follow(user, asker, &mut answer);
+        }
+        answer.partial = partial;
+        answer.is_loaded = true;
         self.must_tell(asker, &mut answer);
     }
 
@@ -167,7 +169,9 @@ impl Index {
         };
         there.by.insert(ByAddress(asker.clone()));
         match there.seen {
-            Some(Sighting::Here) => drop(answer.here.insert(user.clone())),
+            Some(Sighting::Here) => {
+                answer.here.insert(user.clone());
+            }
             Some(Sighting::Unsure | Sighting::Gone) => {}
             None => answer.unknown += 1,
         }
@@ -181,7 +185,9 @@ impl Index {
             return;
         };
         there.by.remove(&ByAddress(asker.clone()));
-        answer.unknown -= usize::from(there.seen.is_none());
+        if there.seen.is_none() {
+            answer.unknown -= 1;
+        }
         if there.by.is_empty() {
             self.followed.remove(user);
             self.to_look.remove(user);
@@ -189,23 +195,25 @@ impl Index {
         }
     }
 
-    /// Forgets all that a viewer wanted.
+    /// Forgets an asker and all its follows.
     pub(super) fn unfollow_all(&mut self, asker: &Arc<Asker>) {
         let mut answer = asker.answer();
         let all: Vec<UserId> = answer.followed.iter().cloned().collect();
-        all.iter()
-            .for_each(|user| self.unfollow(user, asker, &mut answer));
+        for user in &all {
+            self.unfollow(user, asker, &mut answer);
+        }
         self.follows.give_back(all.len());
         answer.is_loaded = false;
         drop(answer);
-        let is_other = |other: &Arc<Asker>| !Arc::ptr_eq(other, asker);
-        self.to_load.retain(is_other);
-        self.postponed.retain(|(_, other)| is_other(other));
-        self.doubted_askers.retain(is_other);
-        self.to_tell.retain(is_other);
+        self.to_load.retain(|other| !Arc::ptr_eq(other, asker));
+        self.postponed
+            .retain(|(_, other)| !Arc::ptr_eq(other, asker));
+        self.doubted_askers
+            .retain(|other| !Arc::ptr_eq(other, asker));
+        self.to_tell.retain(|other| !Arc::ptr_eq(other, asker));
     }
 
-    /// Takes in where a user is.
+    /// Notes where a user is.
     pub(super) fn note_seen(&mut self, user: &UserId, seen: Sighting) {
         let Self {
             followed, to_tell, ..
@@ -215,17 +223,20 @@ impl Index {
         };
         let before = there.seen.replace(seen);
         let is_here = seen == Sighting::Here;
-        if before.is_some_and(|before| (before == Sighting::Here) == is_here) {
+        let was_here = before.map(|before| before == Sighting::Here);
+        if was_here == Some(is_here) {
             return;
         }
         for ByAddress(asker) in &there.by {
             let mut answer = asker.answer();
             if is_here {
-                answer.here.insert(user.clone())
+                answer.here.insert(user.clone());
             } else {
-                answer.here.remove(user)
-            };
-            answer.unknown -= usize::from(before.is_none());
+                answer.here.remove(user);
+            }
+            if before.is_none() {
+                answer.unknown -= 1;
+            }
             if !std::mem::replace(&mut answer.waits, true) {
                 to_tell.push(asker.clone());
             }

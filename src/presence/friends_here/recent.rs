@@ -1,6 +1,6 @@
-//! Whom viewers follow, as it was read within the last seconds, and of whom it is being read: a
-//! viewer who switches from live to live, or has several sockets, costs one read. A change of a
-//! follow that this gateway hears of drops what was read before it.
+//! The follows of viewers that this gateway read within the last seconds, and the reads under way:
+//! a viewer who switches from live to live, or has several sockets, costs one read. A change of a
+//! follow that this gateway hears of drops an earlier read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use parking_lot::Mutex;
 use crate::base::clock::Millis;
 use crate::base::ids::UserId;
 
-/// How long what was read is used, in ms.
+/// How long a read stays in use, in ms.
 const FRESH: Millis = 5_000;
 
-/// So many follows are kept at most. What does not fit is read again each time.
+/// The most follows kept. The gateway reads follows that do not fit again each time.
 const MOST_KEPT: usize = 200_000;
 
-/// Whom a viewer follows, and whether those are not all.
+/// The users whom a viewer follows; `partial` if these are not all.
 #[derive(Debug, Clone)]
 pub struct FollowsRead {
     pub users: Arc<[UserId]>,
@@ -28,13 +28,13 @@ pub struct FollowsRead {
 #[derive(Debug)]
 pub struct Reading(u64);
 
-/// What is known of whom a viewer follows.
+/// The state of a viewer's follows.
 #[derive(Debug)]
 pub enum Recent {
     Read(FollowsRead),
-    /// Somebody else is reading it.
+    /// Another caller is reading them.
     UnderWay,
-    /// The caller has to read it.
+    /// The caller must read them.
     Unknown(Reading),
 }
 
@@ -58,8 +58,8 @@ struct Kept {
 }
 
 impl RecentFollows {
-    /// What is known of whom a user follows. If nothing is, and nobody is reading it, a read
-    /// begins.
+    /// The state of a user's follows. A read begins if they are unknown and no other read is under
+    /// way.
     pub fn get(&self, user: &UserId, now: Millis) -> Recent {
         let mut kept = self.0.lock();
         match kept.by_user.get(user) {
@@ -74,7 +74,7 @@ impl RecentFollows {
         Recent::Unknown(Reading(reading))
     }
 
-    /// Takes in what was read, unless the follows changed since the read began.
+    /// Keeps the result of a read, unless the follows changed since it began.
     pub fn end(&self, user: &UserId, reading: &Reading, read: &FollowsRead, now: Millis) {
         let mut kept = self.0.lock();
         if kept.is_under_way(user, reading) {
@@ -93,12 +93,12 @@ impl RecentFollows {
         }
     }
 
-    /// The user follows others by now.
+    /// Notes that the follows of a user changed.
     pub fn forget(&self, user: &UserId) {
         self.0.lock().take(user);
     }
 
-    /// Anybody may follow others by now.
+    /// Notes that the follows of any user may have changed.
     pub fn clear(&self) {
         let mut kept = self.0.lock();
         kept.by_user = HashMap::new();

@@ -1,7 +1,7 @@
 //! Who is told what, in which order, and what is kept.
 
 use super::follows::MOST_FOLLOWS;
-use super::work::{HEARS_WITHIN, LOADED_AT_ONCE};
+use super::work::{HEARS_WITHIN, MAX_ASKERS_PER_LOAD};
 use super::*;
 use crate::presence::conn::Signals;
 use crate::testing;
@@ -282,7 +282,7 @@ fn those_who_came_first_are_answered_while_others_come() {
     let first = here.add("me");
     assert!(matches!(here.next(), Work::Load(_)));
     here.friends.loaded(&first, &read(&["a", "b"]));
-    for n in 0..2 * LOADED_AT_ONCE {
+    for n in 0..2 * MAX_ASKERS_PER_LOAD {
         here.add(&format!("u{n}"));
     }
     let Work::Look(some) = here.next() else {
@@ -290,7 +290,7 @@ fn those_who_came_first_are_answered_while_others_come() {
     };
     here.looked(&some, |_| Sighting::Here);
     assert_eq!(here.told(&first), Some(users(&["a", "b"])));
-    assert!(matches!(here.next(), Work::Load(some) if some.len() == LOADED_AT_ONCE));
+    assert!(matches!(here.next(), Work::Load(some) if some.len() == MAX_ASKERS_PER_LOAD));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the loop that serves a room's viewers does next.
+//! The work for the loop that serves the askers of a room.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use super::asker::Asker;
 use crate::base::clock::Millis;
 use crate::base::ids::UserId;
 
-/// So many viewers' follows are read at a time.
-pub(super) const LOADED_AT_ONCE: usize = 16;
+/// The most askers whose follows one read loads.
+pub(super) const MAX_ASKERS_PER_LOAD: usize = 16;
 
-/// So long the first answer of a room waits until the gateway hears of moves, in ms.
+/// How long the first answer of a room waits for the gateway to get messages about moves, in ms.
 pub(super) const HEARS_WITHIN: Millis = 1_000;
 
-/// What to do next for a room.
+/// The next work for a room.
 #[derive(Debug)]
 pub enum Work {
-    /// Ask the other gateways to tell who moves.
+    /// Ask the other gateways for messages about moves.
     Ask,
-    /// Read whom these viewers follow.
+    /// Read the follows of these askers.
     Load(Vec<Arc<Asker>>),
     /// Read whether these users are here.
     Look(Vec<UserId>),
@@ -26,7 +26,7 @@ pub enum Work {
     Nothing,
 }
 
-/// Whether work that has time may be done.
+/// When work without haste may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
     Free,

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::announce;
-use crate::base::backoff::RETRY;
+use crate::base::backoff::RETRY_DELAY_MS;
 use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::{Epoch, LiveId};
 use crate::store::{LiveRecord, NotedCounts, Store, StoreResult};
@@ -93,7 +93,7 @@ impl CountEvents {
             Ok(NotedCounts::Early(left)) => millis(left),
             Err(why) => {
                 tracing::debug!(live_id = %live, error = %why, "counts were not noted as an event, will try again");
-                RETRY
+                RETRY_DELAY_MS
             }
         };
         self.due

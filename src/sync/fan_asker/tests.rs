@@ -104,7 +104,7 @@ impl Scene {
     fn joins(&self, room: &Arc<Room>, user: &str) -> Arc<Conn> {
         let conn = testing::conn(user);
         assert!(
-            room.join(&conn, Rate::per_second(0), (self.clock.now(), 0))
+            room.join(&conn, Rate::per_second(0), self.clock.now(), 0)
                 .is_ok()
         );
         self.rooms.user_changed(room, &conn.identity.user);

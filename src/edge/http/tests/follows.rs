@@ -59,7 +59,7 @@ async fn a_follow_that_the_store_may_have_taken_is_told() {
     let world = World::new();
     world.opens("42", 1).await;
     let room = world.app.rooms.get(&LiveId::parse("42").unwrap()).unwrap();
-    room.join(&conn("u1"), Rate::per_second(0), (0, 0)).unwrap();
+    room.join(&conn("u1"), Rate::per_second(0), 0, 0).unwrap();
     assert_eq!(room.take_unchecked(0).len(), 1);
     world.store.breaks();
     world
