@@ -152,7 +152,7 @@ impl RedisStore {
         args.extend(fields);
         self.router
             .script(
-                &scripts::WRITE_ATTENDED,
+                &scripts::WRITE_ATTENDANCE,
                 vec![self.keys().attended(of)],
                 args,
             )
@@ -162,7 +162,7 @@ impl RedisStore {
 
     async fn list_attended(&self, list: String, entry: Vec<Value>) -> StoreResult<()> {
         self.router
-            .script(&scripts::LIST_ATTENDED, vec![list], entry)
+            .script(&scripts::LIST_ATTENDANCE, vec![list], entry)
             .await?;
         Ok(())
     }
@@ -372,7 +372,7 @@ impl RedisStore {
         let args = args![word, MAX_BATCH, MAX_LOOK_UPS];
         let mut reply = self
             .router
-            .script(&scripts::ATTENDEES, on.clone(), args)
+            .script(&scripts::FIND_ATTENDEES, on.clone(), args)
             .await?;
         let mut users: Vec<UserId> = match reply.text()?.as_str() {
             "done" => read_users(reply).collect(),

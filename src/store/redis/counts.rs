@@ -43,7 +43,7 @@ impl RedisStore {
                 args.extend(args![live, figures.viewers, figures.fans]);
             }
             self.router
-                .script(&scripts::RANK, self.keys().list(), args)
+                .script(&scripts::RANK_LIVES, self.keys().list(), args)
                 .await?;
         }
         Ok(())
@@ -72,7 +72,10 @@ impl RedisStore {
         ];
         args.extend(point_args());
         let keys = vec![self.keys().live(&request.live), self.keys().history(&of)];
-        let mut reply = self.router.script(&scripts::COUNT, keys, args).await?;
+        let mut reply = self
+            .router
+            .script(&scripts::WRITE_COUNTS, keys, args)
+            .await?;
         match reply.text()?.as_str() {
             "counted" => Ok(CountReply::Counted),
             "same" => Ok(CountReply::Same),

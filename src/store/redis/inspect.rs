@@ -240,7 +240,7 @@ impl RedisStore {
         let steps = async {
             let mut reply = self
                 .router
-                .script(&scripts::INSPECT, on, Vec::new())
+                .script(&scripts::INSPECT_SLICE, on, Vec::new())
                 .await?;
             let fence = read_fence_word(&reply.text()?)?;
             let card = reply.number()?;
@@ -262,7 +262,7 @@ impl RedisStore {
         let steps = async {
             let now = self
                 .router
-                .script(&scripts::NOW, vec![self.keys().leases()], Vec::new())
+                .script(&scripts::READ_CLOCK, vec![self.keys().leases()], Vec::new())
                 .await?
                 .number()?;
             let fields = Reply::of(
@@ -360,7 +360,7 @@ impl RedisStore {
         let steps = async {
             self.router
                 .script(
-                    &scripts::DROP_LEFT_OVERS,
+                    &scripts::DROP_OLD_REMOVALS,
                     self.record_keys(live),
                     Vec::new(),
                 )
@@ -376,7 +376,7 @@ impl RedisStore {
         self.router
             .call("node_time", async {
                 self.router
-                    .script(&scripts::NOW, on, Vec::new())
+                    .script(&scripts::READ_CLOCK, on, Vec::new())
                     .await?
                     .number()
             })

@@ -187,7 +187,7 @@ impl RedisStore {
         self.router
             .call("users_time", async {
                 self.router
-                    .script(&scripts::NOW, on, Vec::new())
+                    .script(&scripts::READ_CLOCK, on, Vec::new())
                     .await?
                     .number()
             })

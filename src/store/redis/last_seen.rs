@@ -132,7 +132,11 @@ impl RedisStore {
         args.push(start.after);
         let mut reply = self
             .router
-            .script(&scripts::PAGE, vec![self.keys().last_seen(slice)], args)
+            .script(
+                &scripts::PAGE_SORTED_SET,
+                vec![self.keys().last_seen(slice)],
+                args,
+            )
             .await?;
         let mut page = Vec::new();
         while let Some(member) = reply.piece() {

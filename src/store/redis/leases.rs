@@ -43,7 +43,7 @@ impl RedisStore {
         // has mostly heard the beat before.
         beats.send(&router, gateway, *number);
         let mut reply = router
-            .script(&scripts::LEASE, vec![self.keys().leases()], args)
+            .script(&scripts::RENEW_LEASE, vec![self.keys().leases()], args)
             .await?;
         match reply.text()?.as_str() {
             "renewed" => {

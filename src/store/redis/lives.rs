@@ -231,7 +231,7 @@ impl RedisStore {
     async fn list(&self, live: &LiveId, opened_at: Option<UnixMillis>) -> StoreResult<()> {
         let args = args![live, opened_at.map(|at| at.to_string()).unwrap_or_default()];
         self.router
-            .script(&scripts::LIST, self.keys().list(), args)
+            .script(&scripts::LIST_LIVE, self.keys().list(), args)
             .await?;
         Ok(())
     }
@@ -239,7 +239,7 @@ impl RedisStore {
     async fn take_off_list(&self, live: &LiveId, listed_until: UnixMillis) -> StoreResult<()> {
         let args = args![live, listed_until];
         self.router
-            .script(&scripts::DELIST, self.keys().list(), args)
+            .script(&scripts::DELIST_LIVE, self.keys().list(), args)
             .await?;
         Ok(())
     }
@@ -268,7 +268,7 @@ impl RedisStore {
         let mut reply = self
             .change(
                 &request.live,
-                &scripts::OPEN,
+                &scripts::OPEN_LIVE,
                 self.record_keys(&request.live),
                 args,
             )
@@ -318,7 +318,7 @@ impl RedisStore {
         let mut reply = self
             .change(
                 &record.live,
-                &scripts::KEEP,
+                &scripts::KEEP_LIVE,
                 self.record_keys(&record.live),
                 args,
             )
@@ -374,7 +374,7 @@ impl RedisStore {
             epoch: request.epoch,
         }));
         let mut reply = self
-            .change(&request.live, &scripts::BEGIN_CLOSE, keys, args)
+            .change(&request.live, &scripts::BEGIN_LIVE_CLOSE, keys, args)
             .await?;
         let outcome = reply.text()?;
         if outcome == "absent" {
@@ -416,7 +416,7 @@ impl RedisStore {
         }));
         let mut reply = self
             .router
-            .script(&scripts::FINISH_CLOSE, keys, args)
+            .script(&scripts::FINISH_LIVE_CLOSE, keys, args)
             .await?;
         reply.text()?;
         let record = record(live, reply)?;
@@ -542,7 +542,7 @@ impl LiveStore for RedisStore {
             }
             let args = args![gateway, millis(ttl).max(1), &*holder];
             self.router
-                .script(&scripts::TURN, vec![key], args)
+                .script(&scripts::TAKE_WALK_TURN, vec![key], args)
                 .await?
                 .flag()
         };

@@ -134,7 +134,7 @@ impl RedisStore {
 
     async fn do_presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
         let question = Question {
-            script: &scripts::PRESENCE,
+            script: &scripts::READ_PRESENCE,
             args: args![self.seen_ids().as_str()],
             keys: |keys, slice| {
                 vec![
@@ -149,7 +149,7 @@ impl RedisStore {
 
     async fn do_whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>> {
         let question = Question {
-            script: &scripts::WHEREABOUTS,
+            script: &scripts::READ_WHEREABOUTS,
             args: Vec::new(),
             keys: |keys, slice| vec![keys.whereabouts(slice)],
         };

@@ -39,7 +39,7 @@ impl RedisStore {
             }
             let page = self
                 .router
-                .script(&scripts::PAGE, vec![key.to_owned()], args)
+                .script(&scripts::PAGE_SORTED_SET, vec![key.to_owned()], args)
                 .await?
                 .scored()?;
             let at_end = page.len() < wanted;

@@ -49,7 +49,7 @@ pub(super) async fn ask(client: &Client, canary: Option<&str>) -> Probed {
             return Ok(leads);
         }
         let nonce = format!("{:016x}", rand::random::<u64>());
-        let script = &scripts::PROBE;
+        let script = &scripts::PROBE_MASTER;
         let by_name = args![script.sha1(), 1, canary, nonce];
         let mut said: Result<Value, Error> = client.custom(custom("EVALSHA"), by_name).await;
         if let Err(error) = &said

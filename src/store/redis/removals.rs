@@ -37,7 +37,7 @@ impl RedisStore {
         ];
         args.extend(self.publish_args(live, message));
         let mut reply = self
-            .change(live, &scripts::REMOVE, self.record_keys(live), args)
+            .change(live, &scripts::REMOVE_VIEWER, self.record_keys(live), args)
             .await?;
         match reply.text()?.as_str() {
             "done" => {
@@ -63,7 +63,7 @@ impl RedisStore {
         let mut reply = self
             .change(
                 &request.live,
-                &scripts::LIFT,
+                &scripts::LIFT_BAN,
                 self.record_keys(&request.live),
                 args,
             )
@@ -88,7 +88,7 @@ impl RedisStore {
         let args = args![epoch, since, MAX_BATCH];
         let mut reply = self
             .router
-            .script(&scripts::REMOVALS, self.record_keys(live), args)
+            .script(&scripts::READ_REMOVALS, self.record_keys(live), args)
             .await?;
         match reply.text()?.as_str() {
             "known" => {}
@@ -130,7 +130,7 @@ impl RedisStore {
             args.extend(args![user, millis(*left).max(1)]);
         }
         self.router
-            .script(&scripts::RESTORE, self.record_keys(live), args)
+            .script(&scripts::RESTORE_BANS, self.record_keys(live), args)
             .await?
             .text()?;
         Ok(())

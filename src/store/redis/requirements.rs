@@ -378,7 +378,7 @@ impl Trial<'_> {
         {
             failed.push(Failed::new("ASKING", said));
         }
-        let script = &scripts::TRIAL;
+        let script = &scripts::TRY_COMMANDS;
         let mut command = "EVALSHA";
         let mut said = self
             .ask(command, trial_args(script.sha1(), &keys, &channel))

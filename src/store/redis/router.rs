@@ -119,7 +119,7 @@ impl Router {
             return Ok(now + millis(LATEST_ENTRY));
         }
         let now = self
-            .script(&scripts::NOW, vec![key.to_owned()], Vec::new())
+            .script(&scripts::READ_CLOCK, vec![key.to_owned()], Vec::new())
             .await?
             .number()?;
         Ok(self.note_time(key, now))

@@ -64,52 +64,52 @@ macro_rules! scripts {
 }
 
 scripts! {
-    APPLY = "apply.lua",
-    READ = "read.lua",
-    SWEEP = "sweep.lua",
-    HELD = "held.lua",
-    STRAYS = "strays.lua",
-    COMPARE = "compare.lua",
+    APPLY_CHANGES = "apply_changes.lua",
+    READ_SLICE = "read_slice.lua",
+    SWEEP_SLICE = "sweep_slice.lua",
+    PAGE_HELD = "page_held.lua",
+    DROP_STRAYS = "drop_strays.lua",
+    COMPARE_SLICE = "compare_slice.lua",
     PUT_BACK = "put_back.lua",
     DROP_NOTES = "drop_notes.lua",
-    SETTLE = "settle.lua",
+    SETTLE_DOUBT = "settle_doubt.lua",
     DROP_FOREIGN_KEYS = "drop_foreign_keys.lua",
-    INSPECT = "inspect.lua",
-    LEASE = "lease.lua",
+    INSPECT_SLICE = "inspect_slice.lua",
+    RENEW_LEASE = "renew_lease.lua",
     END_LEASE = "end_lease.lua",
-    NOW = "now.lua",
+    READ_CLOCK = "read_clock.lua",
     CLAIM_LIVE = "claim_live.lua",
     RELEASE_LIVE = "release_live.lua",
-    CLOSE = "close.lua",
-    OPEN = "open.lua",
-    KEEP = "keep.lua",
-    BEGIN_CLOSE = "begin_close.lua",
-    FINISH_CLOSE = "finish_close.lua",
+    CLOSE_SLICE = "close_slice.lua",
+    OPEN_LIVE = "open_live.lua",
+    KEEP_LIVE = "keep_live.lua",
+    BEGIN_LIVE_CLOSE = "begin_live_close.lua",
+    FINISH_LIVE_CLOSE = "finish_live_close.lua",
     WRITE_INFO = "write_info.lua",
-    COUNT = "count.lua",
+    WRITE_COUNTS = "write_counts.lua",
     ADD_PAST_LIVE = "add_past_live.lua",
-    RANK = "rank.lua",
-    LIST = "list.lua",
-    DELIST = "delist.lua",
-    TURN = "turn.lua",
-    REMOVE = "remove.lua",
-    LIFT = "lift.lua",
-    REMOVALS = "removals.lua",
-    RESTORE = "restore.lua",
-    DROP_LEFT_OVERS = "drop_left_overs.lua",
+    RANK_LIVES = "rank_lives.lua",
+    LIST_LIVE = "list_live.lua",
+    DELIST_LIVE = "delist_live.lua",
+    TAKE_WALK_TURN = "take_walk_turn.lua",
+    REMOVE_VIEWER = "remove_viewer.lua",
+    LIFT_BAN = "lift_ban.lua",
+    READ_REMOVALS = "read_removals.lua",
+    RESTORE_BANS = "restore_bans.lua",
+    DROP_OLD_REMOVALS = "drop_old_removals.lua",
     FOLLOW = "follow.lua",
     UNFOLLOW = "unfollow.lua",
     BEGIN_CHANGE = "begin_change.lua",
     END_CHANGE = "end_change.lua",
-    CLAIM = "claim.lua",
-    GIVE_BACK = "give_back.lua",
-    PROFILE = "profile.lua",
-    PAGE = "page.lua",
+    CLAIM_LOGIN = "claim_login.lua",
+    FREE_LOGIN = "free_login.lua",
+    WRITE_PROFILE = "write_profile.lua",
+    PAGE_SORTED_SET = "page_sorted_set.lua",
     NOTE_SEEN = "note_seen.lua",
     FORGET_SEEN = "forget_seen.lua",
     COUNT_ONLINE = "count_online.lua",
-    PRESENCE = "presence.lua",
-    WHEREABOUTS = "whereabouts.lua",
+    READ_PRESENCE = "read_presence.lua",
+    READ_WHEREABOUTS = "read_whereabouts.lua",
     INSPECT_USERS = "inspect_users.lua",
     ADD_STATUSES = "add_statuses.lua",
     PUT_POST = "put_post.lua",
@@ -119,12 +119,12 @@ scripts! {
     TAKE_FANOUTS = "take_fanouts.lua",
     KEEP_FANOUT = "keep_fanout.lua",
     FINISH_FANOUT = "finish_fanout.lua",
-    ATTENDEES = "attendees.lua",
-    WRITE_ATTENDED = "write_attended.lua",
-    LIST_ATTENDED = "list_attended.lua",
+    FIND_ATTENDEES = "find_attendees.lua",
+    WRITE_ATTENDANCE = "write_attendance.lua",
+    LIST_ATTENDANCE = "list_attendance.lua",
     STRAY_SESSIONS = "stray_sessions.lua",
-    PROBE = "probe.lua",
-    TRIAL = "trial.lua",
+    PROBE_MASTER = "probe_master.lua",
+    TRY_COMMANDS = "try_commands.lua",
     NOTE_COUNTS = "note_counts.lua",
     APPEND_EVENTS = "append_events.lua",
     READ_EVENTS = "read_events.lua",
@@ -144,7 +144,7 @@ mod tests {
                 .matches("\nlocal function ")
                 .count()
         };
-        let text = format!("\n{}", SWEEP.text());
+        let text = format!("\n{}", SWEEP_SLICE.text());
         let at = |name: &str| text.find(&format!("\nlocal function {name}("));
         assert!(
             at("read_fence").is_some()
@@ -153,9 +153,9 @@ mod tests {
         );
         assert!(at("read_arrivals").is_none() && at("forget_ended").is_none());
         assert_eq!(
-            (functions(&TURN), PROBE.text()),
-            (0, include_str!("scripts/probe.lua"))
+            (functions(&TAKE_WALK_TURN), PROBE_MASTER.text()),
+            (0, include_str!("scripts/probe_master.lua"))
         );
-        assert!(text.ends_with(include_str!("scripts/sweep.lua")));
+        assert!(text.ends_with(include_str!("scripts/sweep_slice.lua")));
     }
 }

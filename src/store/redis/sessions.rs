@@ -217,7 +217,7 @@ impl RedisStore {
         let on = vec![self.keys().sessions(slice, of.epoch)];
         let entries = self
             .router
-            .script(&scripts::PAGE, on, args)
+            .script(&scripts::PAGE_SORTED_SET, on, args)
             .await?
             .scored()?;
         let mut places = Vec::with_capacity(entries.len());

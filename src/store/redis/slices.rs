@@ -479,7 +479,7 @@ impl RedisStore {
             String::new()
         };
         let args = args![cursor, MAX_BATCH, gateway, prefix];
-        let mut reply = self.router.script(&scripts::HELD, on, args).await?;
+        let mut reply = self.router.script(&scripts::PAGE_HELD, on, args).await?;
         let next = reply.cursor()?;
         let held: Vec<String> = reply.list()?.texts().collect();
         let missing = reply.list()?.users();
@@ -526,7 +526,7 @@ impl RedisStore {
             let args = apply_args(keys, self.seen_form(slice), call, not_after);
             let reply = self
                 .router
-                .script(&scripts::APPLY, on.clone(), args)
+                .script(&scripts::APPLY_CHANGES, on.clone(), args)
                 .await?;
             let reply = apply_reply(reply)?;
             let ApplyReply::Late(now) = reply else {
@@ -565,7 +565,7 @@ impl RedisStore {
             keys.members(slice, group),
         ];
         let on = keys.with_all_fans(slice, keys.with_ends(slice, on));
-        let mut reply = self.router.script(&scripts::STRAYS, on, args).await?;
+        let mut reply = self.router.script(&scripts::DROP_STRAYS, on, args).await?;
         let next = reply.cursor()?;
         let strays = reply.number()?;
         let card = reply.number()?;
@@ -600,7 +600,7 @@ impl RedisStore {
         args.extend(known_args(known));
         let mut reply = self
             .router
-            .script(&scripts::COMPARE, self.size_keys(slice), args)
+            .script(&scripts::COMPARE_SLICE, self.size_keys(slice), args)
             .await?;
         let Some(members) = reply.piece() else {
             return Ok(None);
@@ -659,7 +659,7 @@ impl RedisStore {
         let args = args![epoch, surplus.members.to_string(), surplus.fans.to_string()];
         let mut reply = self
             .router
-            .script(&scripts::SETTLE, self.size_keys(slice), args)
+            .script(&scripts::SETTLE_DOUBT, self.size_keys(slice), args)
             .await?;
         Ok(match reply.text()?.as_str() {
             "settled" => Settled::Settled(read_size(&mut reply)?),
@@ -711,7 +711,7 @@ impl Slices for RedisStore {
             gateway,
             keys.with_notes(slice, keys.of_gateway(slice, gateway)),
         );
-        let steps = async { read_slice(self.router.script(&scripts::READ, on, args).await?) };
+        let steps = async { read_slice(self.router.script(&scripts::READ_SLICE, on, args).await?) };
         self.router.call("read_slice", steps).await
     }
 
@@ -772,7 +772,7 @@ impl Slices for RedisStore {
                 gateway,
                 keys.with_ends(slice, keys.of_gateway(slice, gateway)),
             );
-            let mut reply = self.router.script(&scripts::SWEEP, on, args).await?;
+            let mut reply = self.router.script(&scripts::SWEEP_SLICE, on, args).await?;
             let released = reply.number()?;
             let done = reply.flag()?;
             Ok(Swept {
@@ -888,7 +888,7 @@ impl Slices for RedisStore {
             keys.held_prefix(slice, Group::Fans)
         ];
         let steps = async {
-            let mut reply = self.router.script(&scripts::CLOSE, on, args).await?;
+            let mut reply = self.router.script(&scripts::CLOSE_SLICE, on, args).await?;
             let arrived = Arrived {
                 joins: reply.number()?,
                 leaves: reply.number()?,

@@ -196,7 +196,7 @@ impl RedisStore {
             let clock = vec![self.keys().leases()];
             let now = self
                 .router
-                .script(&scripts::NOW, clock, Vec::new())
+                .script(&scripts::READ_CLOCK, clock, Vec::new())
                 .await?
                 .number()?;
             let mut left = Vec::new();

@@ -60,7 +60,7 @@ fn folder(name: &str) -> Vec<(String, String)> {
 }
 
 fn tried() -> BTreeSet<String> {
-    commands(scripts::TRIAL.text(), &["try('"], '\'')
+    commands(scripts::TRY_COMMANDS.text(), &["try('"], '\'')
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_trial_calls_every_command_that_any_script_calls() {
         let all = text.matches("redis.call(").count() + text.matches("redis.pcall(").count();
         let named = text.matches("redis.call('").count() + text.matches("redis.pcall('").count();
         assert!(
-            all == named || name == "trial.lua",
+            all == named || name == "try_commands.lua",
             "{name} calls a command that it does not name"
         );
     }

@@ -28,7 +28,7 @@ impl RedisStore {
         let args = args![login, name, guards[1]];
         let reply = self
             .router
-            .script(&scripts::PROFILE, vec![key.clone()], args)
+            .script(&scripts::WRITE_PROFILE, vec![key.clone()], args)
             .await?;
         let mut reply = in_time(self, &key, reply)?;
         let is_new = reply.flag()?;
@@ -63,7 +63,7 @@ impl RedisStore {
         let args = args![login.folded(), user, until];
         let reply = self
             .router
-            .script(&scripts::CLAIM, vec![key.clone()], args)
+            .script(&scripts::CLAIM_LOGIN, vec![key.clone()], args)
             .await?;
         in_time(self, &key, reply)?.flag()
     }
@@ -79,7 +79,7 @@ impl RedisStore {
         let args = args![login.folded(), user, until];
         let reply = self
             .router
-            .script(&scripts::GIVE_BACK, vec![key.clone()], args)
+            .script(&scripts::FREE_LOGIN, vec![key.clone()], args)
             .await?;
         in_time(self, &key, reply)?.flag()?;
         Ok(())
