@@ -232,12 +232,13 @@ impl Events for RedisStore {
 
     async fn bury_event(
         &self,
-        by: (&GatewayId, EntryId),
+        gateway: &GatewayId,
+        entry: EntryId,
         dead: &DeadEvent,
         kept: u64,
     ) -> StoreResult<bool> {
         self.router
-            .call("bury_event", self.do_bury(by, dead, kept))
+            .call("bury_event", self.do_bury((gateway, entry), dead, kept))
             .await
     }
 

@@ -298,7 +298,8 @@ impl Sessions for RedisStore {
 
     async fn sessions_in_slice(
         &self,
-        of: (&LiveEpoch, &SliceId),
+        of: &LiveEpoch,
+        slice: &SliceId,
         from: UnixMillis,
         after: Option<&SessionPlace>,
         limit: usize,
@@ -306,7 +307,7 @@ impl Sessions for RedisStore {
         self.router
             .call(
                 "sessions_in_slice",
-                self.read_sessions(of, (from, after), limit),
+                self.read_sessions((of, slice), (from, after), limit),
             )
             .await
     }
