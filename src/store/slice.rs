@@ -471,8 +471,8 @@ impl Slice {
         }
     }
 
-    /// Whether the slice notes a live of a user by the word of a gateway that does not hold the
-    /// user in `set`.
+    /// Whether the slice has a note on a live of the user from a gateway that does not hold the user
+    /// in `set`.
     fn has_foreign_word(&self, set: &GroupSet, user: &UserId) -> bool {
         match self.lives.get(user) {
             Some(words) => words.iter().any(|(from, _)| !set.is_held_by(from, user)),

@@ -78,9 +78,9 @@ pub struct Apply {
     /// Users to take out, unless another gateway holds them too.
     pub leaves: Vec<UserId>,
     /// When each of `leaves` was here last, in the same order, by the gateway's wall clock. A live
-    /// with attendance needs this, because the call begins and ends sessions, and so does the set
-    /// of the users of the platform, because the call notes when they were seen last. `None` for
-    /// the other sets, and if the users were here until now.
+    /// with attendance needs this for the sessions that the call ends. The set of the users of the
+    /// platform needs it to note when they were seen last. `None` for the other sets, and if the
+    /// users were here until now.
     pub left: Option<Vec<UnixMillis>>,
     /// Whether to count how many different users join.
     pub uniques: bool,
