@@ -1,10 +1,10 @@
-//! The boundary for attendance: which fans were online at any time of an epoch of a live, kept for
-//! eight days after the close, and questions over several lives: who came to all of them, to any,
-//! to the first but to none of the others.
+//! The boundary for attendance: which fans were online at any time of an epoch of a live. The store
+//! keeps this for eight days after the close, and answers questions over several lives: which fans
+//! came to all of them, to any of them, or to the first but to none of the others.
 //!
-//! The fans of an epoch are in *parts*, by a hash of the user or by the number that the user is.
-//! The parts of different lives with the same number have the same users, so that each part is
-//! answered for by itself.
+//! The fans of an epoch are in *parts*, by a hash of the user's id or by the id itself, if it is a
+//! number. Parts of different lives with the same number have the same users, so the store answers
+//! for each part by itself.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::config::AttendanceForm;
 
-/// Over how many parts fans are spread by the hash of their id.
+/// The number of parts over which fans are spread by the hash of their id.
 pub const ATTENDANCE_PARTS: u32 = 1_024;
 
 /// Bits of a bitmap's part: 8 KiB.
@@ -25,10 +25,10 @@ pub const BITS_A_PART: u32 = 1 << 16;
 /// How long attendance and sessions are kept after the close.
 pub const ATTENDANCE_KEPT: Duration = Duration::from_secs(8 * 24 * 3600);
 
-/// How often the lifetimes of what is kept of an open live are renewed.
+/// How often the lifetimes of an open live's attendance keys are renewed.
 pub const ATTENDANCE_RENEWED: Duration = Duration::from_secs(24 * 3600);
 
-/// The most lives of one question.
+/// Maximum lives of one question.
 pub const MAX_ATTENDED: usize = 64;
 
 /// One opening of a live.
@@ -54,17 +54,21 @@ impl LiveEpoch {
             live: LiveId::parse(live).ok()?,
             epoch: Epoch(epoch.parse().ok()?),
         };
-        // One name an epoch: another spelling of its number is none.
-        (of.to_string() == text).then_some(of)
+        // Each epoch has one name, so another spelling of its number names nothing.
+        if of.to_string() == text {
+            Some(of)
+        } else {
+            None
+        }
     }
 }
 
 /// An epoch whose attendance is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attended {
-    /// Who owned the live.
+    /// The owner of the live.
     pub streamer: UserId,
-    /// Over how many slices its users were spread.
+    /// The number of slices over which its users were spread.
     pub slices: u32,
     /// When it opened.
     pub opened_at: UnixMillis,
@@ -75,28 +79,29 @@ pub struct Attended {
 /// Which fans are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attending {
-    /// Those who came to all of the lives.
+    /// The fans who came to all of the lives.
     All,
-    /// Those who came to any of them.
+    /// The fans who came to any of them.
     Any,
-    /// Those who came to the first and to none of the others.
+    /// The fans who came to the first and to none of the others.
     Not,
 }
 
 impl Attending {
-    /// Whether a fan is asked for who came to these of the lives.
+    /// Whether the question asks for a fan; `came` says for each live whether the fan came.
     pub fn takes(self, came: &[bool]) -> bool {
         match self {
             Self::All => came.iter().all(|came| *came),
             Self::Any => came.iter().any(|came| *came),
-            Self::Not => came
-                .split_first()
-                .is_some_and(|(first, others)| *first && !others.contains(&true)),
+            Self::Not => match came {
+                [first, others @ ..] => *first && !others.contains(&true),
+                [] => false,
+            },
         }
     }
 }
 
-/// The fans of one part who are asked for, in the order of the part.
+/// The fans of one part for whom the question asks, in the order of the part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attendees {
     /// Sorted.
@@ -111,7 +116,7 @@ pub enum Attendees {
 }
 
 impl Attendees {
-    /// How many they are.
+    /// The number of fans.
     pub fn count(&self) -> u64 {
         match self {
             Self::Users(users) => users.len() as u64,
@@ -119,21 +124,29 @@ impl Attendees {
         }
     }
 
-    /// Up to `limit` of them, after the given one.
+    /// Up to `limit` of the fans, after the given one.
     pub fn page(&self, after: Option<&UserId>, limit: usize) -> Vec<UserId> {
         match self {
             Self::Users(users) => {
-                let from = after.map_or(0, |after| users.partition_point(|user| user <= after));
+                let from = match after {
+                    Some(after) => users.partition_point(|user| user <= after),
+                    None => 0,
+                };
                 users.iter().skip(from).take(limit).cloned().collect()
             }
             Self::Bits { first, bits } => {
                 let after = after.and_then(|after| after.as_str().parse::<u32>().ok());
-                let from = after.map_or(0, |after| after.saturating_sub(*first) as usize + 1);
+                let from = match after {
+                    Some(after) => after.saturating_sub(*first) as usize + 1,
+                    None => 0,
+                };
                 let set = (from..bits.len() * 8).filter(|n| bits[n / 8] & (0x80 >> (n % 8)) != 0);
-                let numbers = set.take(limit).map(|n| first + n as u32);
-                numbers
-                    .filter_map(|number| UserId::parse(&number.to_string()).ok())
-                    .collect()
+                let mut page = Vec::new();
+                for n in set.take(limit) {
+                    let number = first + n as u32;
+                    page.extend(UserId::parse(&number.to_string()).ok());
+                }
+                page
             }
         }
     }
@@ -142,21 +155,21 @@ impl Attendees {
 /// Which fans came to which lives.
 #[async_trait]
 pub trait Attendance: Sync {
-    /// Fixes how attendance is kept, unless that is fixed already. Answers the form that is fixed;
-    /// a gateway that was given another one must not go on.
+    /// Fixes the form in which attendance is kept, unless it is fixed already. Returns the form
+    /// that is fixed; a gateway that is configured with another form must not go on.
     async fn fix_attendance_form(&self, form: AttendanceForm) -> StoreResult<AttendanceForm>;
 
-    /// Notes that the attendance of an open epoch is recorded. Again: nothing changes.
+    /// Notes that the attendance of an open epoch is recorded. A second call changes nothing.
     async fn begin_attendance(&self, of: &LiveEpoch, attended: &Attended) -> StoreResult<()>;
 
-    /// Notes that these users, at most [`super::MAX_BATCH`], were online as fans. Answers those for
-    /// whom a part of the store could not be reached.
+    /// Notes that these users, at most [`super::MAX_BATCH`], were online as fans. Returns the users
+    /// for whom a part of the store could not be reached.
     async fn note_attendance(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<UserId>>;
 
     /// Notes when an epoch closed, and keeps its attendance for [`ATTENDANCE_KEPT`] from then on.
     async fn end_attendance(&self, of: &LiveEpoch, closed_at: UnixMillis) -> StoreResult<()>;
 
-    /// What is known of an epoch whose attendance is kept.
+    /// The notes on an epoch whose attendance is kept.
     async fn attended(&self, of: &LiveEpoch) -> StoreResult<Option<Attended>>;
 
     /// Up to `limit` epochs of a streamer's lives that opened at this time or later, oldest first.
@@ -170,7 +183,7 @@ pub trait Attendance: Sync {
     /// The parts in which any of these epochs may have fans, in their order.
     async fn attendance_parts(&self, lives: &[LiveEpoch]) -> StoreResult<Vec<u32>>;
 
-    /// Who of a part is asked for.
+    /// The fans of a part for whom the question asks.
     async fn attendees(
         &self,
         which: Attending,
@@ -184,7 +197,7 @@ pub trait Attendance: Sync {
     /// Up to `limit` epochs that are due to be looked after by `now`.
     async fn attendance_due(&self, now: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>>;
 
-    /// Renews the lifetimes of what is kept of an epoch, which is due again at `next`.
+    /// Renews the lifetimes of an epoch's attendance keys. The epoch is due again at `next`.
     async fn renew_attendance(
         &self,
         of: &LiveEpoch,

@@ -1,5 +1,5 @@
-//! Answers questions over lives with attendance: part by part, many at a time, and a page of the
-//! users at once.
+//! Answers questions over lives with attendance. The answers for several parts are computed
+//! concurrently; one call answers one page of users.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
@@ -10,15 +10,16 @@ use super::limits::MAX_BATCH;
 use super::sessions::Sessions;
 use crate::base::ids::UserId;
 
-/// Parts that are answered for at a time.
-const PARTS_AT_A_TIME: usize = 64;
-/// The same for a page that goes on: most often one part has all of it.
-const PARTS_OF_A_PAGE: usize = 4;
+/// Maximum parts for which the first page computes answers concurrently.
+const MAX_CONCURRENT_PARTS: usize = 64;
+
+/// The same for a later page, which usually ends within one part.
+const MAX_CONCURRENT_PARTS_OF_LATER_PAGE: usize = 4;
 
 /// A question over lives.
 #[derive(Debug, Clone)]
 pub struct AttendanceQuestion {
-    /// Who is asked for.
+    /// Which fans the question asks for.
     pub which: Attending,
     /// The lives, at most [`super::MAX_ATTENDED`], each once.
     pub lives: Vec<(LiveEpoch, Attended)>,
@@ -26,8 +27,8 @@ pub struct AttendanceQuestion {
     pub within: Option<Span>,
 }
 
-/// Where a list of attendees goes on: after this user of this part; and how many there were when it
-/// began.
+/// Where a list of attendees goes on: after this user of this part. It also has the number of
+/// attendees when the list began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttendancePlace {
     /// The count of the first page.
@@ -43,7 +44,7 @@ pub struct AttendancePlace {
 pub struct AttendancePage {
     /// How many there are in all, when the list began.
     pub count: u64,
-    /// Some of them.
+    /// The users of this page.
     pub users: Vec<UserId>,
     /// Where to go on; `None` at the end.
     pub next: Option<AttendancePlace>,
@@ -63,26 +64,32 @@ pub async fn find_attendees<S: Attendance + Sessions + ?Sized>(
     } else {
         store.attendance_parts(&lives).await?
     };
-    parts.retain(|part| start.is_none_or(|start| *part >= start.part));
-    let at_a_time = if start.is_none() {
-        PARTS_AT_A_TIME
-    } else {
-        PARTS_OF_A_PAGE
+    let concurrent = match start {
+        Some(start) => {
+            parts.retain(|part| *part >= start.part);
+            MAX_CONCURRENT_PARTS_OF_LATER_PAGE
+        }
+        None => MAX_CONCURRENT_PARTS,
     };
     let answers = parts.into_iter().map(|part| {
         let lives = &lives;
         async move { Ok::<_, StoreError>((part, answer_for(store, question, lives, part).await?)) }
     });
-    let mut answers = stream::iter(answers.collect::<Vec<_>>()).buffered(at_a_time);
-    let (mut count, mut users) = (start.map_or(0, |start| start.count), Vec::new());
+    let mut answers = stream::iter(answers.collect::<Vec<_>>()).buffered(concurrent);
+    let mut count = match start {
+        Some(start) => start.count,
+        None => 0,
+    };
+    let mut users = Vec::new();
     while let Some((part, found)) = answers.try_next().await? {
         if start.is_none() {
             count += found.count();
         }
-        let after = start
-            .filter(|start| start.part == part)
-            .map(|start| &start.after);
-        // One more than fits: it tells that the list goes on.
+        let after = match start {
+            Some(start) if start.part == part => Some(&start.after),
+            _ => None,
+        };
+        // One user more than fits shows that the list goes on.
         let more = found.page(after, limit + 1 - users.len());
         users.extend(more.into_iter().map(|user| (part, user)));
         if start.is_some() && users.len() > limit {
@@ -91,12 +98,14 @@ pub async fn find_attendees<S: Attendance + Sessions + ?Sized>(
     }
     let goes_on = users.len() > limit;
     users.truncate(limit);
-    let last = users.last().filter(|_| goes_on);
-    let next = last.map(|(part, after)| AttendancePlace {
-        count,
-        part: *part,
-        after: after.clone(),
-    });
+    let next = match users.last() {
+        Some((part, after)) if goes_on => Some(AttendancePlace {
+            count,
+            part: *part,
+            after: after.clone(),
+        }),
+        _ => None,
+    };
     Ok(AttendancePage {
         count,
         users: users.into_iter().map(|(_, user)| user).collect(),
@@ -113,7 +122,7 @@ async fn answer_for<S: Attendance + Sessions + ?Sized>(
     let Some(span) = question.within else {
         return store.attendees(question.which, lives, part).await;
     };
-    // Who came to another live at another time than asked for must not be left out.
+    // A fan who came to another live, but not within the span, must not be left out.
     let candidates = match question.which {
         Attending::Not => store.attendees(Attending::All, &lives[..1], part).await?,
         which => store.attendees(which, lives, part).await?,
@@ -130,11 +139,11 @@ async fn answer_for<S: Attendance + Sessions + ?Sized>(
                 came.push(fans[place] && there[place]);
             }
         }
-        let taken = users
-            .iter()
-            .zip(&came)
-            .filter(|(_, came)| question.which.takes(came));
-        found.extend(taken.map(|(user, _)| user.clone()));
+        for (user, came) in users.iter().zip(&came) {
+            if question.which.takes(came) {
+                found.push(user.clone());
+            }
+        }
     }
     Ok(Attendees::Users(found))
 }

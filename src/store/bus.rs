@@ -4,7 +4,7 @@
 //! The bus may lose a message, deliver it late or deliver it twice. A gateway that may have missed
 //! messages gets [`BusEvent::Ready`], [`BusEvent::Deaf`] or [`BusEvent::Lost`], and reads the
 //! store. Queues are bounded: a receiver that does not keep up gets [`BusEvent::Lost`] instead of
-//! the messages it missed. Only `crate::peers` knows what the messages mean.
+//! the messages that it missed. Only `crate::peers` knows what the messages mean.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,8 +28,8 @@ pub enum Channel {
     Gateways,
     /// Only gateways with a room of the live listen.
     Live(LiveId),
-    /// Who came to the live and who left it. Only gateways with viewers who asked for their friends
-    /// there listen.
+    /// Messages about users who came to the live or left it. Only gateways with viewers who asked
+    /// for their friends there listen.
     Moves(LiveId),
     /// Signs that messages arrive from the part of the store with this number. The store itself
     /// sends and reads them.
@@ -47,10 +47,10 @@ impl fmt::Display for Channel {
     }
 }
 
-/// What a receiver gets.
+/// An event that a receiver gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BusEvent {
-    /// A message; this gateway's own come back too.
+    /// A message. A gateway receives its own messages, too.
     Message {
         /// The channel on which it was published.
         channel: Channel,
@@ -61,18 +61,18 @@ pub enum BusEvent {
     Ready(Channel),
     /// No messages come from channels in these slots until a channel is [`BusEvent::Ready`] again.
     Deaf(Doubt),
-    /// Messages were lost, on unknown channels, and other events with them: the receiver must read
-    /// the store. Where a [`BusEvent::Ready`] is missing after all others, it asks for another one
-    /// by [`Bus::ask_ready`]. If some channels are silent, [`BusEvent::Deaf`] comes again with the
-    /// next vain attempt to subscribe.
+    /// Messages on unknown channels were lost, and other events with them: the receiver must read
+    /// the store. If a [`BusEvent::Ready`] is missing after all others, the receiver asks for
+    /// another one by [`Bus::ask_ready`]. If some channels are silent, [`BusEvent::Deaf`] comes
+    /// again with the next failed attempt to subscribe.
     Lost,
 }
 
 /// Messages between gateways.
 #[async_trait]
 pub trait Bus {
-    /// Publishes a message. One attempt. Answers how many gateways were subscribed; not all of them
-    /// may receive it.
+    /// Publishes a message, in one attempt. Returns how many gateways were subscribed; not all of
+    /// them may receive it.
     async fn publish(&self, channel: &Channel, message: String) -> StoreResult<u64>;
 
     /// Subscribes to a live's channel until [`Bus::unsubscribe`]. A second call changes nothing.
@@ -94,9 +94,9 @@ pub trait Bus {
     /// A receiver of every event from now on.
     fn events(&self) -> BusEvents;
 
-    /// The slots in which messages of some gateway that renews its lease, maybe this one, do not
-    /// arrive here; `None` if all do. The store finds this out within about two renewals, whatever
-    /// the reason.
+    /// The slots whose messages do not all arrive here: the messages of some gateway that renews
+    /// its lease, maybe this one, are missing. `None` if all arrive. The store finds this out
+    /// within about two renewals, whatever the reason.
     fn unheard(&self) -> watch::Receiver<Option<Doubt>> {
         watch::channel(None).1
     }
@@ -107,7 +107,7 @@ pub trait Bus {
 pub struct BusEvents(broadcast::Receiver<BusEvent>);
 
 impl BusEvents {
-    /// Receives what is sent there.
+    /// Receives from this channel.
     pub fn from(events: broadcast::Receiver<BusEvent>) -> Self {
         Self(events)
     }
@@ -127,12 +127,12 @@ impl BusEvents {
     }
 }
 
-/// The wanted channels and the receivers: both stores build their bus on this.
+/// The wanted channels and the receivers. Both stores build their bus on this.
 #[derive(Debug)]
 pub(super) struct Subscriptions {
-    /// Each channel but the gateways', with the ticket of its subscription. A channel that is
-    /// subscribed to again, or asked for, gets a new ticket, so it becomes [`BusEvent::Ready`]
-    /// again.
+    /// Each wanted channel, except the gateways' channel, with the ticket of its subscription. A
+    /// new subscription to a channel, or [`Bus::ask_ready`], gives the channel a new ticket, so it
+    /// becomes [`BusEvent::Ready`] again.
     wanted: Mutex<HashMap<Channel, u64>>,
     tickets: AtomicU64,
     changed: watch::Sender<()>,
@@ -152,7 +152,7 @@ impl Default for Subscriptions {
 }
 
 impl Subscriptions {
-    /// True if the channel was not wanted before.
+    /// Returns true if the channel was not wanted before.
     pub(super) fn add(&self, channel: Channel) -> bool {
         let is_new = {
             let mut wanted = self.wanted.lock();
@@ -174,14 +174,17 @@ impl Subscriptions {
         }
     }
 
-    /// Gives a wanted channel a new ticket. False if nobody wants it.
+    /// Gives a wanted channel a new ticket. Returns false if the channel is not wanted.
     pub(super) fn renew(&self, channel: &Channel) -> bool {
         let is_wanted = {
             let mut wanted = self.wanted.lock();
-            let ticket = wanted.get_mut(channel);
-            ticket
-                .map(|ticket| *ticket = self.tickets.fetch_add(1, Ordering::Relaxed))
-                .is_some()
+            match wanted.get_mut(channel) {
+                Some(ticket) => {
+                    *ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+                    true
+                }
+                None => false,
+            }
         };
         if is_wanted {
             self.changed.send_replace(());
@@ -189,8 +192,8 @@ impl Subscriptions {
         is_wanted
     }
 
-    /// The ticket of a channel, 0 of the gateways' and of beats; `None` if nobody wants the
-    /// channel.
+    /// The ticket of a channel; 0 for the channel of the gateways and those of beats, `None` if the
+    /// channel is not wanted.
     pub(super) fn ticket(&self, channel: &Channel) -> Option<u64> {
         match channel {
             Channel::Gateways | Channel::Beats(_) => Some(0),
@@ -202,9 +205,9 @@ impl Subscriptions {
         self.ticket(channel).is_some()
     }
 
-    /// The wanted channels with tickets above `seen`, which becomes the newest ticket. Costs next
-    /// to nothing if there are none. The gateways' channel and those of beats, which are always
-    /// wanted, have no ticket.
+    /// The wanted channels with tickets above `seen`, which becomes the newest ticket. This is
+    /// cheap if there are none. The gateways' channel and those of beats are always wanted and have
+    /// no ticket.
     pub(super) fn wanted_after(&self, seen: &mut u64) -> Vec<(Channel, u64)> {
         if self.newest_ticket() <= *seen {
             return Vec::new();
@@ -227,7 +230,7 @@ impl Subscriptions {
         self.changed.subscribe()
     }
 
-    /// Hands an event to every receiver, of which there may be none.
+    /// Sends an event to every receiver. There may be none.
     pub(super) fn send(&self, event: BusEvent) {
         let _ = self.out.send(event);
     }

@@ -1,13 +1,13 @@
-//! The boundary for checks: whether the store holds what a gateway thinks it holds. A check only
-//! reads. A gateway checks each of its lives once a minute, and at once where there is reason for
-//! doubt. One call checks many lives and answers only what is not as expected.
+//! The boundary for checks: whether the store holds the data that a gateway expects. A check only
+//! reads. A gateway checks each of its lives once a minute, and at once if there is reason for
+//! doubt. One call checks many lives and returns only the differences.
 
 use async_trait::async_trait;
 
 use super::{Figures, SliceReading, SliceSize, StoreResult, both};
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 
-/// The most lives that one call checks.
+/// Maximum lives that one call checks.
 pub const MAX_CHECKED: usize = 200;
 
 /// A live as a gateway expects to find it in the store.
@@ -23,8 +23,8 @@ pub struct CheckLive {
     pub removals: u64,
     /// The version of the information about it.
     pub info: u64,
-    /// The figures in the record, zero if there are none; `None` leaves them unread: they are about
-    /// to be written.
+    /// The figures in the record, zero if there are none; `None` leaves them unread, because they
+    /// are about to be written.
     pub counted: Option<Figures>,
     /// Every slice.
     pub slices: Vec<ExpectedSlice>,
@@ -46,7 +46,7 @@ pub struct ExpectedSlice {
     pub size: SliceSize,
 }
 
-/// What is not as expected.
+/// A difference from the expected data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
     /// The record is gone, or has another epoch, state, number of the last removal or version of
@@ -56,10 +56,10 @@ pub enum Finding {
     Counted,
     /// The list of open lives does not have it.
     Unlisted,
-    /// The list should be read and could not be. It may lie on a node that is away for long, so the
-    /// check counts as complete nevertheless.
+    /// The check should have read the list and could not. The list may lie on a node that is away
+    /// for long, so the check counts as complete nevertheless.
     ListUnread,
-    /// A slice differs: its place among the expected ones, and its content now.
+    /// A slice differs. The fields are its place among the expected slices, and its content now.
     Slice(usize, SliceReading),
 }
 
@@ -67,9 +67,10 @@ pub enum Finding {
 /// be away.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
-    /// What is not as expected, among what could be read.
+    /// The differences, among the data that could be read.
     pub findings: Vec<Finding>,
-    /// An error, if something could not be read: one that is worth a retry, if there is one.
+    /// An error, if something could not be read. If there are several, this is one that is worth a
+    /// retry, if possible.
     pub complete: StoreResult<()>,
 }
 
@@ -83,7 +84,7 @@ impl Default for Checked {
 }
 
 impl Checked {
-    /// Takes in what one part of the live told.
+    /// Adds the result for one part of the live.
     pub fn take(&mut self, part: StoreResult<Vec<Finding>>) {
         match part {
             Ok(findings) => self.findings.extend(findings),
@@ -95,13 +96,13 @@ impl Checked {
 /// Checks of many lives.
 #[async_trait]
 pub trait Checks {
-    /// What is not as `gateway` expects, live by live, for up to [`MAX_CHECKED`] lives. The call
-    /// does not read everything in one step, so a change at the same moment may be reported as a
-    /// difference. A key that a live shares with another program is an error.
+    /// The differences from the data that `gateway` expects, live by live, for up to
+    /// [`MAX_CHECKED`] lives. The call does not read everything in one step, so it may report a
+    /// change at the same moment as a difference. If another program uses a key of a live, that is
+    /// an error.
     async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked>;
 
-    /// The same for slices that belong to no live: for each that is not as expected, its content
-    /// now.
+    /// The same for slices that belong to no live: the content of each slice that differs.
     async fn check_slices(
         &self,
         gateway: &GatewayId,
@@ -109,7 +110,7 @@ pub trait Checks {
     ) -> Vec<StoreResult<Option<SliceReading>>>;
 }
 
-/// What was found of a slice, for [`ExpectedSlice::is_met`].
+/// A slice as it was found, for [`ExpectedSlice::is_met`].
 #[derive(Debug, Clone, Copy)]
 pub struct FoundSlice {
     /// The number in the gateway's entry.
@@ -146,13 +147,15 @@ impl From<&SliceReading> for FoundSlice {
 
 impl ExpectedSlice {
     /// Whether the gateway's entry, the members it holds and the size over all gateways are as
-    /// expected. A slice in doubt never is, nor is one of an older version, nor one that has notes
-    /// on others than its members.
+    /// expected. A slice that is in doubt, has an older version, or has notes on other users than
+    /// its members is never as expected.
     pub fn is_met(&self, found: &FoundSlice) -> bool {
         let FoundSlice { size, noted, .. } = found;
         found.entry == self.entry
-            && (found.held, found.held_fans) == (self.held, self.held_fans)
-            && (size.arrived(), size.fans) == (self.size.arrived(), self.size.fans)
+            && found.held == self.held
+            && found.held_fans == self.held_fans
+            && size.arrived() == self.size.arrived()
+            && size.fans == self.size.fans
             && !size.in_doubt
             && size.version >= self.size.version
             && noted.is_none_or(|noted| noted == size.card)

@@ -15,7 +15,7 @@ use super::{Arrived, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId};
 
-/// The least time between two writes of a live's figures.
+/// Minimum time between two writes of a live's figures.
 pub const COUNT_EVERY: Duration = Duration::from_secs(5);
 
 /// The counts of a live over all gateways.
@@ -28,7 +28,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Whether nobody is there.
+    /// Whether no user is there.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
     }
@@ -85,17 +85,17 @@ pub struct CountLive {
 pub enum CountReply {
     /// They are written.
     Counted,
-    /// The record has them already, and knows of as many who came and left; figures that were never
-    /// written are zero. Nothing was done.
+    /// The record has these figures, and the same numbers of users who came and left. Figures that
+    /// were never written are zero. Nothing was done.
     Same,
-    /// The last write was less than [`COUNT_EVERY`] ago: nothing was done, and after this time it
-    /// would be.
+    /// The last write was less than [`COUNT_EVERY`] ago. Nothing was done; the call would succeed
+    /// after this time.
     Early(Duration),
     /// The epoch is not open, or the record is lost. Nothing was done.
     NotOpen,
 }
 
-/// By what open lives are ranked.
+/// The figure by which open lives are ranked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rank {
     /// Most viewers first.
@@ -122,7 +122,7 @@ pub trait Counts: Sync {
     /// Ranks lives by these figures. A live that is not on the list of open lives is left out.
     async fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()>;
 
-    /// By which figures these lives are ranked; `None` for one that is not.
+    /// The figures by which these lives are ranked; `None` for a live that is not ranked.
     async fn ranked_figures(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<Figures>>>;
 
     /// Up to `limit` lives of the list, highest figure first, after the given one. Among equal

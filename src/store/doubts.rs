@@ -1,5 +1,5 @@
-//! A *doubt* is a reason to think that the store may have lost what was written to it, or that
-//! messages about a change were missed. A gateway that relies on the store's data then checks it.
+//! A *doubt* is a reason to think that the store may have lost writes, or that a gateway missed
+//! messages about a change. A gateway that relies on the store's data then checks it.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -38,7 +38,11 @@ impl Doubt {
                 _ => joined.push(range),
             }
         }
-        (!joined.is_empty()).then(|| Self::Slots(joined.into()))
+        if joined.is_empty() {
+            None
+        } else {
+            Some(Self::Slots(joined.into()))
+        }
     }
 }
 
@@ -52,7 +56,7 @@ impl Doubts {
         Self(None)
     }
 
-    /// Receives what is sent there.
+    /// Receives from this channel.
     pub fn from(doubts: broadcast::Receiver<Doubt>) -> Self {
         Self(Some(doubts))
     }

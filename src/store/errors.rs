@@ -27,8 +27,7 @@ impl StoreError {
         !matches!(self, Self::Timeout | Self::Lost(_))
     }
 
-    /// Whether the same call may succeed later. What another program garbled will be no better next
-    /// time.
+    /// Whether the same call may succeed later. Data that another program garbled stays garbled.
     pub fn is_worth_a_retry(&self) -> bool {
         !matches!(self, Self::Nonsense(_))
     }
@@ -43,7 +42,7 @@ impl StoreError {
             .contains(&said.split(' ').next().unwrap_or_default())
     }
 
-    /// What clients are told. The store's own words may name hosts and keys, and are for operators.
+    /// The text for clients. The store's own words may name hosts and keys, and are for operators.
     pub fn for_clients(&self) -> &'static str {
         match self {
             Self::Timeout | Self::Lost(_) => "the store does not answer now",
@@ -69,8 +68,8 @@ impl StoreError {
 /// The result of a store call.
 pub type StoreResult<T> = Result<T, StoreError>;
 
-/// As [`Result::and`], except that an error that is worth a retry comes before one that is not: one
-/// garbled key must not keep the others from being tried again.
+/// Like [`Result::and`], except that an error that is worth a retry comes before one that is not:
+/// one garbled key must not prevent retries for the others.
 pub fn both<T, U>(first: StoreResult<T>, second: StoreResult<U>) -> StoreResult<U> {
     match first {
         Err(why) if why.is_worth_a_retry() || second.is_ok() => Err(why),

@@ -1,14 +1,15 @@
-//! The boundary for events: what happened, told to those who care, in the stream `rollcall:events`.
+//! The boundary for events, which tell other services what happened, in the stream
+//! `rollcall:events`.
 //!
 //! The stream and the record of a live are not one write in a cluster. So the step that changes a
 //! record notes the event in the record itself, as a [`super::PendingEvent`]; the gateway appends
-//! all pending events of the live to the stream, in their order, and then settles them. A gateway
-//! that dies in between leaves them pending for whoever looks at the record next, the walk at the
-//! latest. An event may therefore be in the stream twice, with the same id, but it is never lost,
-//! and the first entries of a live's events are in their order.
+//! all pending events of the live to the stream, in their order, and then settles them. If a
+//! gateway dies in between, the events stay pending until another gateway looks at the record, the
+//! walk at the latest. An event may therefore be in the stream twice, with the same id, but it is
+//! never lost, and the first entries of a live's events are in their order.
 //!
 //! One gateway at a time sends the events of the stream to a webhook. It reads as the only consumer
-//! of a group, so the next sender first reads again what the last one had read and not
+//! of a group, so the next sender first reads again the entries that the last one had read and not
 //! acknowledged.
 
 use std::fmt;
@@ -21,34 +22,32 @@ use crate::base::clock::UnixMillis;
 use crate::base::event_kind::EventKind;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 
-/// The least time between two `live.counts` of a live.
+/// Minimum time between two `live.counts` of a live.
 pub const COUNTS_EVENT_EVERY: Duration = Duration::from_secs(10);
 
-/// The most events that one call appends, reads or acknowledges.
+/// Maximum events that one call appends, reads or acknowledges.
 pub const MAX_EVENTS: usize = 100;
 
-/// The most bytes of events that one call appends, unless the first event alone has more: a
-/// thousand users who join at a time are one event.
+/// Maximum bytes of events that one call appends, unless the first event alone has more: a thousand
+/// users who join together are one event.
 const MAX_EVENT_BYTES: usize = 256 * 1024;
 
-/// As a number of events that a stream keeps: no event is trimmed. For commands, which do not know
-/// the number.
+/// As the number of events that a stream keeps: no event is trimmed. Commands pass this, because
+/// they do not know the number that the gateways keep.
 pub const NO_CAP: u64 = i64::MAX as u64;
 
 /// How many of these events one call appends.
 pub fn one_append(events: &[Event]) -> usize {
     let mut bytes = 0;
-    let fits = |event: &&Event| {
+    let mut fit = 0;
+    for event in events.iter().take(MAX_EVENTS) {
         bytes += event.data.len();
-        bytes <= MAX_EVENT_BYTES
-    };
-    events
-        .iter()
-        .take(MAX_EVENTS)
-        .take_while(fits)
-        .count()
-        .max(1)
-        .min(events.len())
+        if bytes > MAX_EVENT_BYTES {
+            break;
+        }
+        fit += 1;
+    }
+    fit.max(1).min(events.len())
 }
 
 /// An event as it goes into the stream.
@@ -56,9 +55,9 @@ pub fn one_append(events: &[Event]) -> usize {
 pub struct Event {
     /// Tells repeats from new events: `<live_id>:<epoch>:<kind>:<n>`.
     pub id: String,
-    /// What it tells.
+    /// The kind of the event.
     pub kind: EventKind,
-    /// Of which live.
+    /// The live in which it happened.
     pub live: LiveId,
     /// The event as a JSON object.
     pub data: String,
@@ -93,9 +92,9 @@ impl fmt::Display for EntryId {
 /// An entry of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamEvent {
-    /// Where it is.
+    /// The place of the entry.
     pub entry: EntryId,
-    /// What is there; `None` if it was trimmed, or if another program wrote it.
+    /// The event; `None` if the entry was trimmed, or if another program wrote it.
     pub event: Option<Event>,
 }
 
@@ -104,22 +103,22 @@ pub struct StreamEvent {
 pub enum ReadFrom {
     /// After this entry, among those that some sender read and none acknowledged.
     Unacknowledged(EntryId),
-    /// With what no sender has read.
+    /// Among the entries that no sender has read.
     New,
 }
 
 /// A sender's look at the stream.
 #[derive(Debug, Clone)]
 pub struct ReadEvents {
-    /// Who wants to be the sender, or stay it.
+    /// The gateway that wants to be the sender, or stay it.
     pub gateway: GatewayId,
-    /// For how long it is the sender then.
+    /// How long it is the sender then.
     pub turn: Duration,
-    /// Where a group that does not exist begins.
+    /// Where the group begins if the call creates it.
     pub begin: UnixMillis,
     /// Where to read.
     pub from: ReadFrom,
-    /// How many entries at most; may be 0.
+    /// Maximum entries; may be 0.
     pub count: usize,
 }
 
@@ -130,9 +129,9 @@ pub enum SenderTurn {
     Other,
     /// This gateway is the sender.
     Mine {
-        /// What was read, in the order of the stream.
+        /// The entries that were read, in the order of the stream.
         events: Vec<StreamEvent>,
-        /// How many entries no receiver has acknowledged yet; those just read are among them.
+        /// How many entries no receiver has acknowledged yet, including the ones just read.
         waiting: u64,
         /// How many entries were trimmed before any sender read them, since the last look.
         lost: u64,
@@ -146,7 +145,7 @@ pub struct DeadEvent {
     pub event: Event,
     /// Why it was given up, for people.
     pub why: String,
-    /// How often it was sent by the sender that gave it up.
+    /// How often the sender that gave it up had sent it.
     pub attempts: u64,
 }
 
@@ -157,12 +156,12 @@ pub trait Events: Sync {
     /// newest `kept`.
     async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()>;
 
-    /// Takes events that were appended, by their numbers, out of the records of their lives.
-    /// Numbers are never used again, so this may run late.
+    /// Takes events that were appended, by their numbers, out of the records of their lives. No
+    /// number is used again, so this may run late.
     async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()>;
 
-    /// Notes `live.counts` in the record of an open epoch if its figures differ from those told
-    /// last, unless that was less than [`COUNTS_EVENT_EVERY`] ago.
+    /// Notes `live.counts` in the record of an open epoch if its figures differ from the figures of
+    /// the last `live.counts`, unless that was less than [`COUNTS_EVENT_EVERY`] ago.
     async fn note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts>;
 
     /// Takes or keeps the turn to send, and reads, see [`ReadEvents`].
@@ -171,12 +170,13 @@ pub trait Events: Sync {
     /// Notes that entries, up to [`MAX_EVENTS`], have arrived, or need not be sent.
     async fn acknowledge_events(&self, entries: &[EntryId]) -> StoreResult<()>;
 
-    /// Acknowledges the entry of an event, and adds the event to those that were given up, of which
-    /// about the newest `kept` stay. One that was acknowledged before is not added. False, and
-    /// nothing is done, if this gateway is not the sender.
+    /// Acknowledges the entry of an event, and adds the event to the events that were given up, of
+    /// which about the newest `kept` stay. An event that was acknowledged before is not added.
+    /// Returns false, and does nothing, if this gateway is not the sender.
     async fn bury_event(
         &self,
-        by: (&GatewayId, EntryId),
+        gateway: &GatewayId,
+        entry: EntryId,
         dead: &DeadEvent,
         kept: u64,
     ) -> StoreResult<bool>;
@@ -185,27 +185,27 @@ pub trait Events: Sync {
     async fn end_sending(&self, gateway: &GatewayId) -> StoreResult<()>;
 
     /// Up to `limit`, at most [`MAX_EVENTS`], events that were given up, oldest first, after the
-    /// given one. Skips what cannot be read.
+    /// given one. Skips entries that cannot be read.
     async fn dead_events(
         &self,
         after: Option<EntryId>,
         limit: usize,
     ) -> StoreResult<Vec<(EntryId, DeadEvent)>>;
 
-    /// Moves an event that was given up to the end of the stream, and trims nothing: that is for
-    /// the gateways, who know how many are kept. False if there is none.
+    /// Moves an event that was given up to the end of the stream. This call trims nothing: only the
+    /// gateways know how many events are kept. Returns false if there is no such event.
     async fn replay_event(&self, entry: EntryId) -> StoreResult<bool>;
 }
 
 /// The outcome of [`Events::note_counts`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotedCounts {
-    /// It is noted, among these events that wait for the stream.
+    /// The event is noted in this record, among the events that wait for the stream.
     Noted(Box<LiveRecord>),
-    /// The figures were told already.
+    /// The last event has the same figures.
     Same,
-    /// It is too early, or the record has no place for another event; to be tried again after this
-    /// time.
+    /// It is too early, or the record has no place for another event. The caller tries again after
+    /// this time.
     Early(Duration),
     /// The epoch is not open.
     Over,

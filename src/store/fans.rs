@@ -1,6 +1,6 @@
-//! The boundary to whoever knows which viewers follow a streamer: the store, the viewers' tokens,
-//! the platform's own service, or a database. A source makes one attempt with a deadline and
-//! retries nothing; `sync` decides when to ask again. No answer is not a no.
+//! The boundary to the sources that know which viewers follow a streamer: the store, the viewers'
+//! tokens, the platform's own service, or a database. A source makes one attempt with a deadline
+//! and retries nothing; `sync` decides when to ask again. A missing answer does not mean no.
 
 mod http;
 mod lookup;
@@ -38,8 +38,8 @@ pub fn open(
     })
 }
 
-/// The viewers' tokens say who is a fan. Seats read the tokens of their sockets, and nobody else
-/// knows.
+/// The viewers' tokens say who is a fan. Seats read the tokens of their sockets, and no source
+/// knows more.
 struct TokenFans;
 
 #[async_trait]

@@ -15,22 +15,22 @@ pub struct Followed {
     pub at: UnixMillis,
 }
 
-/// From which end to read the follow graph.
+/// The end from which to read the follow graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
-    /// Whom a user follows.
+    /// The users whom a user follows.
     Following,
-    /// Who follows a user.
+    /// The users who follow a user.
     Followers,
 }
 
 /// The follow graph.
 #[async_trait]
 pub trait Follows: Sync {
-    /// Adds the edge, keeping the time of an earlier follow. True if it is new.
+    /// Adds the edge, and keeps the time of an earlier follow. Returns true if the edge is new.
     async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool>;
 
-    /// Removes the edge. True if it was there.
+    /// Removes the edge. Returns true if the edge existed.
     async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool>;
 
     /// For each of up to [`super::MAX_BATCH`] users, whether they follow the streamer; in the same
@@ -57,8 +57,8 @@ pub trait Follows: Sync {
         self.follow_count(streamer, Edge::Followers).await
     }
 
-    /// How many a user follows, or is followed by. Counted in the graph itself, so it cannot drift
-    /// from it.
+    /// How many users a user follows, or is followed by. The call counts in the graph itself, so
+    /// the number cannot drift from it.
     async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64>;
 
     /// The users whom a user follows, newest first, each once, `most` of them at most. While the

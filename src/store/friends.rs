@@ -1,5 +1,5 @@
-//! Which of the users that somebody follows were online within a window: one read of the follow
-//! graph, and one of what is known of those users. No copy of who is online is made.
+//! Which of the users whom a user follows were online within a window. This takes one read of the
+//! follow graph, and one of the presence of the followed users. It keeps no copy of who is online.
 
 use std::cmp::Reverse;
 
@@ -9,31 +9,31 @@ use super::{MAX_BATCH, Store, StoreResult, UserPresence};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
 
-/// So many of the newest follows are looked at.
+/// Maximum follows that are looked at, the newest.
 pub const MAX_FOLLOWED: usize = 5_000;
 
 /// Which follows make a friend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FriendsOf {
-    /// Everybody whom the user follows.
+    /// Every follow of the user makes a friend.
     Following,
-    /// Those who follow the user, too.
+    /// Only mutual follows make friends.
     Mutual,
 }
 
 /// A friend who is online, or was within the window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Friend {
-    /// Who.
+    /// The friend.
     pub user: UserId,
-    /// Online or not, when last seen, and where.
+    /// Whether the friend is online, when the friend was last seen, and where.
     pub presence: UserPresence,
 }
 
 /// The friends of a user who were seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FriendsSeen {
-    /// First those who are online, then the others, the latest first; ties by user id.
+    /// First the friends who are online, then the others, the latest first; ties by user id.
     pub friends: Vec<Friend>,
     /// The user follows more than [`MAX_FOLLOWED`]; only the newest follows were looked at.
     pub partial: bool,
@@ -51,20 +51,18 @@ pub async fn friends_seen(
         followed = mutual(store, user, followed).await?;
     }
     let known = store.presence_of(&followed).await?;
-    let friends = followed
-        .into_iter()
-        .zip(known)
-        .map(|(user, presence)| Friend { user, presence });
-    let was_seen = |friend: &Friend| {
-        friend.presence.online || friend.presence.last_seen.is_some_and(|at| at >= since)
-    };
-    let mut friends: Vec<Friend> = friends.filter(was_seen).collect();
+    let mut friends = Vec::new();
+    for (user, presence) in followed.into_iter().zip(known) {
+        if presence.online || presence.last_seen.is_some_and(|at| at >= since) {
+            friends.push(Friend { user, presence });
+        }
+    }
     friends.sort_by(|a, b| a.place().cmp(&b.place()));
     Ok(FriendsSeen { friends, partial })
 }
 
 impl Friend {
-    /// When the friend was seen last; who is online comes after any time.
+    /// When the friend was seen last. For a friend who is online, this is later than any time.
     pub fn seen_at(&self) -> UnixMillis {
         if self.presence.online {
             i64::MAX as UnixMillis
@@ -79,7 +77,7 @@ impl Friend {
     }
 }
 
-/// The newest follows of a user, and whether there are more than are looked at.
+/// The newest [`MAX_FOLLOWED`] follows of a user, and whether the user has more.
 pub async fn followed(store: &dyn Store, user: &UserId) -> StoreResult<(Vec<UserId>, bool)> {
     let mut followed = store.newest_followed(user, MAX_FOLLOWED + 1).await?;
     let partial = followed.len() > MAX_FOLLOWED;
@@ -92,7 +90,7 @@ async fn mutual(
     user: &UserId,
     followed: Vec<UserId>,
 ) -> StoreResult<Vec<UserId>> {
-    // Redis takes about 1 µs for each.
+    // Redis takes about 1 µs per user.
     let back = try_join_all(
         followed
             .chunks(MAX_BATCH / 2)

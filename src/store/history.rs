@@ -1,10 +1,10 @@
-//! The boundary for what is left to look at of a live: its history, which says how its figures
-//! moved, and the summary of each epoch.
+//! The boundary for the history of a live, which says how its figures moved, and for the summary of
+//! each epoch.
 //!
 //! The figures in the record of an open live ([`super::Counts::count_live`]) are the newest point
-//! of the history, so whoever may not write the one does not write the other: nobody after the
-//! close began, or in another epoch. A point belongs to a bucket of the store's clock, and the last
-//! write of a bucket is its point. A bucket in which nothing changed has none.
+//! of the history. One call writes both, so no gateway writes either after the close began, or in
+//! another epoch. A point belongs to a bucket of the store's clock, and the last write of a bucket
+//! is its point. A bucket in which nothing changed has no point.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ use crate::base::ids::{Epoch, LiveId, UserId};
 /// How long a bucket is.
 pub const HISTORY_STEP: Duration = Duration::from_secs(10);
 
-/// About how many points are kept of an epoch, the newest: a day in which the figures change in
-/// every bucket.
+/// Maximum points of an epoch, approximately; the newest are kept. They last for a day in which the
+/// figures change in every bucket.
 pub const MAX_POINTS: usize = 10_000;
 
-/// How many past lives of a streamer are kept, the newest.
+/// Maximum past lives of a streamer; the newest are kept.
 pub const MAX_PAST_LIVES: usize = 1_000;
 
-/// What the figures of an epoch were at the end of a bucket.
+/// The figures of an epoch at the end of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Point {
     /// When the bucket begins.
@@ -75,7 +75,7 @@ pub struct Summary {
 }
 
 impl LiveRecord {
-    /// What is left of the epoch, once a close has begun.
+    /// The summary of the epoch, once a close has begun.
     pub fn summary(&self) -> Option<Summary> {
         let closure = self.closure?;
         let Sums {
@@ -102,12 +102,13 @@ impl LiveRecord {
     }
 }
 
-/// The nearest number of hundredths.
+/// Rounds to hundredths.
 fn round(minutes: f64) -> f64 {
     (minutes * 100.0).round() / 100.0
 }
 
-/// Reads the very number that was written, of whichever digits the parser made another one.
+/// Reads a number of hundredths. Rounding restores the number that was written, even if the parser
+/// was off by a bit.
 fn hundredths<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     f64::deserialize(from).map(round)
 }
@@ -115,7 +116,7 @@ fn hundredths<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
 /// Where a list of past lives goes on: after this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastLive {
-    /// Which.
+    /// The epoch.
     pub of: LiveEpoch,
     /// When its close began.
     pub closed_at: UnixMillis,
@@ -145,12 +146,12 @@ pub trait History: Sync {
         to: UnixMillis,
     ) -> StoreResult<Vec<Point>>;
 
-    /// Puts an epoch that is over on the list of its streamer, or once more, and drops those from
-    /// it whose close began longer ago than `keep`.
+    /// Puts an epoch that is over on the list of its streamer, and drops the epochs from the list
+    /// whose close began longer ago than `keep`. The call may be repeated.
     async fn add_past_live(&self, summary: &Summary, keep: Duration) -> StoreResult<()>;
 
-    /// Up to `limit` past lives of a streamer, newest first, after the given one. Skips what cannot
-    /// be read.
+    /// Up to `limit` past lives of a streamer, newest first, after the given one. Skips entries
+    /// that cannot be read.
     async fn past_lives(
         &self,
         streamer: &UserId,
@@ -158,6 +159,6 @@ pub trait History: Sync {
         limit: usize,
     ) -> StoreResult<Vec<Summary>>;
 
-    /// One of a streamer's past lives; `None` if it is not kept, or was another's.
+    /// One of a streamer's past lives; `None` if it is not kept, or belonged to another streamer.
     async fn past_live(&self, streamer: &UserId, of: &LiveEpoch) -> StoreResult<Option<Summary>>;
 }

@@ -1,7 +1,7 @@
-//! The boundary for users who are not online: when each of them was seen last. Nobody is both
-//! online and here, so that the two add up.
+//! The boundary for users who are not online: when each of them was seen last. No user is both
+//! online and here, so the two numbers add up.
 //!
-//! Users are spread over [`super::USERS_SLICES`] slices by their ids, as those who are online.
+//! Users are spread over [`super::USERS_SLICES`] slices by their ids, as the users who are online.
 
 use std::time::Duration;
 
@@ -18,8 +18,19 @@ use crate::config::SeenIds;
 pub struct Seen {
     /// The user.
     pub user: UserId,
-    /// When.
+    /// When the user was seen.
     pub at: UnixMillis,
+}
+
+impl Seen {
+    /// The place in the list. Users who were seen at the same time are in this order of their ids.
+    fn place(&self, order: SeenIds) -> (UnixMillis, u32, UserId) {
+        let number = match order {
+            SeenIds::Text => 0,
+            SeenIds::U32 => self.user.as_str().parse::<u32>().unwrap_or(u32::MAX),
+        };
+        (self.at, number, self.user.clone())
+    }
 }
 
 /// A span of time, both ends included.
@@ -47,15 +58,15 @@ impl Span {
 /// When users were seen last.
 #[async_trait]
 pub trait LastSeen: Sync {
-    /// Fixes how ids are written, unless that is fixed already. Answers the form that is fixed; a
-    /// gateway that was given another one must not go on.
+    /// Fixes the form in which ids are written, unless it is fixed already. Returns the form that
+    /// is fixed; a gateway that is configured with another form must not go on.
     async fn fix_seen_ids(&self, ids: SeenIds) -> StoreResult<SeenIds>;
 
-    /// Notes that users were seen at these times. Of two times of a user the later one stays. A
-    /// user who is online is taken out instead, whatever the time. [`super::Slices::apply`], the
-    /// sweep and the search for strays write these times themselves; this call is for users of whom
-    /// none of them tells. A time that is less than `apart` later than the one that is known
-    /// changes nothing; such users are answered, with the known time.
+    /// Notes that users were seen at these times. Of two times of a user the later one stays. If a
+    /// user is online, the call removes the user instead, whatever the time.
+    /// [`super::Slices::apply`], the sweep and the search for strays write these times themselves;
+    /// this call serves the users for whom none of them does. A time that is less than `apart`
+    /// later than the known one changes nothing. The call returns such users, with the known time.
     async fn note_seen(
         &self,
         seen: &[(UserId, UnixMillis)],
@@ -63,7 +74,7 @@ pub trait LastSeen: Sync {
     ) -> StoreResult<Vec<(UserId, UnixMillis)>>;
 
     /// Up to `limit` entries of a slice, oldest first, from `after` on or from the first that is
-    /// not older than `from`. Entries of one time are in an order of the store's own, see
+    /// not older than `from`. The store chooses the order of entries of one time, see
     /// [`LastSeen::seen_order`].
     async fn seen_in_slice(
         &self,
@@ -73,11 +84,11 @@ pub trait LastSeen: Sync {
         limit: usize,
     ) -> StoreResult<Vec<Seen>>;
 
-    /// The order of ids in which the store has users who were seen at the same time.
+    /// The order of users who were seen at the same time.
     fn seen_order(&self) -> SeenIds;
 
     /// Forgets up to [`MAX_BATCH`] users of a slice who were seen before this time, the oldest
-    /// first. How many.
+    /// first. Returns how many.
     async fn forget_seen(&self, slice: u32, before: UnixMillis) -> StoreResult<u64>;
 
     /// Up to `limit` users who were last seen in `span`, oldest first, after the given one; and
@@ -94,40 +105,36 @@ pub trait LastSeen: Sync {
         let slices =
             (1..=USERS_SLICES).map(|slice| self.seen_in_slice(slice, span.from, after, each));
         let slices = try_join_all(slices).await?;
-        Ok(merge(self.seen_order(), span, slices, (each, limit)))
+        Ok(merge(self.seen_order(), span, slices, each, limit))
     }
 }
 
-/// Merges the first `each` entries of every slice. Where a slice may have more, nothing later than
-/// its last entry is known to be next, so the page ends there.
+/// Merges the first `each` entries of every slice. A slice with that many entries may have more, of
+/// which nothing is known, so the page ends with the last known entry of such a slice.
 fn merge(
     order: SeenIds,
     span: Span,
     slices: Vec<Vec<Seen>>,
-    (each, limit): (usize, usize),
+    each: usize,
+    limit: usize,
 ) -> (Vec<Seen>, bool) {
-    let place = |seen: &Seen| {
-        let number = match order {
-            SeenIds::Text => 0,
-            SeenIds::U32 => seen.user.as_str().parse::<u32>().unwrap_or(u32::MAX),
-        };
-        (seen.at, number, seen.user.clone())
-    };
-    let cut_off = slices.iter().filter(|slice| slice.len() >= each);
-    let end = cut_off
-        .filter_map(|slice| slice.last())
+    let end = slices
+        .iter()
+        .filter(|slice| slice.len() >= each)
+        .flat_map(|slice| slice.last())
         .filter(|last| last.at <= span.to)
-        .map(place)
+        .map(|last| last.place(order))
         .min();
     let mut page: Vec<Seen> = slices
         .into_iter()
         .flatten()
         .filter(|seen| seen.at <= span.to)
         .collect();
-    page.sort_by_cached_key(place);
-    let known = end.as_ref().map_or(page.len(), |end| {
-        page.partition_point(|seen| place(seen) <= *end)
-    });
+    page.sort_by_cached_key(|seen| seen.place(order));
+    let known = match &end {
+        Some(end) => page.partition_point(|seen| seen.place(order) <= *end),
+        None => page.len(),
+    };
     let more = known > limit || end.is_some();
     page.truncate(known.min(limit));
     (page, more)
@@ -151,7 +158,7 @@ mod tests {
             vec![seen(3, 15), seen(4, 16)],
             vec![seen(5, 12)],
         ];
-        let (page, more) = merge(SeenIds::Text, Span::ALL, slices.clone(), (2, 10));
+        let (page, more) = merge(SeenIds::Text, Span::ALL, slices.clone(), 2, 10);
         assert_eq!(
             (page, more),
             (
@@ -159,9 +166,9 @@ mod tests {
                 true
             )
         );
-        let (page, more) = merge(SeenIds::Text, Span::ALL, slices.clone(), (3, 10));
+        let (page, more) = merge(SeenIds::Text, Span::ALL, slices.clone(), 3, 10);
         assert_eq!((page.len(), more), (5, false));
-        let (page, more) = merge(SeenIds::Text, Span { from: 0, to: 15 }, slices, (3, 2));
+        let (page, more) = merge(SeenIds::Text, Span { from: 0, to: 15 }, slices, 3, 2);
         assert_eq!((page, more), (vec![seen(1, 10), seen(5, 12)], true));
     }
 
@@ -169,11 +176,11 @@ mod tests {
     fn a_tie_is_in_the_order_of_the_store() {
         let slices = vec![vec![seen(10, 5)], vec![seen(9, 5)]];
         assert_eq!(
-            merge(SeenIds::Text, Span::ALL, slices.clone(), (5, 5)).0,
+            merge(SeenIds::Text, Span::ALL, slices.clone(), 5, 5).0,
             [seen(10, 5), seen(9, 5)]
         );
         assert_eq!(
-            merge(SeenIds::U32, Span::ALL, slices, (5, 5)).0,
+            merge(SeenIds::U32, Span::ALL, slices, 5, 5).0,
             [seen(9, 5), seen(10, 5)]
         );
     }

@@ -1,8 +1,8 @@
-//! The boundary for gateways' leases, and the model of them: the hash `rollcall:leases`, one field
-//! a gateway.
+//! The boundary for gateways' leases, and their model: the hash `rollcall:leases`, with one field
+//! per gateway.
 //!
-//! Only its lease says whether a gateway lives. Each renewal has a number, which becomes the count
-//! of the lease; another gateway that sees the same count for too long, by its own clock, buries
+//! Only the lease says whether a gateway lives. Each renewal has a number, which becomes the count
+//! of the lease. If another gateway sees the same count for too long, by its own clock, it buries
 //! the gateway. A burial is final: a gateway that finds itself buried goes on under a new id. So no
 //! decision depends on a clock of the store.
 
@@ -16,8 +16,8 @@ use super::StoreResult;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::GatewayId;
 
-/// How long a burial is remembered. No gateway uses a buried id again, so this only has to outlast
-/// delayed calls and processes.
+/// How long the store remembers a burial. No gateway uses a buried id again, so this only has to
+/// outlast delayed calls and processes.
 pub const DEATH_TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// A lease as its gateway knows it from the last answer.
@@ -36,7 +36,7 @@ pub struct RenewLease {
     pub gateway: GatewayId,
     /// Its lease in the last answer; `None` at first.
     pub held: Option<Lease>,
-    /// Numbers the renewals that this gateway asks for, from 1, whether they are answered or not.
+    /// The number of the renewal, among all that this gateway asked for, answered or not, from 1.
     pub number: u64,
     /// The gateways that it buries.
     pub burials: Vec<Burial>,
@@ -48,12 +48,12 @@ pub struct Burial {
     /// The gateway.
     pub gateway: GatewayId,
     /// The count at which its lease stood still: the gateway is buried only if it still has that
-    /// count. `None`: the gateway was found in a slice without a lease, and is buried only if it
+    /// count. `None` if the gateway was found in a slice and had no lease: it is buried only if it
     /// still has none.
     pub count: Option<u64>,
 }
 
-/// What became of a [`RenewLease`].
+/// The outcome of a [`RenewLease`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseReply {
     /// The gateway is dead: another one buried it, or the store was restored from a backup. Nothing
@@ -70,8 +70,8 @@ pub struct Leases {
     pub own: Lease,
     /// The living gateways with the counts of their leases, the caller among them.
     pub living: Vec<(GatewayId, u64)>,
-    /// Those that were buried within [`DEATH_TTL`], each with the time, by the store's clock, of
-    /// the last renewal of its lease, or of its burial if it had none.
+    /// The gateways that were buried within [`DEATH_TTL`], each with the time, by the store's
+    /// clock, of the last renewal of its lease, or of its burial if it had none.
     pub dead: Vec<(GatewayId, UnixMillis)>,
 }
 
@@ -79,12 +79,12 @@ pub struct Leases {
 #[async_trait]
 pub trait LeaseStore {
     /// Renews a gateway's lease, see [`RenewLease`]. An absent lease begins anew. A lease that
-    /// began at another time, or has a smaller count than the last answer, comes from a backup: its
-    /// gateway is buried, and the answer says so. A renewal that arrives a second time, or after a
+    /// began at another time, or has a smaller count than the last answer, comes from a backup: the
+    /// store buries its gateway, and says so. A renewal that arrives a second time, or after a
     /// later one, renews nothing.
     async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply>;
 
-    /// Buries a gateway that ends, at once.
+    /// Buries a gateway at once, because it ends.
     async fn end_lease(&self, gateway: &GatewayId) -> StoreResult<()>;
 }
 
@@ -97,8 +97,8 @@ enum Field {
 
 /// The leases of all gateways: the model.
 ///
-/// Two tables are equal if the same leases live and the same gateways are dead: the times of
-/// renewals decide nothing.
+/// Two tables are equal if they have the same living leases and the same dead gateways. The times
+/// of renewals do not count, because they decide nothing.
 #[derive(Debug, Clone, Default)]
 pub struct LeaseTable {
     fields: BTreeMap<GatewayId, Field>,

@@ -1,6 +1,6 @@
-//! The boundary for lives: the record of each, and the list of the open ones. The types mirror the
-//! hash `live:<live_id>`; the stores implement [`LiveStore`], and the life cycle in `sync::lives`
-//! calls it.
+//! The boundary for lives: their records, and the list of the open ones. The types mirror the hash
+//! `live:<live_id>`. The stores implement [`LiveStore`], and the life cycle in `sync::lives` calls
+//! it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{
-    Arrived, Attended, Counted, LiveEpoch, Peaks, RecordEvents, StoreResult, Sums, Uniques,
+    Arrived, Attended, Counted, Figures, LiveEpoch, Peaks, RecordEvents, StoreResult, Sums, Uniques,
 };
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
@@ -19,7 +19,7 @@ use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
 pub enum LiveState {
     /// Viewers may join.
     Open,
-    /// A close has begun; any gateway that sees this must finish it.
+    /// A close has begun. Every gateway that sees this must finish it.
     Closing,
     /// The live is over; its record is kept for a while.
     Closed,
@@ -64,7 +64,7 @@ words!(LiveState { Open = "open", Closing = "closing", Closed = "closed" });
 words!(OpenedBy { Streamer = "streamer", Service = "service" });
 words!(CloseReason { Requested = "requested", StreamerTimeout = "streamer_timeout", Moderated = "moderated" });
 
-/// What a live is opened with besides its owner. Fixed for the epoch.
+/// The properties, besides the owner, with which a live is opened. They are fixed for the epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Terms {
     /// For people.
@@ -72,14 +72,14 @@ pub struct Terms {
     /// How long the streamer may be away before the live closes; zero: for ever. `None` leaves it
     /// to [`LiveRecord::streamer_timeout`].
     pub streamer_timeout: Option<Duration>,
-    /// Whether it is recorded which fans come, and from when to when each user is here. Such a live
-    /// keeps all its viewers in slices, whatever the gateway's setting.
+    /// Whether the store records which fans come, and the sessions of each user. Such a live keeps
+    /// all its viewers in slices, whatever the gateway's setting.
     pub attendance: bool,
-    /// Whether it is in nobody's feed, because its streamer is invisible.
+    /// Whether no feed shows the live, because its streamer is invisible.
     pub invisible: bool,
 }
 
-/// What a back end wrote about an open live for its clients.
+/// Information about an open live that a back end wrote for its clients.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Info {
     /// Grows with each write of an epoch; 0 if there was none. At least the store's time of the
@@ -105,7 +105,7 @@ pub struct LiveRecord {
     pub live: LiveId,
     /// Open, closing or closed.
     pub state: LiveState,
-    /// Who owns it.
+    /// The owner.
     pub streamer: UserId,
     /// Which opening this is.
     pub epoch: Epoch,
@@ -122,13 +122,13 @@ pub struct LiveRecord {
     /// The number of the last removal, or lifting of a ban, of the epoch; 0 if there was none. See
     /// [`super::Moderation`].
     pub removals: u64,
-    /// What it was opened with.
+    /// The properties with which it was opened.
     pub terms: Terms,
-    /// Gone once a close has begun, as is `counted`.
+    /// Information by a back end. A close removes this and `counted`.
     pub info: Info,
     /// The counts that other services read, see [`super::Counts`].
     pub counted: Option<Counted>,
-    /// What it adds up of the epoch.
+    /// The sums of the epoch.
     pub sums: Sums,
     /// The events of the epoch that are not in the stream yet.
     pub events: RecordEvents,
@@ -148,13 +148,26 @@ impl LiveRecord {
         }
     }
 
-    /// What is noted of the epoch if it has attendance.
+    /// The notes on the epoch for its attendance, if that is recorded.
     pub fn attended(&self) -> Attended {
         Attended {
             streamer: self.streamer.clone(),
             slices: self.slices,
             opened_at: self.opened_at,
             closed_at: self.closure.map(|closure| closure.at),
+        }
+    }
+
+    /// Whether this is the record of the epoch, and the epoch is open.
+    pub(super) fn is_open_in(&self, epoch: Epoch) -> bool {
+        self.state == LiveState::Open && self.epoch == epoch
+    }
+
+    /// The figures that other services read; zeros if none were written.
+    pub(super) fn figures(&self) -> Figures {
+        match self.counted {
+            Some(counted) => counted.figures,
+            None => Figures::default(),
         }
     }
 
@@ -167,7 +180,8 @@ impl LiveRecord {
     /// time for lives that their streamers open.
     pub fn streamer_timeout(&self, usual: Option<Duration>) -> Option<Duration> {
         match (self.terms.streamer_timeout, self.opened_by) {
-            (Some(own), _) => (!own.is_zero()).then_some(own),
+            (Some(own), _) if own.is_zero() => None,
+            (Some(own), _) => Some(own),
             (None, OpenedBy::Streamer) => usual,
             (None, OpenedBy::Service) => None,
         }
@@ -179,14 +193,14 @@ impl LiveRecord {
 pub struct OpenLive {
     /// The live.
     pub live: LiveId,
-    /// Who will own it.
+    /// The owner.
     pub streamer: UserId,
-    /// Slices of the new epoch, 1 to [`crate::base::ids::MAX_SLICES`]; not looked at when the live
-    /// is open already.
+    /// Slices of the new epoch, 1 to [`crate::base::ids::MAX_SLICES`]; ignored when the live is
+    /// open already.
     pub slices: u32,
     /// The role that opens or opened it.
     pub by: OpenedBy,
-    /// As `slices`: not looked at when the live is open already.
+    /// Ignored, like `slices`, when the live is open already.
     pub terms: Terms,
     /// Published on the live's channel in the same step, if a new epoch begins.
     pub message: String,
@@ -352,9 +366,9 @@ pub trait LiveStore: Sync {
     /// open → closing, and publishes it on the live's channel.
     async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply>;
 
-    /// closing → closed, after every slice of the epoch is closed and its events are in the stream,
-    /// and takes the live off the list. A live that is not closing in this epoch is left alone.
-    /// Answers the record as it is now.
+    /// closing → closed, after every slice of the epoch is closed and its events are in the stream.
+    /// Also takes the live off the list. Changes nothing if the live is not closing in this epoch.
+    /// Returns the record as it is now.
     async fn finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>>;
 
     /// Up to `limit` open lives, oldest first, after the given one.
@@ -367,8 +381,8 @@ pub trait LiveStore: Sync {
     /// Takes a live off the list if it has no record or is closed.
     async fn delist(&self, live: &LiveId) -> StoreResult<()>;
 
-    /// Makes this gateway the walker for `ttl`, or keeps it so. One gateway at a time walks. The
-    /// `dead` keep no turn.
+    /// Makes this gateway the walker for `ttl`, or extends its turn. One gateway at a time walks. A
+    /// turn of one of the `dead` is void.
     async fn take_walk_turn(
         &self,
         gateway: &GatewayId,

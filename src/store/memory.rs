@@ -80,7 +80,7 @@ pub struct MemoryStore {
     attendance: Mutex<HashMap<LiveEpoch, attended::Kept>>,
     feeds: Mutex<Feeds>,
     users: Mutex<Users>,
-    /// What is known of the users of each slice.
+    /// When the users of each slice were seen last.
     user_slices: Vec<Mutex<UserSlice>>,
     events: Mutex<EventLog>,
     subscriptions: Subscriptions,
@@ -112,7 +112,7 @@ impl MemoryStore {
         }
     }
 
-    /// The store's time, in Unix milliseconds: monotonic, unless somebody steps its clock.
+    /// The store's time, in Unix milliseconds. It is monotonic, unless a test steps its clock.
     fn now(&self) -> UnixMillis {
         (self.epoch_start + self.clock.now())
             .saturating_add_signed(self.clock_error.load(Ordering::Relaxed))
@@ -121,7 +121,7 @@ impl MemoryStore {
 
 #[cfg(test)]
 impl MemoryStore {
-    /// All that it holds of lives: the record, and the fans in any slice.
+    /// The record of each live, and the fans in its slices.
     pub(crate) fn contents(&self) -> BTreeMap<LiveId, (Option<LiveRecord>, BTreeSet<UserId>)> {
         let records = self.lives.lock();
         let mut contents: BTreeMap<_, (_, BTreeSet<_>)> = BTreeMap::new();

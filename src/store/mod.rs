@@ -1,9 +1,10 @@
-//! The boundary to the store: what a gateway may ask of Redis, and which answers it may get.
+//! The boundary to the store: the calls that a gateway may make, and the answers that it may get.
 //!
-//! One trait per noun, each in a file of its own with the types that belong to it; [`Store`] is all
-//! of them together. Two stores implement them: [`memory`], the embedded default and the model that
-//! Redis is checked against, and [`redis`]. Nothing outside `store/redis` knows which client
-//! library is used. Every call has a deadline inside the store; no store retries a call by itself.
+//! There is one trait per noun, each in a file of its own with the types that belong to it;
+//! [`Store`] is all of them together. Two stores implement them: [`memory`], the embedded default
+//! and the model that Redis is checked against, and [`redis`]. Nothing outside `store/redis` knows
+//! the client library. Every call has a deadline inside the store; no store retries a call by
+//! itself.
 
 use std::sync::Arc;
 
@@ -124,8 +125,8 @@ pub trait Store:
     + Sync
     + 'static
 {
-    /// The same store for the requests of clients: it shares the connections and has a bound of its
-    /// own on the calls under way, so that clients' requests, however many, never keep the
-    /// gateway's own calls from the store.
+    /// The same store for the requests of clients. It shares the connections, but has its own bound
+    /// on the calls under way, so that clients' requests, however many, never keep the gateway's
+    /// own calls from the store.
     fn for_clients(self: Arc<Self>) -> Arc<dyn Store>;
 }

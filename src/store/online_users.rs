@@ -1,5 +1,6 @@
-//! The boundary for who is online on the platform: how many, and what is known of some users. Only
-//! reads: the flusher writes who is online, with the code that writes the viewers of lives.
+//! The boundary for the users who are online on the platform: how many there are, and the presence
+//! of some users. These calls only read: the flusher writes the users who are online, with the code
+//! that writes the viewers of lives.
 
 use async_trait::async_trait;
 
@@ -16,24 +17,24 @@ pub struct OnlineCount {
     pub seen: u64,
 }
 
-/// What is known of a user.
+/// The presence of a user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UserPresence {
     /// Whether the user has a socket.
     pub online: bool,
     /// When the user was seen last; `None` for a user who is online, or was forgotten.
     pub last_seen: Option<UnixMillis>,
-    /// In which live a user who is online is, as each gateway said. Callers ignore gateways that do
-    /// not live.
+    /// The lives of a user who is online, by the word of each gateway. Callers ignore the words of
+    /// dead gateways.
     pub lives: Whereabouts,
 }
 
-/// In which live a user is, as each gateway said: the live joined last comes last of a gateway.
+/// The lives in which a user is, by the word of each gateway. Among the lives of one gateway, the
+/// live joined last comes last.
 pub type Whereabouts = Vec<(GatewayId, LiveId)>;
 
 impl UserPresence {
-    /// The live that the user joined last, as the last of the living gateways said that told of the
-    /// user.
+    /// The live that the user joined last, by the last word of a living gateway.
     pub fn live(&self, is_living: impl Fn(&GatewayId) -> bool) -> Option<&LiveId> {
         self.lives
             .iter()
@@ -43,16 +44,16 @@ impl UserPresence {
     }
 }
 
-/// Who is online.
+/// The users who are online.
 #[async_trait]
 pub trait OnlineUsers: Sync {
-    /// Counts everybody who is online, and the others who were last seen in `span`.
+    /// Counts all users who are online, and the others who were last seen in `span`.
     async fn count_online(&self, span: Span) -> StoreResult<OnlineCount>;
 
-    /// What is known of each of some users, in the same order.
+    /// The presence of each user, in the same order.
     async fn presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>>;
 
-    /// In which live each of some users is, as each gateway said, in the same order.
+    /// The lives of each user, by the word of each gateway, in the same order.
     async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>>;
 }
 

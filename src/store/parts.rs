@@ -1,8 +1,8 @@
-//! A store as it lies on servers: slots, parts, and which of them answer. The types of
-//! [`super::Status`].
+//! The servers of a store: slots, parts, and which of them answer. [`super::Status`] uses these
+//! types.
 //!
-//! A *slot* says where a key lies; a *part* is the server that has it. A store of one server, or of
-//! this process, has one part and one slot; a Redis cluster has a part for each master.
+//! A *slot* says where a key lies; a *part* is the server that has the slot. A store on one server,
+//! or in this process, has one part and one slot; a Redis cluster has a part for each master.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ pub enum Health {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Slot(pub u16);
 
-/// Which part of the store has which slot, and which parts answer. A value never changes: a new one
-/// takes its place, in which the parts may be numbered in another way.
+/// Which part of the store has which slot, and which parts answer. A value never changes. A new
+/// value replaces it, in which the parts may have other numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parts {
     /// The part of each slot; empty where there is one part.
@@ -38,8 +38,9 @@ impl Parts {
         }
     }
 
-    /// The part of each slot, and whether each part answers. The owner of a slot that nobody serves
-    /// is the number after the last part: such slots form a part of their own, which never answers.
+    /// The part of each slot, and whether each part answers. The owner of a slot that no server
+    /// serves is the number after the last part: such slots form a part of their own, which never
+    /// answers.
     pub fn of(owners: Arc<[u16]>, mut up: Vec<bool>) -> Self {
         if owners.iter().any(|part| usize::from(*part) >= up.len()) {
             up.push(false);
@@ -47,16 +48,17 @@ impl Parts {
         Self { owners, up }
     }
 
-    /// How many there are. Every [`Parts::part_of`] is below that.
+    /// The number of parts. Every [`Parts::part_of`] is below it.
     pub fn count(&self) -> usize {
         self.up.len()
     }
 
     /// Which part has a slot.
     pub fn part_of(&self, slot: Slot) -> usize {
-        self.owners
-            .get(usize::from(slot.0))
-            .map_or(0, |part| usize::from(*part))
+        match self.owners.get(usize::from(slot.0)) {
+            Some(part) => usize::from(*part),
+            None => 0,
+        }
     }
 
     /// Whether the part that has a slot does not answer.

@@ -5,9 +5,9 @@ use crate::base::clock::UnixMillis;
 use crate::base::event_kind::EventKind;
 use crate::base::ids::UserId;
 
-/// The most fields of a record that may take another pending event. Only the close of a live is
-/// noted beyond: a record stays small while the stream cannot be written. Counts are then noted
-/// later, and removals are told by no event.
+/// Maximum fields of a record that may take another pending event. This keeps a record small while
+/// the stream cannot be written. Beyond it, the record notes only the close of the live: counts are
+/// noted later, and removals cause no event.
 pub const MAX_RECORD_FIELDS: usize = 256;
 
 /// What happened, as a record notes it.
@@ -37,7 +37,7 @@ impl Happened {
         }
     }
 
-    /// Reads what a script noted: the kind and its words, a space between.
+    /// Reads the note of a script: the kind and its words, with spaces in between.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let kind = EventKind::from_name(words.next()?)?;
@@ -55,7 +55,10 @@ impl Happened {
             ),
             EventKind::FanJoined | EventKind::FanLeft => return None,
         };
-        words.next().is_none().then_some(happened)
+        if words.next().is_some() {
+            return None;
+        }
+        Some(happened)
     }
 }
 
@@ -69,7 +72,7 @@ pub struct PendingEvent {
     pub what: Happened,
 }
 
-/// What a record knows of the events of its epoch.
+/// The notes of a record on the events of its epoch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordEvents {
     /// In the order of their numbers.

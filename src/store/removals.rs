@@ -1,11 +1,11 @@
-//! The boundary for removals: who was sent out of a live, who may not come back and for how long;
-//! and the model, [`RemovalLog`]. Removals belong to one epoch: they can be noted only while it is
-//! open, and the close deletes them.
+//! The boundary for removals: which users were sent out of a live, which may not come back and for
+//! how long; and the model, [`RemovalLog`]. Removals belong to one epoch: they can be noted only
+//! while it is open, and the close deletes them.
 //!
-//! Every removal and every lifted ban has a number, which grows with each; the record has the last
-//! one. A gateway that knows of all up to some number reads the later ones. Calls pass the time
-//! that is left of a ban by the store's clock, so no gateway's clock is ever compared with it. The
-//! scripts of the Redis store must agree with [`RemovalLog`] at every answer.
+//! Removals and lifted bans have growing numbers; the record has the last one. A gateway that knows
+//! all changes up to some number reads the later ones. Calls pass the time that is left of a ban by
+//! the store's clock, so no gateway's clock is ever compared with it. The scripts of the Redis
+//! store must give the same answers as [`RemovalLog`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -16,18 +16,18 @@ use super::{MAX_BATCH, StoreResult};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, LiveId, UserId};
 
-/// The most bans that run in one live at a time.
+/// Maximum bans that run in one live at a time.
 pub const MAX_BANS: usize = 10_000;
 
 /// The longest ban.
 pub const MAX_BAN: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The number of users whose last change is kept. A gateway that is further behind reads all bans
+/// Maximum users whose last change is kept. A gateway that is further behind reads all bans
 /// instead.
 pub const MAX_CHANGES: usize = 10_000;
 
 /// How far the numbers leap when the store turns out to have lost some. New numbers are then above
-/// all that any gateway knows, because ordinary numbers never grow that far in between.
+/// every number that a gateway knows, because ordinary numbers never grow that far in between.
 pub const LEAP: u64 = 1 << 20;
 
 /// A request to send a user out of an open live.
@@ -68,8 +68,7 @@ pub enum RemoveReply {
         number: u64,
         /// When the user's ban ends, by the store's clock; `None` if they may come back at once.
         until: Option<UnixMillis>,
-        /// Whether the live's record notes the event. It does not if it holds as many as it may
-        /// already.
+        /// Whether the live's record notes the event. A record that is full of events does not.
         is_told: bool,
     },
     /// The live has [`MAX_BANS`] bans already. Nothing was done.
@@ -107,7 +106,7 @@ pub struct Change {
     pub kind: ChangeKind,
 }
 
-/// What happened to a user.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeKind {
     /// Sent out, and banned for this long from now on; `None` if they may come back.
@@ -116,14 +115,15 @@ pub enum ChangeKind {
     Lifted,
 }
 
-/// What happened in an open live after some number.
+/// The changes in an open live after some number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removals {
-    /// The number of the last change there is.
+    /// The number of the last change.
     pub last: u64,
-    /// The store's clock.
+    /// The time by the store's clock.
     pub at: UnixMillis,
-    /// At most [`MAX_BATCH`] changes by their number, one a user. Fewer: there are no more.
+    /// At most [`MAX_BATCH`] changes by their number, one per user. If there are fewer than that,
+    /// there are no more.
     pub changes: Vec<Change>,
 }
 
@@ -136,7 +136,14 @@ pub struct Ban {
     pub until: UnixMillis,
 }
 
-/// Who was sent out of a live.
+impl Ban {
+    /// The place in the list of bans.
+    fn place(&self) -> (UnixMillis, UserId) {
+        (self.until, self.user.clone())
+    }
+}
+
+/// Removals and bans.
 #[async_trait]
 pub trait Moderation {
     /// Sends a user out of an open live, see [`RemoveUser`].
@@ -145,8 +152,7 @@ pub trait Moderation {
     /// Ends a ban ahead of its time, see [`LiftBan`].
     async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply>;
 
-    /// What happened after the number `since`, lowest number first; `None` if the epoch is not
-    /// open.
+    /// The changes after the number `since`, lowest number first; `None` if the epoch is not open.
     async fn removals_since(
         &self,
         live: &LiveId,
@@ -154,8 +160,8 @@ pub trait Moderation {
         since: u64,
     ) -> StoreResult<Option<Removals>>;
 
-    /// Up to `limit` bans, which may have run out, soonest end first, after the given one. Not
-    /// bound to an epoch: a live that is not open has none.
+    /// Up to `limit` bans, soonest end first, after the given one. Some may have run out. The call
+    /// names no epoch: a live that is not open has no bans.
     async fn bans_page(
         &self,
         live: &LiveId,
@@ -163,9 +169,9 @@ pub trait Moderation {
         limit: usize,
     ) -> StoreResult<Vec<Ban>>;
 
-    /// Notes up to [`MAX_BATCH`] bans that a gateway knows of and the store may have lost, each
-    /// with the time that is left of it. Leaves alone a user of whom the store knows anything, and
-    /// an epoch that is not open.
+    /// Notes up to [`MAX_BATCH`] bans that a gateway knows and the store may have lost, each with
+    /// the time that is left of it. Changes nothing for a user of whom the store has a change, and
+    /// nothing in an epoch that is not open.
     async fn restore_bans(
         &self,
         live: &LiveId,
@@ -174,7 +180,7 @@ pub trait Moderation {
     ) -> StoreResult<()>;
 }
 
-/// The removals of one epoch: what the two keys beside a live's record hold.
+/// The removals of one epoch, as the two keys beside a live's record hold them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RemovalLog {
     last: u64,
@@ -190,7 +196,7 @@ enum Happened {
 }
 
 impl RemovalLog {
-    /// A book whose last number is this one.
+    /// A log whose last number is this one.
     pub(crate) fn numbered_from(last: u64) -> Self {
         Self {
             last,
@@ -243,32 +249,30 @@ impl RemovalLog {
 
     pub(crate) fn since(&mut self, since: u64, now: UnixMillis) -> Removals {
         self.forget_ended(now);
-        let later = self
-            .by_number
-            .range(since.saturating_add(1)..)
-            .take(MAX_BATCH);
-        let left = |user| {
-            self.bans
-                .get(user)
-                .map(|until| Duration::from_millis(until - now))
-        };
-        let changes = later.map(|(number, (user, happened))| Change {
-            user: user.clone(),
-            number: *number,
-            kind: match happened {
-                Happened::Removed => ChangeKind::Removed(left(user)),
+        let later = self.by_number.range(since.saturating_add(1)..);
+        let mut changes = Vec::new();
+        for (number, (user, happened)) in later.take(MAX_BATCH) {
+            let kind = match happened {
+                Happened::Removed => {
+                    let until = self.bans.get(user);
+                    ChangeKind::Removed(until.map(|until| Duration::from_millis(until - now)))
+                }
                 Happened::Lifted => ChangeKind::Lifted,
-            },
-        });
+            };
+            changes.push(Change {
+                user: user.clone(),
+                number: *number,
+                kind,
+            });
+        }
         Removals {
             last: self.last,
             at: now,
-            changes: changes.collect(),
+            changes,
         }
     }
 
     pub(crate) fn page(&self, after: Option<&Ban>, limit: usize) -> Vec<Ban> {
-        let place = |ban: &Ban| (ban.until, ban.user.clone());
         let mut page: Vec<Ban> = self
             .bans
             .iter()
@@ -277,8 +281,10 @@ impl RemovalLog {
                 until: *until,
             })
             .collect();
-        page.retain(|ban| after.is_none_or(|after| place(ban) > place(after)));
-        page.sort_by_key(place);
+        if let Some(after) = after {
+            page.retain(|ban| ban.place() > after.place());
+        }
+        page.sort_by_key(Ban::place);
         page.truncate(limit);
         page
     }

@@ -1,7 +1,7 @@
-//! The boundary for sessions: from when to when each user was in a live with attendance, over all
-//! gateways. The stores begin and end sessions in the very step that adds a user to the set of all
-//! viewers or removes the user, see [`Stays::enter`] and [`Stays::leave`]: so a session is exactly
-//! a stay in that set.
+//! The boundary for sessions: when each user came to a live with attendance and when the user left,
+//! over all gateways. A store begins or ends a session in the same step that adds the user to the
+//! set of all viewers or removes the user from it, see [`Stays::enter`] and [`Stays::leave`]. So a
+//! session is exactly a stay in that set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,18 +12,17 @@ use super::{Attended, LiveEpoch, MAX_BATCH, Span, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{OnlineSet, SliceId, UserId};
 
-/// The most users of one call that begins or ends sessions. Of users who come back, each takes
-/// Redis some 10 µs.
+/// Maximum users of one call that begins or ends sessions. Each user who comes back takes Redis
+/// some 10 µs.
 pub const SESSIONS_A_CALL: usize = MAX_BATCH / 4;
 
-/// A user with so many sessions in a live goes on with the last one after a short break.
+/// A user with this many sessions in a live goes on with the last one after a short break.
 pub const MANY_SESSIONS: u64 = 64;
 
 /// The longest break that is short, in ms.
 pub const SHORT_BREAK: u64 = 60_000;
 
-/// No user has more sessions in an epoch of a live: from here on every visit goes on with the last
-/// one.
+/// Maximum sessions of a user in an epoch of a live: every further visit goes on with the last one.
 pub const MOST_SESSIONS: u64 = 256;
 
 /// A user's stay in a live without a break.
@@ -36,15 +35,17 @@ pub struct Session {
     /// When the user was last here; `None` while the user is, and if the live closed around the
     /// user.
     pub left_at: Option<UnixMillis>,
-    /// What is known of all sessions of the user in this epoch.
+    /// The time that the user watched in all sessions of this epoch.
     pub watched: Watched,
 }
 
 impl Session {
     /// When it ended, if the live closed at `closed_at`. The clocks of the two times may differ.
     pub fn end(&self, closed_at: Option<UnixMillis>) -> Option<UnixMillis> {
-        self.left_at
-            .or(closed_at.map(|at| at.max(self.place.joined_at)))
+        if self.left_at.is_some() {
+            return self.left_at;
+        }
+        closed_at.map(|at| at.max(self.place.joined_at))
     }
 }
 
@@ -53,29 +54,33 @@ impl Session {
 pub struct SessionPlace {
     /// When the user came.
     pub joined_at: UnixMillis,
-    /// Who.
+    /// The user.
     pub user: UserId,
-    /// Which of the user's sessions in this epoch, from 1.
+    /// The number of the session among the user's sessions in this epoch, from 1.
     pub number: u64,
 }
 
 /// For how long a user was in a live, over all sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Watched {
-    /// In the sessions that ended.
+    /// The time in the sessions that ended.
     pub ended_ms: u64,
-    /// When the session began that has not ended.
+    /// When the open session began.
     pub open_since: Option<UnixMillis>,
 }
 
 impl Watched {
-    /// Up to a time: now, or the close of the live.
+    /// The time watched until `end`: now, or the close of the live.
     pub fn until(self, end: UnixMillis) -> u64 {
-        self.ended_ms + self.open_since.map_or(0, |since| end.saturating_sub(since))
+        let open_ms = match self.open_since {
+            Some(since) => end.saturating_sub(since),
+            None => 0,
+        };
+        self.ended_ms + open_ms
     }
 }
 
-/// Begin and end of one session, for whoever keeps them.
+/// Begin and end of one session, as the stores keep them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stay {
     /// See [`Session::id`].
@@ -92,10 +97,18 @@ impl Stay {
         let end = self.left_at.or(closed_at).unwrap_or(UnixMillis::MAX);
         self.joined_at <= span.to && end.max(self.joined_at) >= span.from
     }
+
+    /// Whether a user who comes at `at` goes on with this session, the last of `sessions`.
+    fn goes_on(&self, at: UnixMillis, sessions: u64) -> bool {
+        match self.left_at {
+            Some(left) => at <= left.saturating_add(longest_break(sessions)),
+            None => true,
+        }
+    }
 }
 
-/// The sessions of the users of one slice, as pure code: the memory store keeps one of these for a
-/// slice and epoch, and the scripts of the Redis store must agree with it.
+/// The sessions of the users of one slice, as pure code. The memory store keeps a value of this
+/// type for each slice and epoch, and the scripts of the Redis store must give the same answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Stays {
     by_user: BTreeMap<UserId, Vec<Stay>>,
@@ -103,20 +116,17 @@ pub struct Stays {
 }
 
 impl Stays {
-    /// A join, over all gateways the first or another one: begins a session unless the user is
-    /// here. A user who came back before the time at which the last session ended was never away,
-    /// and goes on with it: calls of two gateways may arrive in any order. A user who comes and
-    /// goes all the time costs no session each time: one with [`MANY_SESSIONS`] goes on with the
-    /// last after a [`SHORT_BREAK`], and one with [`MOST_SESSIONS`] after any.
+    /// A user joins on the first or on another gateway. A session begins unless the user is here.
+    ///
+    /// A user who came back before the last session ended was never away, and goes on with it: the
+    /// calls of two gateways may arrive in any order. A user who comes and goes all the time does
+    /// not get a new session each time: a user with [`MANY_SESSIONS`] goes on with the last one
+    /// after a [`SHORT_BREAK`], and a user with [`MOST_SESSIONS`] after any break.
     pub fn enter(&mut self, user: &UserId, id: u64, at: UnixMillis) {
         let stays = self.by_user.entry(user.clone()).or_default();
         let number = stays.len() as u64;
         match stays.last_mut() {
-            Some(last)
-                if last
-                    .left_at
-                    .is_none_or(|left| at <= left.saturating_add(bridged(number))) =>
-            {
+            Some(last) if last.goes_on(at, number) => {
                 last.left_at = None;
                 if number == 1 && at < last.joined_at {
                     self.by_time.remove(&(last.joined_at, user.clone(), number));
@@ -135,14 +145,13 @@ impl Stays {
         }
     }
 
-    /// The last leave over all gateways: ends the user's session. `at` is when the user was here
-    /// last.
+    /// A user leaves the last gateway, which ends the user's session. `at` is when the user was
+    /// here last.
     pub fn leave(&mut self, user: &UserId, at: UnixMillis) {
-        let last = self
-            .by_user
-            .get_mut(user)
-            .and_then(|stays| stays.last_mut());
-        if let Some(last) = last.filter(|last| last.left_at.is_none()) {
+        if let Some(stays) = self.by_user.get_mut(user)
+            && let Some(last) = stays.last_mut()
+            && last.left_at.is_none()
+        {
             last.left_at = Some(at.max(last.joined_at));
         }
     }
@@ -170,23 +179,24 @@ impl Stays {
             }) => (*joined_at, user.clone(), number + 1),
             None => (from, UserId::least(), 0),
         };
-        let page = self.by_time.range(first..).take(limit);
-        page.filter_map(|(joined_at, user, number)| {
-            let stays = self.by_user.get(user)?;
-            let stay = stays.get(*number as usize - 1)?;
-            let place = SessionPlace {
-                joined_at: *joined_at,
-                user: user.clone(),
-                number: *number,
-            };
-            Some(Session {
-                place,
-                id: stay.id,
-                left_at: stay.left_at,
-                watched: watched(stays),
-            })
-        })
-        .collect()
+        let mut page = Vec::new();
+        for (joined_at, user, number) in self.by_time.range(first..).take(limit) {
+            if let Some(stays) = self.by_user.get(user)
+                && let Some(stay) = stays.get(*number as usize - 1)
+            {
+                page.push(Session {
+                    place: SessionPlace {
+                        joined_at: *joined_at,
+                        user: user.clone(),
+                        number: *number,
+                    },
+                    id: stay.id,
+                    left_at: stay.left_at,
+                    watched: watched(stays),
+                });
+            }
+        }
+        page
     }
 
     /// The user's latest session.
@@ -196,43 +206,47 @@ impl Stays {
 
     /// Whether a user was here at any time of `span`.
     pub fn was_here(&self, user: &UserId, span: Span, closed_at: Option<UnixMillis>) -> bool {
-        self.by_user
-            .get(user)
-            .is_some_and(|stays| stays.iter().any(|stay| stay.is_within(span, closed_at)))
+        match self.by_user.get(user) {
+            Some(stays) => stays.iter().any(|stay| stay.is_within(span, closed_at)),
+            None => false,
+        }
     }
 }
 
 fn watched(stays: &[Stay]) -> Watched {
-    let ended = stays
-        .iter()
-        .filter_map(|stay| Some(stay.left_at? - stay.joined_at));
-    Watched {
-        ended_ms: ended.sum(),
-        open_since: stays
-            .last()
-            .filter(|last| last.left_at.is_none())
-            .map(|last| last.joined_at),
+    let mut watched = Watched::default();
+    for stay in stays {
+        if let Some(left_at) = stay.left_at {
+            watched.ended_ms += left_at - stay.joined_at;
+        }
     }
+    if let Some(last) = stays.last()
+        && last.left_at.is_none()
+    {
+        watched.open_since = Some(last.joined_at);
+    }
+    watched
 }
 
 /// The sessions of lives with attendance.
 #[async_trait]
 pub trait Sessions: Sync {
-    /// How many sessions of an epoch with so many slices began within `span`.
+    /// How many sessions of an epoch with this number of slices began within `span`.
     async fn count_sessions(&self, of: &LiveEpoch, slices: u32, span: Span) -> StoreResult<u64>;
 
     /// Up to `limit` sessions of a slice in their order, after `after` or from the first that began
     /// at `from` or later.
     async fn sessions_in_slice(
         &self,
-        (of, slice): (&LiveEpoch, &SliceId),
+        of: &LiveEpoch,
+        slice: &SliceId,
         from: UnixMillis,
         after: Option<&SessionPlace>,
         limit: usize,
     ) -> StoreResult<Vec<Session>>;
 
-    /// The latest session of each of up to [`MAX_BATCH`] users in an epoch with so many slices, in
-    /// the same order.
+    /// The latest session of each of up to [`MAX_BATCH`] users in an epoch with this number of
+    /// slices, in the same order.
     async fn latest_sessions(
         &self,
         of: &LiveEpoch,
@@ -250,11 +264,12 @@ pub trait Sessions: Sync {
         span: Span,
     ) -> StoreResult<Vec<bool>>;
 
-    /// Up to `limit` sessions that began within `span`, in their order, after the given one; and
-    /// whether there are more.
+    /// Up to `limit` sessions of an epoch with this number of slices that began within `span`, in
+    /// their order, after the given one; and whether there are more.
     async fn sessions_page(
         &self,
-        (of, slices): (&LiveEpoch, u32),
+        of: &LiveEpoch,
+        slices: u32,
         span: Span,
         after: Option<&SessionPlace>,
         limit: usize,
@@ -265,41 +280,41 @@ pub trait Sessions: Sync {
         let ids: Vec<SliceId> = SliceId::all(OnlineSet::Live(of.live.clone()), slices).collect();
         let read = ids
             .iter()
-            .map(|slice| self.sessions_in_slice((of, slice), span.from, after, each));
-        Ok(merge(try_join_all(read).await?, span, (each, limit)))
+            .map(|slice| self.sessions_in_slice(of, slice, span.from, after, each));
+        Ok(merge(try_join_all(read).await?, span, each, limit))
     }
 }
 
-/// Up to which break, in ms, a user with so many sessions goes on with the last one.
-fn bridged(number: u64) -> u64 {
-    match number {
+/// The longest break, in ms, after which a user with this many sessions goes on with the last one.
+fn longest_break(sessions: u64) -> u64 {
+    match sessions {
         ..MANY_SESSIONS => 0,
         MANY_SESSIONS..MOST_SESSIONS => SHORT_BREAK,
         MOST_SESSIONS.. => u64::MAX,
     }
 }
 
-/// Merges the first `each` entries of every slice. Where a slice may have more, nothing later than
-/// its last entry is known to be next, so the page ends there.
-fn merge(
-    slices: Vec<Vec<Session>>,
-    span: Span,
-    (each, limit): (usize, usize),
-) -> (Vec<Session>, bool) {
-    let is_within = |session: &Session| session.place.joined_at <= span.to;
-    let cut_off = slices
+/// Merges the first `each` entries of every slice. A slice with that many entries may have more, of
+/// which nothing is known, so the page ends with the last known entry of such a slice.
+fn merge(slices: Vec<Vec<Session>>, span: Span, each: usize, limit: usize) -> (Vec<Session>, bool) {
+    let end: Option<SessionPlace> = slices
         .iter()
         .filter(|slice| slice.len() >= each)
-        .filter_map(|slice| slice.last());
-    let end = cut_off
-        .filter(|last| is_within(last))
-        .map(|last| last.place.clone())
-        .min();
-    let mut page: Vec<Session> = slices.into_iter().flatten().filter(is_within).collect();
+        .flat_map(|slice| slice.last())
+        .map(|last| &last.place)
+        .filter(|place| place.joined_at <= span.to)
+        .min()
+        .cloned();
+    let mut page: Vec<Session> = slices
+        .into_iter()
+        .flatten()
+        .filter(|session| session.place.joined_at <= span.to)
+        .collect();
     page.sort_by(|a, b| a.place.cmp(&b.place));
-    let known = end.as_ref().map_or(page.len(), |end| {
-        page.partition_point(|session| session.place <= *end)
-    });
+    let known = match &end {
+        Some(end) => page.partition_point(|session| session.place <= *end),
+        None => page.len(),
+    };
     let more = known > limit || end.is_some();
     page.truncate(known.min(limit));
     (page, more)
@@ -414,14 +429,14 @@ mod tests {
                 .map(|it| it.place.user.to_string())
                 .collect::<Vec<_>>()
         };
-        let (page, more) = merge(slices.clone(), Span::ALL, (9, 9));
+        let (page, more) = merge(slices.clone(), Span::ALL, 9, 9);
         assert_eq!(
             (names(page), more),
             (vec!["a".into(), "c".into(), "b".into()], false)
         );
-        let (page, more) = merge(slices.clone(), Span { from: 0, to: 4 }, (2, 9));
+        let (page, more) = merge(slices.clone(), Span { from: 0, to: 4 }, 2, 9);
         assert_eq!((names(page), more), (vec!["a".into(), "c".into()], false));
-        let (page, more) = merge(slices, Span::ALL, (2, 2));
+        let (page, more) = merge(slices, Span::ALL, 2, 2);
         assert_eq!((names(page), more), (vec!["a".into(), "c".into()], true));
     }
 }

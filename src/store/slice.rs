@@ -1,7 +1,7 @@
-//! The slice protocol as pure code: what one slice holds, and how each call changes it. No I/O, no
-//! clock, no lock: the caller passes the time and gets an answer of [`crate::store`]. The memory
-//! store keeps one of these per slice, and the scripts of the Redis store must agree with it at
-//! every answer.
+//! The slice protocol as pure code: what one slice holds, and how each call changes it. The code
+//! does no I/O and has no clock and no lock: the caller passes the time and gets an answer of
+//! [`crate::store`]. The memory store keeps one [`Slice`] per slice, and the scripts of the Redis
+//! store must give the same answers.
 //!
 //! A slice does not know which slices a live has, whether the live is open, or which gateways live:
 //! the caller of [`Slice::sweep`] must know that the gateway was buried.
@@ -21,41 +21,41 @@ use super::sums::{Arrived, Uniques};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet, UserId};
 
-/// The most strays that one answer names.
+/// Maximum strays that one answer names.
 const MAX_NAMES: usize = 10;
 
-/// One slice. The default is a slice that nobody has used yet, or whose data was lost.
+/// One slice. The default is a slice that no call has used yet, or whose data was lost.
 ///
-/// Two slices are equal if they answer alike from now on but for versions and for how many came and
-/// left, so that a model checker can tell states apart.
+/// Two slices are equal if they give the same answers from now on, except for versions and for how
+/// many users came and left. A model checker uses this to tell states apart.
 #[derive(Debug, Clone, Default)]
 pub struct Slice {
     members: GroupSet,
     fans: GroupSet,
-    /// Since when each member is there, in a live.
+    /// When each member of a live came.
     since: BTreeMap<UserId, UnixMillis>,
-    /// In which lives each member is, among the users of the platform.
+    /// In the set of the users of the platform: the lives in which each member is.
     lives: BTreeMap<UserId, Whereabouts>,
     /// The number of each gateway's last applied call.
     entries: BTreeMap<GatewayId, u64>,
     fence: Option<Fence>,
     version: u64,
-    /// How often a user came, by the first gateway, and how often one left, by the last.
+    /// How often a user came to their first gateway, and how often one left their last.
     arrived: Arrived,
     /// How many fans the calls have counted.
     counted_fans: u64,
     /// The hashes of the different users who came, and of the fans among them.
     users: HashSet<u64>,
     different_fans: HashSet<u64>,
-    /// What was counted of the epoch, if it is closed.
+    /// The totals of the epoch, if it is closed.
     closed: SliceTotals,
     /// When the doubt about the slice may end; `None` if it is in no doubt.
     doubt: Option<UnixMillis>,
-    /// The sessions of each epoch, in a set that keeps them. They outlast the close.
+    /// The sessions of each epoch, if the set keeps sessions. They outlast the close.
     stays: BTreeMap<Epoch, Stays>,
 }
 
-/// How many members came or left, and how many fans.
+/// A number of members, and how many fans.
 #[derive(Debug, Clone, Copy, Default)]
 struct Moved {
     members: u64,
@@ -64,21 +64,16 @@ struct Moved {
 
 impl PartialEq for Slice {
     fn eq(&self, other: &Self) -> bool {
-        (
-            &self.members,
-            &self.fans,
-            &self.entries,
-            self.fence,
-            &self.stays,
-        ) == (
-            &other.members,
-            &other.fans,
-            &other.entries,
-            other.fence,
-            &other.stays,
-        ) && (&self.since, &self.lives) == (&other.since, &other.lives)
-            && (self.counted(), self.counted_fans, self.doubt)
-                == (other.counted(), other.counted_fans, other.doubt)
+        self.members == other.members
+            && self.fans == other.fans
+            && self.entries == other.entries
+            && self.fence == other.fence
+            && self.stays == other.stays
+            && self.since == other.since
+            && self.lives == other.lives
+            && self.counted() == other.counted()
+            && self.counted_fans == other.counted_fans
+            && self.doubt == other.doubt
     }
 }
 
@@ -86,16 +81,15 @@ impl Eq for Slice {}
 
 impl Hash for Slice {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (
-            &self.members,
-            &self.fans,
-            &self.since,
-            &self.lives,
-            &self.entries,
-            self.fence,
-        )
-            .hash(state);
-        (self.counted(), self.counted_fans, self.doubt).hash(state);
+        self.members.hash(state);
+        self.fans.hash(state);
+        self.since.hash(state);
+        self.lives.hash(state);
+        self.entries.hash(state);
+        self.fence.hash(state);
+        self.counted().hash(state);
+        self.counted_fans.hash(state);
+        self.doubt.hash(state);
     }
 }
 
@@ -145,10 +139,9 @@ impl Slice {
         }
         if call.keeps_sessions() {
             let stays = self.stays.entry(call.epoch).or_default();
-            present
-                .iter()
-                .zip(&call.since)
-                .for_each(|(user, at)| stays.enter(user, version, *at));
+            for (user, at) in present.iter().zip(&call.since) {
+                stays.enter(user, version, *at);
+            }
         }
         let no_fans: Vec<UserId> = call.joins.iter().chain(&call.leaves).cloned().collect();
         let last_here: HashMap<&UserId, UnixMillis> = call.times_left().collect();
@@ -159,11 +152,10 @@ impl Slice {
             }),
         };
         self.count_change(before, came, left);
-        let held = |group: &GroupSet| group.held.get(&call.gateway).map_or(0, Members::len);
         ApplyReply::Done(SliceView {
             size: self.size(),
-            held: held(&self.members),
-            held_fans: held(&self.fans),
+            held: self.members.held_by(&call.gateway),
+            held_fans: self.fans.held_by(&call.gateway),
             noted: self.noted(&call.slice.set),
         })
     }
@@ -175,7 +167,7 @@ impl Slice {
         }
     }
 
-    /// How many are there, whatever was counted.
+    /// How many members and fans are in the sets, whatever the calls have counted.
     fn there(&self) -> Moved {
         Moved {
             members: self.members.users.len(),
@@ -202,7 +194,7 @@ impl Slice {
     /// Whether the slice has as many members and fans as the calls have counted.
     fn has_counted_sizes(&self) -> bool {
         let there = self.there();
-        (there.members, there.fans) == (self.counted(), self.counted_fans)
+        there.members == self.counted() && there.fans == self.counted_fans
     }
 
     /// Begins a doubt if the slice has other sizes than were counted, or is older than the one
@@ -210,8 +202,8 @@ impl Slice {
     fn compare_sizes(&mut self, known: Option<SliceSize>, now: UnixMillis) {
         if let Some(known) = known.filter(|known| known.version > self.version) {
             self.doubt = Some(now + millis(DOUBT_AFTER_LOSS));
-            // The next version is newer than every one that gateways know, even if the clock is
-            // behind.
+            // The next version is newer than every version that gateways know, even if the clock
+            // is behind.
             self.version = known.version;
             self.arrived = self.arrived.max(known.arrived());
             self.counted_fans = known.fans;
@@ -223,15 +215,15 @@ impl Slice {
         self.doubt = self.doubt.map(|not_before| not_before.min(latest));
     }
 
-    /// Counts members who came to a slice that had this size before, and who left it. While members
-    /// are missing, those who come are taken for them: they were counted before. So it is with
-    /// fans.
+    /// Counts members who came to a slice that had the size `before`, and members who left it.
+    /// While members are missing, the calls take new members for the missing ones, which were
+    /// counted before. The same goes for fans.
     fn count_change(&mut self, before: Moved, came: Moved, left: Moved) {
         let missing = self.counted().saturating_sub(before.members);
         let missing_fans = self.counted_fans.saturating_sub(before.fans);
         self.arrived.joins += came.members.saturating_sub(missing);
-        // Another program may have put somebody there who came to a gateway later, and was not
-        // counted.
+        // Another program may have added a user who came to a gateway later: no call counted that
+        // user as a join.
         self.arrived.leaves = (self.arrived.leaves + left.members).min(self.arrived.joins);
         let fans = self.counted_fans + came.fans.saturating_sub(missing_fans);
         self.counted_fans = fans.saturating_sub(left.fans);
@@ -269,7 +261,7 @@ impl Slice {
         }
     }
 
-    /// Puts those of a page of what a gateway holds back whom the slice lacks.
+    /// Looks through a page of what a gateway holds, and puts back the users whom the slice lacks.
     pub fn put_back(
         &mut self,
         epoch: Epoch,
@@ -282,15 +274,19 @@ impl Slice {
             Group::All => &mut self.members,
             Group::Fans => &mut self.fans,
         };
-        let held = set.held.get(gateway).filter(|_| is_open);
-        let MemberPage { users, next } =
-            held.map_or_else(MemberPage::end, |held| held.page(page.cursor, page.most));
+        let MemberPage { users, next } = if is_open {
+            set.held_page(gateway, page.cursor, page.most)
+        } else {
+            MemberPage::end()
+        };
         let lacking: Vec<UserId> = users
             .iter()
             .filter(|user| !set.users.contains(user))
             .cloned()
             .collect();
-        lacking.iter().for_each(|user| set.users.insert(user));
+        for user in &lacking {
+            set.users.insert(user);
+        }
         if !lacking.is_empty() {
             self.compare_sizes(None, now);
             self.move_on(now);
@@ -345,14 +341,17 @@ impl Slice {
         }
     }
 
-    /// What the slice holds for all gateways.
+    /// Reads what the slice holds for all gateways.
     pub fn survey(&self) -> SliceSurvey {
-        let part = |(gateway, entry): (&GatewayId, &u64)| SlicePart {
-            gateway: gateway.clone(),
-            entry: *entry,
-            held: self.members.held_by(gateway),
-            held_fans: self.fans.held_by(gateway),
-        };
+        let mut parts = Vec::with_capacity(self.entries.len());
+        for (gateway, entry) in &self.entries {
+            parts.push(SlicePart {
+                gateway: gateway.clone(),
+                entry: *entry,
+                held: self.members.held_by(gateway),
+                held_fans: self.fans.held_by(gateway),
+            });
+        }
         SliceSurvey {
             fence: self.fence,
             card: self.members.users.len(),
@@ -360,7 +359,7 @@ impl Slice {
             leaves: self.arrived.leaves,
             noted: None,
             may_be_in_doubt: self.may_be_in_doubt(),
-            parts: self.entries.iter().map(part).collect(),
+            parts,
         }
     }
 
@@ -383,12 +382,10 @@ impl Slice {
         last_heard: UnixMillis,
         now: UnixMillis,
     ) -> Swept {
-        let taken = self
-            .members
-            .held
-            .get_mut(gateway)
-            .map(|held| held.take(most))
-            .unwrap_or_default();
+        let taken = match self.members.held.get_mut(gateway) {
+            Some(held) => held.take(most),
+            None => Vec::new(),
+        };
         let before = self.there();
         if !taken.is_empty() {
             self.compare_sizes(None, now);
@@ -415,62 +412,57 @@ impl Slice {
         }
     }
 
-    /// Closes the slice for an epoch and forgets all it held. Answers the totals of the epoch,
+    /// Closes the slice for an epoch and forgets all it held. Returns the totals of the epoch,
     /// zeros if the slice belongs to another one, and whether the fence moved.
     pub fn close(&mut self, epoch: Epoch) -> (SliceTotals, bool) {
-        let closed = Some(Fence::Closed(epoch));
         if self.fence.is_some_and(|fence| fence.epoch() > epoch) {
             return (SliceTotals::default(), false);
         }
-        let moves = self.fence != closed;
-        if moves {
-            let uniques = Uniques {
-                viewers: self.users.len() as u64,
-                fans: self.different_fans.len() as u64,
-            };
-            let totals = SliceTotals {
-                arrived: self.arrived,
-                uniques,
-            };
-            let totals = if self.is_open_in(epoch) {
-                totals
-            } else {
-                SliceTotals::default()
-            };
-            self.wipe();
-            self.closed = totals;
-            self.fence = closed;
+        let closed = Some(Fence::Closed(epoch));
+        if self.fence == closed {
+            return (self.closed, false);
         }
-        (self.closed, moves)
+        let totals = if self.is_open_in(epoch) {
+            SliceTotals {
+                arrived: self.arrived,
+                uniques: Uniques {
+                    viewers: self.users.len() as u64,
+                    fans: self.different_fans.len() as u64,
+                },
+            }
+        } else {
+            SliceTotals::default()
+        };
+        self.wipe();
+        self.closed = totals;
+        self.fence = closed;
+        (totals, true)
     }
 
-    /// To which epoch it belongs, if it was ever used.
+    /// The epoch to which the slice belongs, if it was ever used.
     pub fn fence(&self) -> Option<Fence> {
         self.fence
     }
 
-    /// A page of those of a group whom a gateway holds.
+    /// A page of the users of a group whom a gateway holds.
     pub fn held_page(&self, group: Group, gateway: &GatewayId, cursor: u64) -> HeldPage {
         let set = self.group(group);
-        let held = set.held.get(gateway);
-        let MemberPage { users, next } =
-            held.map_or_else(MemberPage::end, |held| held.page(cursor, MAX_BATCH));
-        let has_nobodys = |user: &UserId| {
-            let words = self.lives.get(user).into_iter().flatten();
-            words
-                .into_iter()
-                .any(|(from, _)| !set.is_held_by(from, user))
-        };
-        let is_wrong = |user: &&UserId| !set.users.contains(user) || has_nobodys(user);
-        let missing = users.iter().filter(is_wrong).cloned().collect();
-        let said_here = |user: &UserId| {
-            let words = self.lives.get(user)?.iter();
-            let lives = words
-                .filter(|(from, _)| from == gateway)
-                .map(|(_, live)| live.clone());
-            Some((user.clone(), lives.collect()))
-        };
-        let lives = users.iter().filter_map(said_here).collect();
+        let MemberPage { users, next } = set.held_page(gateway, cursor, MAX_BATCH);
+        let mut missing = Vec::new();
+        let mut lives = Vec::new();
+        for user in &users {
+            if !set.users.contains(user) || self.has_foreign_word(set, user) {
+                missing.push(user.clone());
+            }
+            if let Some(words) = self.lives.get(user) {
+                let said_here: Vec<LiveId> = words
+                    .iter()
+                    .filter(|(from, _)| from == gateway)
+                    .map(|(_, live)| live.clone())
+                    .collect();
+                lives.push((user.clone(), said_here));
+            }
+        }
         HeldPage {
             users,
             missing,
@@ -479,15 +471,22 @@ impl Slice {
         }
     }
 
-    /// Whether it has members or fans whom none of these gateways holds, or lacks some whom one of
-    /// them holds.
-    pub fn differs_from_held(&self, gateways: &[GatewayId]) -> bool {
-        [&self.members, &self.fans]
-            .iter()
-            .any(|set| set.differs_from_held(gateways))
+    /// Whether the slice has a note on a live of the user from a gateway that does not hold the user
+    /// in `set`.
+    fn has_foreign_word(&self, set: &GroupSet, user: &UserId) -> bool {
+        match self.lives.get(user) {
+            Some(words) => words.iter().any(|(from, _)| !set.is_held_by(from, user)),
+            None => false,
+        }
     }
 
-    /// Looks through a page of about `most` users of a group for those whom no gateway holds.
+    /// Whether the slice has members or fans whom none of these gateways holds, or lacks some whom
+    /// one of them holds.
+    pub fn differs_from_held(&self, gateways: &[GatewayId]) -> bool {
+        self.members.differs_from_held(gateways) || self.fans.differs_from_held(gateways)
+    }
+
+    /// Looks through a page of about `most` users of a group for strays, whom no gateway holds.
     pub fn strays(
         &mut self,
         group: Group,
@@ -533,7 +532,7 @@ impl Slice {
         self.group(group).users.users()
     }
 
-    /// Whom of a group a gateway holds.
+    /// The users of a group whom a gateway holds.
     pub fn held(&self, group: Group, gateway: &GatewayId) -> impl Iterator<Item = &UserId> {
         self.group(group)
             .held
@@ -542,8 +541,8 @@ impl Slice {
             .flat_map(Members::users)
     }
 
-    /// Of how many members of such a set the slice notes what it should; `None` if it notes
-    /// nothing.
+    /// How many members have notes in the slice, which belongs to `set`; `None` if such a set keeps
+    /// no notes.
     pub fn noted(&self, set: &OnlineSet) -> Option<u64> {
         match set {
             OnlineSet::Live(_) => Some(self.since.len() as u64),
@@ -552,17 +551,17 @@ impl Slice {
         }
     }
 
-    /// In which lives each user of the platform is, as gateways said.
+    /// The lives in which each user of the platform is, by the word of the gateways.
     pub fn whereabouts(&self) -> impl Iterator<Item = (&UserId, &Whereabouts)> {
         self.lives.iter()
     }
 
-    /// In which lives a user of the platform is, as gateways said.
+    /// The lives in which a user of the platform is, by the word of the gateways.
     pub fn whereabouts_of(&self, user: &UserId) -> Whereabouts {
         self.lives.get(user).cloned().unwrap_or_default()
     }
 
-    /// Since when a user is in the slice, if it keeps that.
+    /// When a user came to the slice, if the slice keeps that.
     pub fn since(&self, user: &UserId) -> Option<UnixMillis> {
         self.since.get(user).copied()
     }
@@ -582,8 +581,8 @@ impl Slice {
         self.group_mut(group).users.remove(user);
     }
 
-    /// Loses the set of a group but not the held sets, as if it was evicted or deleted. Only tests
-    /// do this.
+    /// Loses the set of a group but not the held sets, as if the set was evicted or deleted. Only
+    /// tests do this.
     pub fn lose_set(&mut self, group: Group) {
         self.group_mut(group).users = Members::default();
     }
@@ -595,7 +594,7 @@ impl Slice {
         }
     }
 
-    /// Answers how many left the slice.
+    /// Takes users out whom a gateway holds no longer. Returns how many left the slice.
     fn leave(
         &mut self,
         gateway: &GatewayId,
@@ -607,8 +606,8 @@ impl Slice {
         self.drop_unheld(users, at)
     }
 
-    /// Takes users out of the fans whom a gateway holds, and those out of the fans of the slice who
-    /// are fans by no gateway. Answers how many fans the slice has less.
+    /// Takes users out of the fans whom a gateway holds, and out of the fans of the slice if no
+    /// other gateway says that they are fans. Returns how many fans the slice lost.
     fn drop_fans(&mut self, gateway: &GatewayId, users: &[UserId]) -> u64 {
         let gone = self.fans.let_go(gateway, users);
         let before = self.fans.users.len();
@@ -620,8 +619,8 @@ impl Slice {
         before - self.fans.users.len()
     }
 
-    /// Removes users from the members whom no gateway holds; `at` tells when each was here last.
-    /// Answers how many were there.
+    /// Removes the users from the members whom no gateway holds; `at` tells when each was
+    /// here last. Returns how many members the slice lost.
     fn drop_unheld(&mut self, users: &[UserId], at: impl Fn(&UserId) -> UnixMillis) -> u64 {
         let before = self.members.users.len();
         for user in users {
@@ -636,9 +635,8 @@ impl Slice {
         self.members.users.remove(user);
         self.since.remove(user);
         self.lives.remove(user);
-        if let Some(stays) = self
-            .fence
-            .and_then(|fence| self.stays.get_mut(&fence.epoch()))
+        if let Some(fence) = self.fence
+            && let Some(stays) = self.stays.get_mut(&fence.epoch())
         {
             stays.leave(user, at);
         }
@@ -659,20 +657,21 @@ impl Slice {
         self.stays.remove(&epoch);
     }
 
-    /// Of a user who is in the slice already, the earlier time stays.
+    /// Notes when users came. If a user is in the slice already, the earlier time stays.
     fn note_since(&mut self, joins: &[UserId], since: &[UnixMillis]) {
         for (user, at) in joins.iter().zip(since) {
-            let before = self
-                .since
-                .get(user)
-                .filter(|_| self.members.users.contains(user));
-            let at = before.map_or(*at, |before| *before.min(at));
-            self.since.insert(user.clone(), at);
+            let mut earliest = *at;
+            if let Some(before) = self.since.get(user)
+                && self.members.users.contains(user)
+            {
+                earliest = earliest.min(*before);
+            }
+            self.since.insert(user.clone(), earliest);
         }
     }
 
-    /// Notes in which lives users are on a gateway, whose words about a user come after those of
-    /// others. Words of gateways that do not hold the user are nobody's.
+    /// Notes the lives in which users are on a gateway. The gateway's words about a user come after
+    /// those of other gateways. Words of gateways that do not hold the user are dropped.
     fn note_lives(&mut self, gateway: &GatewayId, joins: &[UserId], lives: &[Vec<LiveId>]) {
         for (user, lives) in joins.iter().zip(lives) {
             let words = self.lives.entry(user.clone()).or_default();
@@ -681,7 +680,8 @@ impl Slice {
         }
     }
 
-    /// Drops what gateways that hold users no longer say of the lives in which these are.
+    /// Drops the words about users, and the lives in which they are, of gateways that hold them no
+    /// longer.
     fn drop_words(&mut self, users: &[UserId]) {
         for user in users {
             if let Some(words) = self.lives.get_mut(user) {
@@ -712,8 +712,8 @@ impl Slice {
     }
 }
 
-/// The users of a group: all of them, and whom of them each gateway holds. Empty held sets are not
-/// kept.
+/// The users of a group: all of them, and the held set of each gateway. There are no empty held
+/// sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct GroupSet {
     users: Members,
@@ -721,7 +721,7 @@ struct GroupSet {
 }
 
 impl GroupSet {
-    /// A gateway holds these users. Answers how many were not in the set before.
+    /// A gateway holds these users. Returns how many were not in the set before.
     fn join(&mut self, gateway: &GatewayId, users: &[UserId]) -> u64 {
         if users.is_empty() {
             return 0;
@@ -735,7 +735,7 @@ impl GroupSet {
         self.users.len() - before
     }
 
-    /// A gateway holds these users no longer. Answers whom of them it held.
+    /// A gateway holds these users no longer. Returns the users among them whom it held.
     fn let_go(&mut self, gateway: &GatewayId, users: &[UserId]) -> Vec<UserId> {
         let Some(held) = self.held.get_mut(gateway) else {
             return Vec::new();
@@ -745,7 +745,9 @@ impl GroupSet {
             .filter(|user| held.contains(user))
             .cloned()
             .collect();
-        gone.iter().for_each(|user| held.remove(user));
+        for user in &gone {
+            held.remove(user);
+        }
         if held.is_empty() {
             self.held.remove(gateway);
         }
@@ -766,17 +768,29 @@ impl GroupSet {
         self.held.get(gateway).map_or(0, Members::len)
     }
 
+    /// A page of the users whom a gateway holds.
+    fn held_page(&self, gateway: &GatewayId, cursor: u64, most: usize) -> MemberPage {
+        match self.held.get(gateway) {
+            Some(held) => held.page(cursor, most),
+            None => MemberPage::end(),
+        }
+    }
+
     fn differs_from_held(&self, gateways: &[GatewayId]) -> bool {
-        let held = gateways.iter().filter_map(|gateway| self.held.get(gateway));
-        let held: BTreeSet<&UserId> = held.flat_map(Members::users).collect();
+        let mut held: BTreeSet<&UserId> = BTreeSet::new();
+        for gateway in gateways {
+            if let Some(members) = self.held.get(gateway) {
+                held.extend(members.users());
+            }
+        }
         held != self.users.users().collect()
     }
 }
 
 /// A set of users in the order of a hash, so that a page can go on where the last one ended,
-/// whatever came and went in between: who is in the set all along is in exactly one page. Every
-/// entry names a user; `None` only says where a page begins, as it comes before every user of the
-/// same hash.
+/// whatever came and went in between: a user who is in the set all along is in exactly one page.
+/// Every entry names a user. `None` only says where a page begins, because it comes before every
+/// user of the same hash.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Members(BTreeSet<(u64, Option<UserId>)>);
 
@@ -813,10 +827,14 @@ impl Members {
     }
 
     fn take(&mut self, most: usize) -> Vec<UserId> {
-        std::iter::from_fn(|| self.0.pop_first())
-            .take(most)
-            .filter_map(|(_, user)| user)
-            .collect()
+        let mut taken = Vec::new();
+        for _ in 0..most {
+            let Some((_, user)) = self.0.pop_first() else {
+                break;
+            };
+            taken.extend(user);
+        }
+        taken
     }
 
     /// About `most` members. The cursor is the first hash that is not on an earlier page; users of
@@ -839,7 +857,7 @@ impl Members {
 }
 
 impl MemberPage {
-    /// The page of a set that is not there.
+    /// The page of a set that does not exist.
     fn end() -> Self {
         Self {
             users: Vec::new(),

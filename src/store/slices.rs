@@ -1,5 +1,5 @@
-//! The boundary for who is online in lives and on the platform, slice by slice. The pure model of
-//! one slice is [`super::slice`]; the flush, the walk and the audit call [`Slices`].
+//! The boundary for the users who are online in lives and on the platform, slice by slice. The pure
+//! model of one slice is [`super::slice`]; the flush, the walk and the audit call [`Slices`].
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -18,33 +18,34 @@ use crate::base::ids::{Epoch, GatewayId, Group, LiveId, SliceId, UserId};
 pub enum Fence {
     /// Members of this epoch may come and go.
     Open(Epoch),
-    /// Nobody of this epoch or an older one may enter again.
+    /// No user of this epoch or an older one may enter again.
     Closed(Epoch),
 }
 
 impl Fence {
-    /// The epoch it has seen.
+    /// The epoch to which the fence belongs.
     pub fn epoch(self) -> Epoch {
         match self {
             Self::Open(epoch) | Self::Closed(epoch) => epoch,
         }
     }
 
-    /// Whether nobody of this epoch may enter again.
+    /// Whether the fence is closed in this epoch.
     pub fn is_closed_in(self, epoch: Epoch) -> bool {
         self == Self::Closed(epoch)
     }
 }
 
-/// A call to the store has ended or failed by then, of however many steps it consists.
+/// The longest time that a call to the store takes until it ends or fails, however many steps it
+/// has.
 pub const CALL_DEADLINE: Duration = Duration::from_millis(1_800);
 
-/// A call that makes an entry for a gateway is refused when it arrives later than this after it was
-/// sent.
+/// The store refuses a call that makes an entry for a gateway if the call arrives later than this
+/// after it was sent.
 pub const LATEST_ENTRY: Duration = Duration::from_secs(5);
 
-/// One gateway's change to one slice. Apart from sweeps, dropped strays and a close, only this
-/// changes members.
+/// One gateway's change to one slice. Apart from sweeps, dropped strays and a close, only these
+/// calls change the members.
 #[derive(Debug, Clone)]
 pub struct Apply {
     /// The slice.
@@ -56,37 +57,37 @@ pub struct Apply {
     /// Grows with every call of this gateway to this slice; becomes the number of its entry.
     pub number: u64,
     /// The number of the gateway's entry that this call follows; with any other entry the call does
-    /// nothing. `None`: the call makes the entry. The gateway must first have read `live:` and
-    /// found the epoch open.
+    /// nothing. If this is `None`, the call makes the entry; the gateway must first have read
+    /// `live:` and found the epoch open.
     pub follows: Option<u64>,
     /// The newest size that the gateway knows of the slice in this epoch. A slice with an older
     /// version lost writes.
     pub known: SliceSize,
-    /// Users who are there and, as far as this gateway knows, no fans. No one is in a list twice,
-    /// or in two lists; all three together have at most [`crate::store::MAX_BATCH`].
+    /// Users who are there and, as far as this gateway knows, no fans. No user is in a list twice,
+    /// or in two lists. `joins`, `fans` and `leaves` together have at most
+    /// [`crate::store::MAX_BATCH`] users.
     pub joins: Vec<UserId>,
     /// Users who are there and fans. A user is a fan in the slice as long as any gateway says so.
     pub fans: Vec<UserId>,
-    /// Since when each of `joins` and then each of `fans` is there, by the gateway's wall clock, in
-    /// a live; empty for the other sets. Of a user who is in the slice already, the earlier time
-    /// stays.
+    /// For a live: when each of `joins`, and then each of `fans`, came, by the gateway's wall
+    /// clock; empty for the other sets. If a user is in the slice already, the earlier time stays.
     pub since: Vec<UnixMillis>,
-    /// In which lives each of `joins` is on this gateway, the one joined last at the end, at most
-    /// [`MAX_LIVES`], for the users of the platform; empty for the other sets.
+    /// For the users of the platform: the lives in which each of `joins` is on this gateway, at
+    /// most [`MAX_LIVES`], the live joined last at the end; empty for the other sets.
     pub lives: Vec<Vec<LiveId>>,
     /// Users to take out, unless another gateway holds them too.
     pub leaves: Vec<UserId>,
-    /// When each of `leaves` was here last, in the same order, by the gateway's wall clock: for a
-    /// live with attendance, whose sessions the call begins and ends, and for the users of the
-    /// platform, of whom it is noted when they were seen last. `None` for the others, and if they
-    /// were here until now.
+    /// When each of `leaves` was here last, in the same order, by the gateway's wall clock. A live
+    /// with attendance needs this for the sessions that the call ends. The set of the users of the
+    /// platform needs it to note when they were seen last. `None` for the other sets, and if the
+    /// users were here until now.
     pub left: Option<Vec<UnixMillis>>,
     /// Whether to count how many different users join.
     pub uniques: bool,
 }
 
 impl Apply {
-    /// All who are there, fans last.
+    /// All users who are there, fans last.
     pub fn present(&self) -> impl Iterator<Item = &UserId> {
         self.joins.iter().chain(&self.fans)
     }
@@ -102,27 +103,27 @@ impl Apply {
     }
 }
 
-/// In so many lives a user is said to be by one gateway, at most: the ones joined last.
+/// Maximum lives in which one gateway says that a user is: the ones joined last.
 pub const MAX_LIVES: usize = 32;
 
-/// How long a doubt about a slice that lost writes lasts at least: by then, every gateway has found
-/// that out and written again whom it holds.
+/// Minimum duration of a doubt about a slice that lost writes. By then, every gateway has found out
+/// about the loss and has written the users whom it holds again.
 pub const DOUBT_AFTER_LOSS: Duration = Duration::from_secs(10);
 
 /// The size of a slice, over all gateways, as the calls on it have counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct SliceSize {
-    /// Its members: as many as came and did not leave.
+    /// The number of members: how many came and did not leave.
     pub card: u64,
     /// The fans among them.
     pub fans: u64,
-    /// How often a member left since the epoch began, the last gateway that held the user.
+    /// How often a member left the last gateway that held them, since the epoch began.
     pub leaves: u64,
     /// Grows with every change of the slice: of two sizes, the one with the higher version is the
     /// later.
     pub version: u64,
     /// Whether the size may be wrong: another program wrote to the slice, or the store lost writes
-    /// to it, and nobody has repaired it yet.
+    /// to it, and no gateway has repaired it yet.
     pub in_doubt: bool,
 }
 
@@ -135,24 +136,24 @@ impl SliceSize {
         }
     }
 
-    /// Whether the slice lacks notes on members; `noted` is how many notes it has, if its set keeps
-    /// some.
+    /// Whether the slice lacks notes on members. `noted` is how many notes it has, if its set keeps
+    /// notes.
     pub fn lacks_notes(self, noted: Option<u64>) -> bool {
         noted.is_some_and(|noted| noted < self.card)
     }
 
-    /// Whether the slice has notes on others than its members.
+    /// Whether the slice has notes on users who are not its members.
     pub fn has_stray_notes(self, noted: Option<u64>) -> bool {
         noted.is_some_and(|noted| noted > self.card)
     }
 }
 
-/// What a close answers of a slice: totals of the epoch that is over.
+/// The totals of an epoch that is over, for one slice. A close returns them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SliceTotals {
     /// How many came and left.
     pub arrived: Arrived,
-    /// How many different users came; zeros if they were not counted.
+    /// How many different users came; zeros if nothing counted them.
     pub uniques: Uniques,
 }
 
@@ -161,7 +162,7 @@ pub struct SliceTotals {
 pub struct SliceView {
     /// Its size.
     pub size: SliceSize,
-    /// Members that the calling gateway holds in it.
+    /// Members whom the calling gateway holds in it.
     pub held: u64,
     /// The fans among them.
     pub held_fans: u64,
@@ -192,19 +193,19 @@ pub enum ApplyReply {
 /// A slice as a gateway reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SliceReading {
-    /// Its size. It is in doubt, too, if the slice has another number of members or fans than was
-    /// counted.
+    /// Its size. It is also in doubt if the slice has another number of members or fans than the
+    /// calls have counted.
     pub size: SliceSize,
     /// The epoch that it belongs to.
     pub fence: Option<Fence>,
     /// The number of the reading gateway's entry.
     pub entry: Option<u64>,
-    /// Members that the reading gateway holds.
+    /// Members whom the reading gateway holds.
     pub held: u64,
     /// The fans among them.
     pub held_fans: u64,
-    /// Of how many members the slice notes what it should; `None` for a set that notes nothing of
-    /// its members.
+    /// How many members have notes in the slice; `None` for a set that keeps no notes on its
+    /// members.
     pub noted: Option<u64>,
     /// The other gateways with an entry.
     pub gateways: Vec<GatewayId>,
@@ -224,14 +225,14 @@ pub struct SliceSurvey {
     /// As in a [`SliceReading`].
     pub noted: Option<u64>,
     /// Whether the slice may be in doubt, or about to be. A change between two steps of the reading
-    /// may look so.
+    /// may cause this, too.
     pub may_be_in_doubt: bool,
     /// Every gateway with an entry.
     pub parts: Vec<SlicePart>,
 }
 
 impl SliceSurvey {
-    /// Whether the slice is in no doubt, and notes of each member what it should.
+    /// Whether the slice is in no doubt, and has notes on each member.
     pub fn looks_right(&self) -> bool {
         !self.may_be_in_doubt && self.noted.is_none_or(|noted| noted == self.card)
     }
@@ -275,10 +276,11 @@ pub struct MemberPage {
 pub struct HeldPage {
     /// The users that it holds.
     pub users: Vec<UserId>,
-    /// Those of them that the slice lacks, or of whom it lacks what it should note, or notes what
-    /// is nobody's. No call leaves such users behind, so another program wrote there.
+    /// The users among them whom the slice lacks, on whom it lacks notes, or on whom it has notes
+    /// of gateways that do not hold them. No call leaves such users behind, so another program
+    /// wrote there.
     pub missing: Vec<UserId>,
-    /// In which lives each of them is on this gateway, by the notes on the users of the platform.
+    /// The lives in which each user is on this gateway, by the notes on the users of the platform.
     pub lives: Vec<(UserId, Vec<LiveId>)>,
     /// Where to go on.
     pub next: Option<u64>,
@@ -291,19 +293,20 @@ pub struct Holders {
     pub slice: SliceId,
     /// The gateways.
     pub gateways: Vec<GatewayId>,
-    /// Whether they hold more members together than the slice has, or more fans: several hold the
-    /// same user, or the slice lacks somebody. Otherwise a slice without strays has everybody.
+    /// Whether the gateways together hold more members than the slice has, or more fans: several
+    /// hold the same user, or the slice lacks a user. Otherwise a slice without strays lacks no
+    /// user.
     pub overlap: bool,
 }
 
 /// Which page of what a gateway holds is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldFrom {
-    /// Of which group.
+    /// The group of users.
     pub group: Group,
     /// 0, or [`PutBackPage::next`] of the last page.
     pub cursor: u64,
-    /// About how many users.
+    /// The approximate number of users.
     pub most: usize,
 }
 
@@ -312,20 +315,21 @@ pub struct HeldFrom {
 pub struct HeldMembers {
     /// The users that it holds.
     pub users: HashSet<UserId>,
-    /// Those whom it holds as fans.
+    /// The users whom it holds as fans.
     pub fans: HashSet<UserId>,
-    /// Those of both that the slice lacks, or of whom it notes something else than it should.
+    /// The users of both whom the slice lacks, or on whom it has wrong notes, see
+    /// [`HeldPage::missing`].
     pub missing: Vec<UserId>,
-    /// In which lives each user is on this gateway, by the notes on the users of the platform.
+    /// The lives in which each user is on this gateway, by the notes on the users of the platform.
     pub lives: HashMap<UserId, Vec<LiveId>>,
 }
 
-/// What a call does with strays.
+/// The treatment of strays by a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strays {
-    /// It counts them.
+    /// The call counts them.
     Count,
-    /// It removes them, in the step that finds them.
+    /// The call removes them, in the step that finds them.
     Drop,
 }
 
@@ -343,16 +347,16 @@ pub struct StraysPage {
     pub size: SliceSize,
     /// The users of the group that the slice has now, strays among them.
     pub card: u64,
-    /// Users of all held sets of the group together. Fewer than the slice has: there are more
+    /// Users of all held sets of the group together. If these are fewer than `card`, there are more
     /// strays.
     pub held: u64,
 }
 
-/// The users in a page of what a gateway holds whom the slice lacked. No call leaves such users
-/// behind, so another program took them out, or a node lost writes.
+/// The result for a page of the users whom a gateway holds: the slice lacked some of them. No call
+/// leaves such users behind, so another program took them out, or a node lost writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PutBackPage {
-    /// Those who were put back into the slice.
+    /// How many users were put back into the slice.
     pub put_back: u64,
     /// Where to go on; `None` at the end.
     pub next: Option<u64>,
@@ -360,16 +364,16 @@ pub struct PutBackPage {
     pub size: SliceSize,
 }
 
-/// A slice, compared with what the scripts put there.
+/// A slice, compared with the members that the scripts have counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compared {
     /// The size of the slice.
     pub size: SliceSize,
-    /// What it holds beyond that size.
+    /// The members and fans that it has beyond that size.
     pub surplus: Surplus,
-    /// After how many ms a doubt may end; 0 if at once.
+    /// The ms after which the doubt may end; 0 if at once.
     pub wait: Millis,
-    /// Whether the doubt began with this comparison, so that no gateway can have heard of it.
+    /// Whether the doubt began with this comparison, so that no gateway can know it yet.
     pub began: bool,
 }
 
@@ -382,10 +386,10 @@ pub struct Surplus {
     pub fans: i64,
 }
 
-/// What was noted, in a page, of users who are not in the slice.
+/// The dropped notes, in a page, on users who are not in the slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DroppedNotes {
-    /// How many there were.
+    /// The number of notes.
     pub dropped: u64,
     /// Where to go on; `None` at the end.
     pub next: Option<u64>,
@@ -404,7 +408,7 @@ pub enum Settled {
     Over,
 }
 
-/// Who is online in lives and on the platform, slice by slice.
+/// The users who are online in lives and on the platform, slice by slice.
 #[async_trait]
 pub trait Slices: Sync {
     /// Changes what a gateway holds, see [`Apply`].
@@ -419,8 +423,8 @@ pub trait Slices: Sync {
 
     /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is
     /// left. Costs as many steps as `most` times the gateways in the slice. Sessions end at
-    /// `last_heard`, when the gateway was there last, and users of the platform who leave the set
-    /// so were seen then.
+    /// `last_heard`, when the gateway was heard last. Users of the platform who leave the set by a
+    /// sweep were seen last at that time.
     async fn sweep(
         &self,
         slice: &SliceId,
@@ -430,14 +434,14 @@ pub trait Slices: Sync {
     ) -> StoreResult<Swept>;
 
     /// Whether slices have members whom none of these gateways holds, or lack members whom one of
-    /// them holds. A gateway that was not known of may hold members nevertheless. The caller asks
-    /// only about slices of at most [`crate::store::MAX_BATCH`] members. An error for one slice is
-    /// no error for another.
+    /// them holds. A gateway that the caller does not know may hold members nevertheless. The
+    /// caller asks only about slices of at most [`crate::store::MAX_BATCH`] members. An error for
+    /// one slice is no error for another.
     async fn differ_from_held(&self, slices: &[Holders]) -> Vec<StoreResult<bool>>;
 
-    /// Looks through a page of about `most` users of a group, from cursor 0 on, for those whom no
-    /// gateway holds. Of members whom it drops, sessions end now, and users of the platform were
-    /// seen now.
+    /// Looks through a page of about `most` users of a group, from cursor 0 on, for strays, whom no
+    /// gateway holds. If the call drops members, their sessions end now, and users of the platform
+    /// count as seen now.
     async fn strays(
         &self,
         slice: &SliceId,
@@ -447,9 +451,9 @@ pub trait Slices: Sync {
         strays: Strays,
     ) -> StoreResult<StraysPage>;
 
-    /// Compares how many members and fans an open slice has with how many were counted. If they
-    /// differ, or if the slice is older than the size `known` to the caller, a doubt begins. `None`
-    /// if the slice does not belong to this epoch.
+    /// Compares how many members and fans an open slice has with how many the calls have counted.
+    /// If the numbers differ, or if the slice is older than the size `known` to the caller, a doubt
+    /// begins. Returns `None` if the slice does not belong to this epoch.
     async fn compare(
         &self,
         slice: &SliceId,
@@ -457,9 +461,8 @@ pub trait Slices: Sync {
         known: SliceSize,
     ) -> StoreResult<Option<Compared>>;
 
-    /// Looks through a page of about `most` users whom a gateway holds, from cursor 0 on, and puts
-    /// those back whom the slice lacks. The gateway must be alive. Does nothing to a slice of
-    /// another epoch.
+    /// Looks through a page of the users whom a gateway holds, and puts those back whom the slice
+    /// lacks. The gateway must be alive. Does nothing to a slice of another epoch.
     async fn put_back(
         &self,
         slice: &SliceId,
@@ -468,33 +471,32 @@ pub trait Slices: Sync {
         page: HeldFrom,
     ) -> StoreResult<PutBackPage>;
 
-    /// Looks through a page of what a slice notes of its members, from cursor 0 on, and removes
-    /// what it notes of users who are not there. The slice notes something.
+    /// Looks through a page of a slice's notes on members, from cursor 0 on, and removes the notes
+    /// on users who are not in the slice. The slice must belong to a set that keeps notes.
     async fn drop_notes(&self, slice: &SliceId, cursor: u64) -> StoreResult<DroppedNotes>;
 
-    /// Ends the doubt about a slice, after it was compared with all that gateways hold: strays are
-    /// gone, and those who were missing are back. Members who were not counted count as come, and
-    /// missing ones as left. `surplus` is [`Compared::surplus`] from before.
+    /// Ends the doubt about a slice, after the caller compared it with all held sets: strays are
+    /// gone, and missing users are back. Members whom no call counted now count as joined, and
+    /// missing ones as left. `surplus` is [`Compared::surplus`] of that comparison.
     async fn settle(&self, slice: &SliceId, epoch: Epoch, surplus: Surplus)
     -> StoreResult<Settled>;
 
-    /// Removes keys of a slice that have another type than theirs, and a fence that says nothing:
-    /// another program put them there, and calls on the slice are answered no longer. The held sets
-    /// are those of the gateways with an entry and of the calling one. Returns the keys that were
-    /// removed.
+    /// Removes keys of a slice that have the wrong type, and a fence that cannot be read: another
+    /// program put them there, and every call on the slice fails. The held sets are those of the
+    /// gateways with an entry and of the calling one. Returns the removed keys.
     async fn drop_foreign_keys(
         &self,
         slice: &SliceId,
         gateway: &GatewayId,
     ) -> StoreResult<Vec<String>>;
 
-    /// Sets the fence to closed for this epoch and unlinks the slice and its companions. A slice
-    /// that belongs to a newer epoch is left alone. Answers the totals of the epoch, also if it was
-    /// closed before; zeros if the slice belongs to another one.
+    /// Sets the fence to closed for this epoch and unlinks the slice and its companions. Changes
+    /// nothing if the slice belongs to a newer epoch. Returns the totals of the epoch, also if it
+    /// was closed before; zeros if the slice belongs to another epoch.
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals>;
 
-    /// A page of those of a group whom a gateway holds in a slice, about
-    /// [`crate::store::MAX_BATCH`], from cursor 0 on.
+    /// A page of about [`crate::store::MAX_BATCH`] users of a group whom a gateway holds in a
+    /// slice, from cursor 0 on.
     async fn held_page(
         &self,
         slice: &SliceId,
@@ -503,7 +505,8 @@ pub trait Slices: Sync {
         cursor: u64,
     ) -> StoreResult<HeldPage>;
 
-    /// Every page of those of a group whom a gateway holds in a slice, from the first to the last.
+    /// Every page of the users of a group whom a gateway holds in a slice, from the first to the
+    /// last.
     fn held_pages<'a>(
         &'a self,
         slice: &'a SliceId,
@@ -567,7 +570,8 @@ pub trait Slices: Sync {
         };
         pages(move |_| async move {
             let swept = self.sweep(slice, gateway, most, last_heard).await?;
-            Ok((swept, (!swept.done).then_some(0)))
+            let next = if swept.done { None } else { Some(0) };
+            Ok((swept, next))
         })
     }
 
@@ -604,8 +608,8 @@ pub trait Slices: Sync {
         users: &[UserId],
     ) -> StoreResult<Vec<bool>>;
 
-    /// Since when each of up to [`crate::store::MAX_BATCH`] users is in the slice, in the same
-    /// order; `None` if the slice does not say.
+    /// When each of up to [`crate::store::MAX_BATCH`] users came to the slice, in the same order;
+    /// `None` if the slice does not say.
     async fn since_of(
         &self,
         slice: &SliceId,
@@ -619,8 +623,7 @@ where
     T: Send + 'a,
     F: Future<Output = StoreResult<(T, Option<u64>)>> + Send + 'a,
 {
-    let first: Option<u64> = Some(0);
-    let step = move |cursor: Option<u64>| {
+    stream::try_unfold(Some(0), move |cursor: Option<u64>| {
         let reading = cursor.map(&read);
         async move {
             match reading {
@@ -628,6 +631,6 @@ where
                 None => Ok(None),
             }
         }
-    };
-    stream::try_unfold(first, step).boxed()
+    })
+    .boxed()
 }

@@ -1,5 +1,5 @@
-//! What a store says of itself: whether it answers, which server has which key, and when its data
-//! must be checked.
+//! The state of a store: whether it answers, which server has which key, and when its data must be
+//! checked.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::{Doubts, Health, Parts, Slot};
 use crate::base::ids::{LiveId, SliceId};
 
-/// What a store says of itself.
+/// The state of a store.
 pub trait Status {
     /// Whether any part of the store answers, as the store's own watchdog sees it.
     fn health(&self) -> watch::Receiver<Health>;
@@ -17,8 +17,8 @@ pub trait Status {
     /// silent master is `Up` but not whole.
     fn parts(&self) -> watch::Receiver<Arc<Parts>>;
 
-    /// The doubts from now on. One event causes one or two; the first comes as soon as its part of
-    /// the store answers.
+    /// The doubts from now on. One event causes one or two doubts; the first comes as soon as its
+    /// part of the store answers.
     fn doubts(&self) -> Doubts {
         Doubts::never()
     }

@@ -11,21 +11,21 @@ use crate::base::ids::{LiveId, UserId};
 /// How many lives a streamer may open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimLimits {
-    /// At a time.
+    /// Maximum open lives.
     pub open: u64,
-    /// In a day, and as many at once.
+    /// Maximum openings in a day. They may come all at once.
     pub a_day: u64,
 }
 
 /// Whether a streamer may open one more live.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claimed {
-    /// The streamer may.
+    /// The streamer may open it.
     Yes,
-    /// So many are open that there is no room; these are the oldest of them. Some may be closed by
+    /// The maximum number of lives is open. These are the oldest of them; some may be closed by
     /// now.
     Full(Vec<LiveId>),
-    /// The streamer opened so many that the next has to wait for so long.
+    /// The streamer opened too many lives, so the next one has to wait for this time.
     TooFast(Duration),
 }
 
@@ -33,7 +33,7 @@ pub enum Claimed {
 pub(super) const A_DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl ClaimLimits {
-    /// What one opening takes of [`A_DAY`], in ms.
+    /// The share of [`A_DAY`] that one opening takes, in ms.
     pub(super) fn interval(self) -> u64 {
         A_DAY.as_millis() as u64 / self.a_day.max(1)
     }
@@ -42,8 +42,8 @@ impl ClaimLimits {
 /// The lives that streamers opened.
 #[async_trait]
 pub trait Streamers {
-    /// Claims an open live for a streamer, before it is opened. A live that is claimed already
-    /// takes no more room, but counts as one more opening.
+    /// Claims a live for a streamer, before it is opened. A live that is claimed already does not
+    /// count as one more open live, but as one more opening.
     async fn claim_live(
         &self,
         streamer: &UserId,

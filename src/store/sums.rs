@@ -1,9 +1,9 @@
-//! What a record adds up of its epoch, for the summary that is left when the epoch is over.
+//! The sums that a record keeps of its epoch, for the summary that is left when the epoch is over.
 
 use serde::{Deserialize, Serialize};
 
-/// How many users came and left, over all gateways. A user comes with the first gateway that has
-/// them, and leaves with the last.
+/// How many users came and left, over all gateways. A user comes with the first gateway that holds
+/// them, and leaves with the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Arrived {
     /// Users who became viewers.
@@ -22,7 +22,7 @@ impl Arrived {
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -32,14 +32,14 @@ impl Arrived {
     }
 }
 
-/// What a record adds up of its epoch.
+/// The sums that a record keeps of its epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sums {
-    /// How many came and left, a moment ago.
+    /// How many came and left, as of a few seconds ago.
     pub arrived: Arrived,
-    /// The time that all viewers were there together, in ms, by the figures of the record.
+    /// The sum of the times that the viewers were there, in ms, by the figures of the record.
     pub watched_ms: u64,
-    /// How many different users came; `None` before the close, and if nobody counts them. Zeros
+    /// How many different users came; `None` before the close, and if they are not counted. Zeros
     /// until the close ends.
     pub uniques: Option<Uniques>,
 }

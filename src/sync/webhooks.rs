@@ -335,7 +335,7 @@ impl WebhookSender {
         let gateway: GatewayId = self.gateways.id();
         let buried: StoreResult<bool> = self
             .store
-            .bury_event((&gateway, entry), &dead, self.kept)
+            .bury_event(&gateway, entry, &dead, self.kept)
             .await;
         match buried {
             Ok(true) => {

@@ -438,7 +438,7 @@ answered_by_the_embedded_store! {
         fn note_counts(&self, live: &LiveId, epoch: Epoch) -> NotedCounts;
         fn read_events(&self, request: &ReadEvents) -> SenderTurn;
         fn acknowledge_events(&self, entries: &[EntryId]) -> ();
-        fn bury_event(&self, by: (&GatewayId, EntryId), dead: &DeadEvent, kept: u64) -> bool;
+        fn bury_event(&self, gateway: &GatewayId, entry: EntryId, dead: &DeadEvent, kept: u64) -> bool;
         fn end_sending(&self, gateway: &GatewayId) -> ();
         fn dead_events(&self, after: Option<EntryId>, limit: usize) -> Vec<(EntryId, DeadEvent)>;
         fn replay_event(&self, entry: EntryId) -> bool;
@@ -572,7 +572,8 @@ answered_by_the_embedded_store! {
         fn count_sessions(&self, of: &LiveEpoch, slices: u32, span: Span) -> u64;
         fn sessions_in_slice(
             &self,
-            of: (&LiveEpoch, &SliceId),
+            of: &LiveEpoch,
+            slice: &SliceId,
             from: UnixMillis,
             after: Option<&SessionPlace>,
             limit: usize,

@@ -611,7 +611,7 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
     };
     assert!(
         store
-            .bury_event((&gateway, events[1].entry), &dead, 100)
+            .bury_event(&gateway, events[1].entry, &dead, 100)
             .await
             .unwrap()
     );
@@ -701,7 +701,7 @@ async fn attendance(redis: &RedisServer, prefix: &KeyPrefix, record: &LiveRecord
             .await
             .unwrap();
         store
-            .sessions_page((&of, attended.slices), Span::ALL, None, 10)
+            .sessions_page(&of, attended.slices, Span::ALL, None, 10)
             .await
             .unwrap();
         store.renew_attendance(&of, &attended, 5).await.unwrap();

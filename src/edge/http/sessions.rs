@@ -142,7 +142,7 @@ pub(super) async fn list(
     };
     let after = position.as_ref().map(|position| &position.place);
     let (page, more) = store
-        .sessions_page((&of, attended.slices), span, after, paging.limit)
+        .sessions_page(&of, attended.slices, span, after, paging.limit)
         .await?;
     let users: BTreeSet<&UserId> = page.iter().map(|session| &session.place.user).collect();
     let users: Vec<UserId> = users.into_iter().cloned().collect();

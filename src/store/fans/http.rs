@@ -1,6 +1,6 @@
 //! The platform's own service: `POST {"streamer_id","user_ids":[…]}`, answered by `{"fans":[…]}`.
-//! One attempt with a deadline for all of it, no redirects, and a bound on what is read. No error
-//! names the URL, which may hold a password.
+//! A call makes one attempt with a deadline, follows no redirects, and reads a bounded answer. No
+//! error names the URL, which may hold a password.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,7 +47,10 @@ pub(super) struct HttpFans {
 
 impl HttpFans {
     pub(super) fn new(config: &Config, metrics: Arc<Metrics>) -> Result<Self, FanSetupError> {
-        let text = config.fan_url.as_ref().map_or("", |url| url.reveal());
+        let text = match &config.fan_url {
+            Some(url) => url.reveal(),
+            None => "",
+        };
         let url = Url::parse(text).map_err(|why| FanSetupError::Url(why.to_string()))?;
         let client = http_client::builder(config.fan_timeout, config.proxy());
         let mut client = client.pool_max_idle_per_host(config.fan_calls);
@@ -92,11 +95,7 @@ impl HttpFans {
             HeaderValue::try_from(format!("Bearer {}", secret.reveal())).map_err(|_| {
                 let path = self.secret_file.clone().unwrap_or_default();
                 let problem = "is no token: a token is one line of visible characters".to_owned();
-                FanSetupError::File {
-                    setting: "fan-secret-file",
-                    path,
-                    problem,
-                }
+                FanSetupError::file("fan-secret-file", &path, problem)
             })?;
         header.set_sensitive(true);
         self.authorization.store(Some(Arc::new(header)));
@@ -143,17 +142,14 @@ impl FromFiles for HttpFans {
 }
 
 fn authorities(path: &Path) -> Result<Vec<Certificate>, FanSetupError> {
-    let wrong = |problem: String| FanSetupError::File {
-        setting: "fan-ca",
-        path: path.to_owned(),
-        problem,
-    };
-    let pem = std::fs::read(path).map_err(|why| wrong(why.to_string()))?;
+    let pem =
+        std::fs::read(path).map_err(|why| FanSetupError::file("fan-ca", path, why.to_string()))?;
     match Certificate::from_pem_bundle(&pem) {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        _ => Err(wrong(
-            "has no certificate in PEM form that can be used".to_owned(),
-        )),
+        _ => {
+            let problem = "has no certificate in PEM form that can be used".to_owned();
+            Err(FanSetupError::file("fan-ca", path, problem))
+        }
     }
 }
 

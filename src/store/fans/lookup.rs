@@ -1,5 +1,5 @@
-//! What every source of fans has in common: the question, the answers, the errors, and the file
-//! with the secret.
+//! The parts that all sources of fans have in common: the question, the answers, the errors, and
+//! the file with the secret.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -18,17 +18,17 @@ use crate::store::StoreError;
 /// The longest secret that is read from a file.
 const LONGEST_SECRET: u64 = 64 * 1024;
 
-/// For each user who was asked about, in the order of the question: whether the user is a fan;
-/// `None` is unknown.
+/// For each user of the question, in the same order, whether the user is a fan; `None` if that is
+/// unknown.
 pub type FanAnswers = Vec<Option<bool>>;
 
-/// Knows who follows whom.
+/// A source that knows who follows whom.
 #[async_trait]
 pub trait FanLookup: Send + Sync {
     /// Asks about up to [`MAX_BATCH`](crate::store::MAX_BATCH) users of one streamer.
     ///
     /// # Errors
-    /// Nothing is known of any of them.
+    /// The source has no answer for any of them.
     async fn ask(&self, streamer: &UserId, users: &[UserId]) -> Result<FanAnswers, FanError>;
 
     /// Asks about up to [`MAX_BATCH`](crate::store::MAX_BATCH) users of several streamers. An error
@@ -95,7 +95,7 @@ impl FanError {
 /// Why a source cannot be used as it is set up. Its text holds no secret.
 #[derive(Debug, thiserror::Error)]
 pub enum FanSetupError {
-    /// A file cannot be read, or has not what it should have.
+    /// A file cannot be read, or has other content than it should have.
     #[error("{setting}: {}: {problem}", path.display())]
     File {
         /// The setting that names the file.
@@ -110,8 +110,19 @@ pub enum FanSetupError {
     Url(String),
 }
 
-/// The answers of a source that names the fans among those it was asked about. Whom it was not
-/// asked about is no viewer of its own accord: such names are counted, and otherwise ignored.
+impl FanSetupError {
+    /// The error for the file that a setting names.
+    pub(super) fn file(setting: &'static str, path: &Path, problem: String) -> Self {
+        Self::File {
+            setting,
+            path: path.to_owned(),
+            problem,
+        }
+    }
+}
+
+/// The answers of a source that names the fans among the users of the question. A name that is not
+/// in the question is counted, and otherwise ignored.
 pub(super) fn answers<'a>(
     users: &[UserId],
     fans: impl IntoIterator<Item = &'a str>,
@@ -132,17 +143,22 @@ pub(super) fn answers<'a>(
 /// The secret of `fan-secret-file`, without the white space around it.
 pub(super) fn secret(path: Option<&Path>) -> Result<Option<Secret>, FanSetupError> {
     let Some(path) = path else { return Ok(None) };
-    let wrong = |problem: String| FanSetupError::File {
-        setting: "fan-secret-file",
-        path: path.to_owned(),
-        problem,
-    };
-    let mut text = String::new();
-    let read =
-        File::open(path).and_then(|file| file.take(LONGEST_SECRET).read_to_string(&mut text));
-    read.map_err(|why| wrong(why.to_string()))?;
+    let text = read_start(path)
+        .map_err(|why| FanSetupError::file("fan-secret-file", path, why.to_string()))?;
     match text.trim() {
-        "" => Err(wrong("is empty".to_owned())),
+        "" => {
+            let problem = "is empty".to_owned();
+            Err(FanSetupError::file("fan-secret-file", path, problem))
+        }
         secret => Ok(Some(Secret::new(secret))),
     }
+}
+
+/// Reads at most [`LONGEST_SECRET`] bytes of a file.
+fn read_start(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?
+        .take(LONGEST_SECRET)
+        .read_to_string(&mut text)?;
+    Ok(text)
 }

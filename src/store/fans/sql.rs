@@ -1,10 +1,10 @@
-//! A table of follows in PostgreSQL or MySQL. The statement is a setting; the streamer and the
-//! users are bound to it, never written into it. The first column of each row names a user who is a
-//! fan.
+//! A table of follows in PostgreSQL or MySQL. The statement is a setting. The streamer and the
+//! users are bound to the statement as parameters, never written into it. The first column of each
+//! row names a user who is a fan.
 //!
-//! PostgreSQL takes the users as one array. MySQL has no arrays: the list `(?)` grows to as many
-//! places as there are users, rounded up to a power of two, so that the server sees eleven
-//! statements and not a thousand.
+//! PostgreSQL takes the users as one array. MySQL has no arrays: the list `(?)` grows to the number
+//! of users, rounded up to a power of two, so that the server sees eleven statements and not a
+//! thousand.
 
 mod connections;
 
@@ -33,7 +33,7 @@ const POSTGRES: &str =
 const MYSQL: &str =
     "SELECT user_id FROM follows WHERE streamer_id = ? AND is_follow = 1 AND user_id IN (?)";
 
-/// The most rows that an answer may have. A statement may name a user more than once.
+/// Maximum rows of an answer. A statement may name a user more than once.
 const MOST_ROWS: usize = 10 * MAX_BATCH;
 
 enum Database {
@@ -55,36 +55,38 @@ pub(super) struct SqlFans {
 impl SqlFans {
     pub(super) fn new(config: &Config, metrics: Arc<Metrics>) -> Result<Self, FanSetupError> {
         let url = config.fan_url.clone().unwrap_or_else(|| Secret::new(""));
-        let (secret, ca) = (
-            secret(config.fan_secret_file.as_deref())?,
-            config.fan_ca.clone(),
-        );
-        let (database, usual) = if url.reveal().starts_with("postgres") {
+        let secret = secret(config.fan_secret_file.as_deref())?;
+        let ca = config.fan_ca.clone();
+        let database = if url.reveal().starts_with("postgres") {
             let options = postgres(&url, secret.as_ref(), ca.as_ref())?;
-            (
-                Database::Postgres(Connections::new(options, config.fan_calls)),
-                POSTGRES,
-            )
+            Database::Postgres(Connections::new(options, config.fan_calls))
         } else {
             let options = mysql(&url, secret.as_ref(), ca.as_ref())?;
-            (
-                Database::MySql(Connections::new(options, config.fan_calls)),
-                MYSQL,
-            )
+            Database::MySql(Connections::new(options, config.fan_calls))
+        };
+        let statement = match (&config.fan_sql, &database) {
+            (Some(statement), _) => statement.clone(),
+            (None, Database::Postgres(_)) => POSTGRES.to_owned(),
+            (None, Database::MySql(_)) => MYSQL.to_owned(),
         };
         Ok(Self {
             database,
             url,
             secret_file: config.fan_secret_file.clone(),
             ca,
-            statement: config.fan_sql.clone().unwrap_or_else(|| usual.to_owned()),
+            statement,
             ids: config.fan_sql_ids,
             timeout: config.fan_timeout,
             metrics,
         })
     }
 
-    /// Which of these users the database names.
+    /// Whether the user's id may be in the table.
+    fn can_be_asked(&self, user: &UserId) -> bool {
+        self.ids == SqlIds::Text || integer(user).is_some()
+    }
+
+    /// The ids that the database names among these users.
     async fn fans(&self, streamer: &UserId, users: &[&UserId]) -> Result<Vec<String>, FanError> {
         match &self.database {
             Database::Postgres(connections) => {
@@ -106,7 +108,8 @@ impl SqlFans {
 
     /// Reads the file with the secret, if there is one.
     fn read_secret(&self) -> Result<(), FanSetupError> {
-        let (secret, ca) = (secret(self.secret_file.as_deref())?, self.ca.as_ref());
+        let secret = secret(self.secret_file.as_deref())?;
+        let ca = self.ca.as_ref();
         match &self.database {
             Database::Postgres(connections) => {
                 connections.log_in_with(postgres(&self.url, secret.as_ref(), ca)?)
@@ -122,9 +125,11 @@ impl SqlFans {
 #[async_trait]
 impl FanLookup for SqlFans {
     async fn ask(&self, streamer: &UserId, users: &[UserId]) -> Result<FanAnswers, FanError> {
-        let fits = |user: &&UserId| self.ids == SqlIds::Text || integer(user).is_some();
-        let asked: Vec<&UserId> = users.iter().filter(fits).collect();
-        if asked.is_empty() || !fits(&streamer) {
+        let asked: Vec<&UserId> = users
+            .iter()
+            .filter(|user| self.can_be_asked(user))
+            .collect();
+        if asked.is_empty() || !self.can_be_asked(streamer) {
             return Ok(vec![Some(false); users.len()]);
         }
         let fans = tokio::time::timeout(self.timeout, self.fans(streamer, &asked)).await;
@@ -187,8 +192,8 @@ fn mysql(
     Ok(options.disable_statement_logging())
 }
 
-/// Reads a URL. In silence, because the library logs the values of parameters that it does not
-/// know.
+/// Reads a URL. The library must not log here, because it would log the values of parameters that
+/// it does not know.
 fn parse<O: std::str::FromStr<Err = sqlx::Error>>(url: &Secret) -> Result<O, FanSetupError> {
     let silent = tracing::subscriber::NoSubscriber::default();
     let parsed = tracing::subscriber::with_default(silent, || url.reveal().parse());
@@ -197,13 +202,15 @@ fn parse<O: std::str::FromStr<Err = sqlx::Error>>(url: &Secret) -> Result<O, Fan
     })
 }
 
-/// The user's id as an integer, if it is written as integers usually are: `7` and `007` are two
-/// users.
+/// The user's id as an integer, if it is written in the usual form of integers: `7` and `007` are
+/// two users.
 fn integer(user: &UserId) -> Option<i64> {
-    user.as_str()
-        .parse()
-        .ok()
-        .filter(|number: &i64| number.to_string() == user.as_str())
+    let number: i64 = user.as_str().parse().ok()?;
+    if number.to_string() == user.as_str() {
+        Some(number)
+    } else {
+        None
+    }
 }
 
 fn bind_postgres<'q>(
@@ -225,33 +232,36 @@ fn bind_postgres<'q>(
     }
 }
 
-/// Binds the last user again and again to the places that are left.
+/// Binds each user to a place of the list, and the last user to all places that are left.
 fn bind_mysql<'q>(
     statement: &str,
     ids: SqlIds,
     streamer: &'q UserId,
     users: &[&'q UserId],
 ) -> Query<'q, MySql, MySqlArguments> {
-    let query = sqlx::query(AssertSqlSafe(with_places(statement, users.len())));
+    let mut query = sqlx::query(AssertSqlSafe(with_places(statement, users.len())));
     let all = users
         .iter()
         .chain(users.last().into_iter().cycle())
         .take(places(users.len()));
-    match ids {
-        SqlIds::Text => all.fold(query.bind(streamer.as_str()), |query, user| {
-            query.bind(user.as_str())
-        }),
-        SqlIds::Integer => all.fold(query.bind(integer(streamer)), |query, user| {
-            query.bind(integer(user))
-        }),
+    query = match ids {
+        SqlIds::Text => query.bind(streamer.as_str()),
+        SqlIds::Integer => query.bind(integer(streamer)),
+    };
+    for user in all {
+        query = match ids {
+            SqlIds::Text => query.bind(user.as_str()),
+            SqlIds::Integer => query.bind(integer(user)),
+        };
     }
+    query
 }
 
 fn places(users: usize) -> usize {
     users.next_power_of_two()
 }
 
-/// The statement with as many places in its list as so many users need.
+/// The statement with enough places in its list for this number of users.
 fn with_places(statement: &str, users: usize) -> String {
     statement.replacen(
         "(?)",
@@ -276,25 +286,28 @@ async fn read<R>(
 }
 
 fn postgres_id(row: &PgRow) -> Result<String, sqlx::Error> {
-    let number = |_| {
-        row.try_get::<i64, _>(0)
-            .or_else(|_| row.try_get::<i32, _>(0).map(i64::from))
-    };
-    row.try_get::<String, _>(0)
-        .or_else(|why| number(why).map(|number| number.to_string()))
+    if let Ok(text) = row.try_get::<String, _>(0) {
+        return Ok(text);
+    }
+    if let Ok(number) = row.try_get::<i64, _>(0) {
+        return Ok(number.to_string());
+    }
+    Ok(row.try_get::<i32, _>(0)?.to_string())
 }
 
 fn mysql_id(row: &MySqlRow) -> Result<String, sqlx::Error> {
-    let number = || {
-        row.try_get::<i64, _>(0)
-            .map(|n| n.to_string())
-            .or_else(|_| Ok(row.try_get::<u64, _>(0)?.to_string()))
-    };
+    if let Ok(text) = row.try_get::<String, _>(0) {
+        return Ok(text);
+    }
+    if let Ok(number) = row.try_get::<i64, _>(0) {
+        return Ok(number.to_string());
+    }
+    if let Ok(number) = row.try_get::<u64, _>(0) {
+        return Ok(number.to_string());
+    }
     // A column whose collation is binary.
-    let bytes = || Ok(String::from_utf8_lossy(&row.try_get::<Vec<u8>, _>(0)?).into_owned());
-    row.try_get::<String, _>(0)
-        .or_else(|_| number())
-        .or_else(|_: sqlx::Error| bytes())
+    let bytes = row.try_get::<Vec<u8>, _>(0)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 impl From<sqlx::Error> for FanError {

@@ -19,16 +19,18 @@ impl StoredFans {
         Self { store, key }
     }
 
-    /// Asks the viewers' own keys, which lie on many nodes: a node that is away leaves only its own
-    /// users unknown.
+    /// Asks the viewers' own keys, which lie on many nodes: if a node is away, only the users on it
+    /// stay unknown.
     async fn ask_users(
         &self,
         asked: &[(UserId, Vec<UserId>)],
     ) -> Vec<Result<FanAnswers, FanError>> {
-        let pairs: Vec<(UserId, UserId)> = asked
-            .iter()
-            .flat_map(|(streamer, users)| users.iter().map(|u| (u.clone(), streamer.clone())))
-            .collect();
+        let mut pairs = Vec::new();
+        for (streamer, users) in asked {
+            for user in users {
+                pairs.push((user.clone(), streamer.clone()));
+            }
+        }
         let mut answers = self.store.are_following(&pairs).await.into_iter();
         asked
             .iter()
@@ -39,11 +41,18 @@ impl StoredFans {
 
 /// The answers, or an error if there is none at all.
 fn known(answers: impl Iterator<Item = StoreResult<bool>>) -> Result<FanAnswers, FanError> {
-    let (mut known, mut why) = (Vec::new(), None);
+    let mut known = Vec::new();
+    let mut last_error = None;
     for answer in answers {
-        known.push(answer.map_err(|error| why = Some(error)).ok());
+        match answer {
+            Ok(is_fan) => known.push(Some(is_fan)),
+            Err(why) => {
+                known.push(None);
+                last_error = Some(why);
+            }
+        }
     }
-    match why {
+    match last_error {
         Some(why) if known.iter().all(Option::is_none) => Err(why.into()),
         _ => Ok(known),
     }

@@ -10,10 +10,9 @@ use super::place::Place;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{OnlineSet, SliceId, UserId};
 use crate::config::AttendanceForm;
-use crate::store::slice::Slice;
 use crate::store::{
     ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees,
-    Attending, Fence, LiveEpoch, Session, SessionPlace, Sessions, Span, Stay, StoreResult,
+    Attending, LiveEpoch, Session, SessionPlace, Sessions, Span, Stay, StoreResult,
 };
 
 fn part_of(user: &UserId) -> u32 {
@@ -21,14 +20,16 @@ fn part_of(user: &UserId) -> u32 {
 }
 
 impl MemoryStore {
+    /// Changes what is kept of an epoch, under the lock.
     fn kept<T>(&self, of: &LiveEpoch, change: impl FnOnce(&mut Kept) -> T) -> T {
         let due = self.now() + millis(ATTENDANCE_RENEWED);
-        let new = || Kept {
+        let mut all = self.attendance.lock();
+        let kept = all.entry(of.clone()).or_insert_with(|| Kept {
             attended: None,
             fans: BTreeMap::new(),
             due,
-        };
-        change(self.attendance.lock().entry(of.clone()).or_insert_with(new))
+        });
+        change(kept)
     }
 
     fn viewers(of: &LiveEpoch, slices: u32) -> impl Iterator<Item = SliceId> {
@@ -63,20 +64,19 @@ impl Attendance for MemoryStore {
 
     async fn end_attendance(&self, of: &LiveEpoch, closed_at: UnixMillis) -> StoreResult<()> {
         self.kept(of, |kept| {
-            kept.attended
-                .iter_mut()
-                .for_each(|attended| attended.closed_at = Some(closed_at));
+            if let Some(attended) = &mut kept.attended {
+                attended.closed_at = Some(closed_at);
+            }
             kept.due = closed_at + millis(ATTENDANCE_KEPT);
         });
         Ok(())
     }
 
     async fn attended(&self, of: &LiveEpoch) -> StoreResult<Option<Attended>> {
-        Ok(self
-            .attendance
-            .lock()
-            .get(of)
-            .and_then(|kept| kept.attended.clone()))
+        match self.attendance.lock().get(of) {
+            Some(kept) => Ok(kept.attended.clone()),
+            None => Ok(None),
+        }
     }
 
     async fn attended_lives(
@@ -86,23 +86,26 @@ impl Attendance for MemoryStore {
         limit: usize,
     ) -> StoreResult<Vec<LiveEpoch>> {
         let all = self.attendance.lock();
-        let of_streamer = all.iter().filter_map(|(of, kept)| {
-            let attended = kept.attended.as_ref()?;
-            (attended.streamer == *streamer && attended.opened_at >= from)
-                .then(|| (attended.opened_at, of.clone()))
-        });
-        let by_time: BTreeSet<_> = of_streamer.collect();
+        let mut by_time = BTreeSet::new();
+        for (of, kept) in all.iter() {
+            if let Some(attended) = &kept.attended
+                && attended.streamer == *streamer
+                && attended.opened_at >= from
+            {
+                by_time.insert((attended.opened_at, of.clone()));
+            }
+        }
         Ok(by_time.into_iter().take(limit).map(|(_, of)| of).collect())
     }
 
     async fn attendance_parts(&self, lives: &[LiveEpoch]) -> StoreResult<Vec<u32>> {
         let all = self.attendance.lock();
-        let parts: BTreeSet<u32> = lives
-            .iter()
-            .filter_map(|of| all.get(of))
-            .flat_map(|it| it.fans.keys())
-            .copied()
-            .collect();
+        let mut parts: BTreeSet<u32> = BTreeSet::new();
+        for of in lives {
+            if let Some(kept) = all.get(of) {
+                parts.extend(kept.fans.keys());
+            }
+        }
         Ok(parts.into_iter().collect())
     }
 
@@ -114,33 +117,36 @@ impl Attendance for MemoryStore {
     ) -> StoreResult<Attendees> {
         let all = self.attendance.lock();
         let none = BTreeSet::new();
-        let sets: Vec<&BTreeSet<UserId>> = lives
-            .iter()
-            .map(|of| {
-                all.get(of)
-                    .and_then(|kept| kept.fans.get(&part))
-                    .unwrap_or(&none)
-            })
-            .collect();
+        let mut sets: Vec<&BTreeSet<UserId>> = Vec::with_capacity(lives.len());
+        for of in lives {
+            let fans = match all.get(of) {
+                Some(kept) => kept.fans.get(&part),
+                None => None,
+            };
+            sets.push(fans.unwrap_or(&none));
+        }
         let users: BTreeSet<&UserId> = sets.iter().copied().flatten().collect();
-        let taken = users.into_iter().filter(|user| {
-            let came: Vec<bool> = sets.iter().map(|set| set.contains(*user)).collect();
-            which.takes(&came)
-        });
-        Ok(Attendees::Users(taken.cloned().collect()))
+        let mut taken = Vec::new();
+        for user in users {
+            let came: Vec<bool> = sets.iter().map(|set| set.contains(user)).collect();
+            if which.takes(&came) {
+                taken.push(user.clone());
+            }
+        }
+        Ok(Attendees::Users(taken))
     }
 
     async fn have_attended(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<bool>> {
         let all = self.attendance.lock();
-        let kept = all.get(of);
-        let has = |user: &UserId| {
-            kept.is_some_and(|it| {
-                it.fans
-                    .get(&part_of(user))
-                    .is_some_and(|fans| fans.contains(user))
-            })
+        let Some(kept) = all.get(of) else {
+            return Ok(vec![false; users.len()]);
         };
-        Ok(users.iter().map(has).collect())
+        let mut answers = Vec::with_capacity(users.len());
+        for user in users {
+            let fans = kept.fans.get(&part_of(user));
+            answers.push(fans.is_some_and(|fans| fans.contains(user)));
+        }
+        Ok(answers)
     }
 
     async fn attendance_due(&self, now: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>> {
@@ -159,11 +165,9 @@ impl Attendance for MemoryStore {
         _: &Attended,
         next: UnixMillis,
     ) -> StoreResult<()> {
-        self.attendance
-            .lock()
-            .get_mut(of)
-            .into_iter()
-            .for_each(|kept| kept.due = next);
+        if let Some(kept) = self.attendance.lock().get_mut(of) {
+            kept.due = next;
+        }
         Ok(())
     }
 
@@ -173,17 +177,17 @@ impl Attendance for MemoryStore {
         attended: Option<&Attended>,
     ) -> StoreResult<()> {
         self.attendance.lock().remove(of);
-        for slice in Self::viewers(of, attended.map_or(0, |attended| attended.slices)) {
+        let slices = match attended {
+            Some(attended) => attended.slices,
+            None => 0,
+        };
+        for slice in Self::viewers(of, slices) {
             let place = Place::from(&slice);
-            self.slices
-                .get_mut(&place)
-                .into_iter()
-                .for_each(|mut slice| slice.forget_stays(of.epoch));
+            if let Some(mut slice) = self.slices.get_mut(&place) {
+                slice.forget_stays(of.epoch);
+            }
             // Its fence was due to be forgotten long before.
-            let is_over = |slice: &Slice| {
-                slice.fence() == Some(Fence::Closed(of.epoch)) && !slice.has_stays()
-            };
-            self.slices.remove_if(&place, |_, slice| is_over(slice));
+            self.drop_if_over(&place, of.epoch);
         }
         Ok(())
     }
@@ -192,25 +196,28 @@ impl Attendance for MemoryStore {
 #[async_trait]
 impl Sessions for MemoryStore {
     async fn count_sessions(&self, of: &LiveEpoch, slices: u32, span: Span) -> StoreResult<u64> {
-        let count = |slice: &Slice| slice.stays(of.epoch).map_or(0, |stays| stays.count(span));
-        Ok(Self::viewers(of, slices)
-            .map(|slice| self.read(&slice, count))
-            .sum())
+        let mut count = 0;
+        for slice in Self::viewers(of, slices) {
+            count += self.read(&slice, |slice| match slice.stays(of.epoch) {
+                Some(stays) => stays.count(span),
+                None => 0,
+            });
+        }
+        Ok(count)
     }
 
     async fn sessions_in_slice(
         &self,
-        (of, slice): (&LiveEpoch, &SliceId),
+        of: &LiveEpoch,
+        slice: &SliceId,
         from: UnixMillis,
         after: Option<&SessionPlace>,
         limit: usize,
     ) -> StoreResult<Vec<Session>> {
-        let page = |slice: &Slice| {
-            slice
-                .stays(of.epoch)
-                .map(|stays| stays.page(from, after, limit))
-        };
-        Ok(self.read(slice, page).unwrap_or_default())
+        Ok(self.read(slice, |slice| match slice.stays(of.epoch) {
+            Some(stays) => stays.page(from, after, limit),
+            None => Vec::new(),
+        }))
     }
 
     async fn latest_sessions(
@@ -219,13 +226,12 @@ impl Sessions for MemoryStore {
         slices: u32,
         users: &[UserId],
     ) -> StoreResult<Vec<Option<Stay>>> {
-        let latest = |user: &UserId| {
+        let mut latest = Vec::with_capacity(users.len());
+        for user in users {
             let slice = SliceId::of_user(OnlineSet::Live(of.live.clone()), user, slices);
-            self.read(&slice, |it| {
-                it.stays(of.epoch).and_then(|stays| stays.latest(user))
-            })
-        };
-        Ok(users.iter().map(latest).collect())
+            latest.push(self.read(&slice, |slice| slice.stays(of.epoch)?.latest(user)));
+        }
+        Ok(latest)
     }
 
     async fn were_there(
@@ -235,14 +241,14 @@ impl Sessions for MemoryStore {
         users: &[UserId],
         span: Span,
     ) -> StoreResult<Vec<bool>> {
-        let was_there = |user: &UserId| {
+        let mut answers = Vec::with_capacity(users.len());
+        for user in users {
             let slice = SliceId::of_user(OnlineSet::Live(of.live.clone()), user, attended.slices);
-            let closed_at = attended.closed_at;
-            self.read(&slice, |it| {
-                it.stays(of.epoch)
-                    .is_some_and(|stays| stays.was_here(user, span, closed_at))
-            })
-        };
-        Ok(users.iter().map(was_there).collect())
+            answers.push(self.read(&slice, |slice| match slice.stays(of.epoch) {
+                Some(stays) => stays.was_here(user, span, attended.closed_at),
+                None => false,
+            }));
+        }
+        Ok(answers)
     }
 }

@@ -1,4 +1,4 @@
-//! What the embedded store keeps of one epoch of a live with attendance.
+//! The attendance of one epoch of a live, as the embedded store keeps it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
 use crate::store::Attended;
 
-/// What is kept of one epoch.
+/// The attendance of one epoch.
 #[derive(Debug, Clone)]
 pub(super) struct Kept {
     pub(super) attended: Option<Attended>,

@@ -1,5 +1,5 @@
-//! What happens to a store from outside, for tests: it is looked at, copied, set back to a copy,
-//! written to by another program, and its clock is stepped. No gateway calls this.
+//! Access to a store from outside, for tests. They inspect it, copy it, set it back to a copy,
+//! write to it as another program does, and step its clock. No gateway calls this.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -84,8 +84,12 @@ impl MemoryStore {
     pub fn restore_slice(&self, backup: &Backup, slice: &SliceId) {
         let place = Place::from(slice);
         match backup.slices.iter().find(|(kept, _)| *kept == place) {
-            Some((_, kept)) => drop(self.slices.insert(place, kept.clone())),
-            None => drop(self.slices.remove(&place)),
+            Some((_, kept)) => {
+                self.slices.insert(place, kept.clone());
+            }
+            None => {
+                self.slices.remove(&place);
+            }
         }
     }
 
@@ -101,12 +105,12 @@ impl MemoryStore {
         }
     }
 
-    /// What the store's clock shows.
+    /// The time by the store's clock.
     pub fn time(&self) -> UnixMillis {
         self.now()
     }
 
-    /// Steps the store's clock by so many ms.
+    /// Steps the store's clock by a number of ms.
     pub fn step_clock(&self, by: i64) {
         self.clock_error.fetch_add(by, Ordering::Relaxed);
     }
@@ -149,17 +153,19 @@ impl MemoryStore {
         self.lives.lock().listed.contains(live.as_str())
     }
 
-    /// In which lives each user is, as gateways said.
+    /// The lives in which each user is, by the word of the gateways.
     pub fn whereabouts(&self) -> BTreeMap<UserId, Whereabouts> {
-        let words = |index| {
+        let mut whereabouts = BTreeMap::new();
+        for index in 1..=USERS_SLICES {
             self.online_slice(index, |slice| {
-                let users = slice.whereabouts().filter(|(_, lives)| !lives.is_empty());
-                users
-                    .map(|(user, lives)| (user.clone(), lives.clone()))
-                    .collect::<Vec<_>>()
-            })
-        };
-        (1..=USERS_SLICES).flat_map(words).collect()
+                for (user, lives) in slice.whereabouts() {
+                    if !lives.is_empty() {
+                        whereabouts.insert(user.clone(), lives.clone());
+                    }
+                }
+            });
+        }
+        whereabouts
     }
 
     /// Every event of the stream, the oldest first.

@@ -13,7 +13,7 @@ impl MemoryStore {
         self.deliver(&Channel::Live(live.clone()), message);
     }
 
-    /// Whether anybody is subscribed.
+    /// Sends a message to the receivers, and returns whether the channel is subscribed to.
     fn deliver(&self, channel: &Channel, message: &str) -> bool {
         let wanted = self.subscriptions.wants(channel);
         if wanted {

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use crate::base::ids::GatewayId;
 use crate::store::{
-    CheckLive, Checked, Checks, ExpectedSlice, Finding, FoundSlice, LiveState, SliceReading,
+    CheckLive, Checked, Checks, ExpectedSlice, Figures, Finding, FoundSlice, SliceReading,
     StoreResult,
 };
 
@@ -23,19 +23,18 @@ impl MemoryStore {
         let mut findings = Vec::new();
         {
             let lives = self.lives.lock();
-            let kept = lives.kept.get(live);
-            let same = kept.is_some_and(|kept| {
+            let mut is_same = false;
+            let mut there = Figures::default();
+            if let Some(kept) = lives.kept.get(live) {
                 let record = &kept.record;
-                (record.state, record.epoch) == (LiveState::Open, *epoch)
-                    && (record.removals, record.info.version) == (*removals, *info)
-            });
-            if !same {
+                is_same = record.is_open_in(*epoch)
+                    && record.removals == *removals
+                    && record.info.version == *info;
+                there = record.figures();
+            }
+            if !is_same {
                 findings.push(Finding::Record);
             }
-            let there = kept
-                .and_then(|kept| kept.record.counted)
-                .map(|counted| counted.figures)
-                .unwrap_or_default();
             if counted.is_some_and(|figures| figures != there) {
                 findings.push(Finding::Counted);
             }
@@ -44,28 +43,35 @@ impl MemoryStore {
             }
         }
         for (place, expected) in slices.iter().enumerate() {
-            findings.extend(
-                self.check_slice(gateway, expected)
-                    .map(|reading| Finding::Slice(place, reading)),
-            );
+            if let Some(reading) = self.check_slice(gateway, expected) {
+                findings.push(Finding::Slice(place, reading));
+            }
         }
         findings
     }
 
+    /// The slice as it is, if it is not as expected.
     fn check_slice(&self, gateway: &GatewayId, expected: &ExpectedSlice) -> Option<SliceReading> {
         let reading = self.reading(&expected.slice, gateway);
-        (!expected.is_met(&FoundSlice::from(&reading))).then_some(reading)
+        if expected.is_met(&FoundSlice::from(&reading)) {
+            None
+        } else {
+            Some(reading)
+        }
     }
 }
 
 #[async_trait]
 impl Checks for MemoryStore {
     async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked> {
-        let check = |expected| Checked {
-            findings: self.check_live(gateway, expected),
-            complete: Ok(()),
-        };
-        lives.iter().map(check).collect()
+        let mut checked = Vec::with_capacity(lives.len());
+        for expected in lives {
+            checked.push(Checked {
+                findings: self.check_live(gateway, expected),
+                complete: Ok(()),
+            });
+        }
+        checked
     }
 
     async fn check_slices(

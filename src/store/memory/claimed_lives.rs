@@ -12,7 +12,7 @@ use crate::store::{ClaimLimits, Claimed};
 pub(super) struct ClaimedLives {
     /// Each with the time of its last claim.
     open: BTreeMap<LiveId, UnixMillis>,
-    /// Until when all openings so far would take at the pace that is allowed.
+    /// When the openings so far would end if each took the time of one opening at the allowed pace.
     pace: UnixMillis,
 }
 
@@ -38,7 +38,7 @@ impl ClaimedLives {
         }
     }
 
-    /// Whether it need not be remembered any more.
+    /// Whether the store may forget this.
     pub(super) fn is_nothing(&self, now: UnixMillis) -> bool {
         self.open.is_empty() && self.pace <= now
     }

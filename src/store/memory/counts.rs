@@ -10,11 +10,12 @@ use super::records::{Records, watched_until};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::LiveId;
 use crate::store::{
-    COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, HISTORY_STEP, LiveState,
-    MAX_POINTS, Point, Rank, RankedLive, StoreResult,
+    COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, HISTORY_STEP, MAX_POINTS, Point,
+    Rank, RankedLive, StoreResult,
 };
 
-/// How long it is too early to write again what was last written then; `None` if it is not.
+/// How long it is too early to write again after the write of `last`; `None` if it is not too
+/// early.
 pub(super) fn left_until_due(
     last: Option<Counted>,
     every: Duration,
@@ -22,8 +23,11 @@ pub(super) fn left_until_due(
 ) -> Option<Duration> {
     let due = last?.at + millis(every);
     let left = Duration::from_millis(due.checked_sub(now)?);
-    // More than that is left only if the clock went back.
-    (!left.is_zero() && left <= every).then_some(left)
+    // If more than `every` is left, the clock went back.
+    if left.is_zero() || left > every {
+        return None;
+    }
+    Some(left)
 }
 
 #[async_trait]
@@ -34,22 +38,17 @@ impl Counts for MemoryStore {
         let Records {
             kept, histories, ..
         } = &mut *lives;
-        let record = kept.get_mut(&request.live).map(|kept| &mut kept.record);
-        let Some(record) = record
-            .filter(|record| record.state == LiveState::Open && record.epoch == request.epoch)
-        else {
+        let Some(kept) = kept.get_mut(&request.live) else {
             return Ok(CountReply::NotOpen);
         };
+        let record = &mut kept.record;
+        if !record.is_open_in(request.epoch) {
+            return Ok(CountReply::NotOpen);
+        }
         let arrived = record.sums.arrived.max(request.arrived);
         let is_known =
             record.sums.arrived == arrived && record.peaks.max(request.peaks) == record.peaks;
-        if record
-            .counted
-            .map(|counted| counted.figures)
-            .unwrap_or_default()
-            == request.figures
-            && is_known
-        {
+        if record.figures() == request.figures && is_known {
             return Ok(CountReply::Same);
         }
         if let Some(left) = left_until_due(record.counted, COUNT_EVERY, now) {
@@ -77,9 +76,9 @@ impl Counts for MemoryStore {
 
     async fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {
         let mut lives = self.lives.lock();
-        figures
-            .iter()
-            .for_each(|(live, figures)| lives.listed.rank(live, *figures));
+        for (live, figures) in figures {
+            lives.listed.rank(live, *figures);
+        }
         Ok(())
     }
 

@@ -47,7 +47,7 @@ impl<T: Clone> Stream<T> {
     }
 }
 
-/// What the senders have read.
+/// How far the senders have read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Group {
     last: EntryId,
@@ -78,64 +78,68 @@ impl EventLog {
             .first_key_value()
             .map(|(entry, _)| *entry);
         self.stream.append(event, kept, now);
-        let trimmed = oldest.filter(|entry| !self.stream.entries.contains_key(entry));
-        if let (Some(group), Some(trimmed)) = (&mut self.group, trimmed) {
-            group.lost += u64::from(trimmed > group.last);
+        if let Some(oldest) = oldest
+            && let Some(group) = &mut self.group
+        {
+            let is_trimmed = !self.stream.entries.contains_key(&oldest);
+            if is_trimmed && oldest > group.last {
+                group.lost += 1;
+            }
         }
     }
 
     pub(super) fn is_sender(&self, gateway: &GatewayId, now: UnixMillis) -> bool {
-        self.sender
-            .as_ref()
-            .is_some_and(|(holder, until)| holder == gateway && *until > now)
+        match &self.sender {
+            Some((holder, until)) => holder == gateway && *until > now,
+            None => false,
+        }
     }
 
     pub(super) fn read(&mut self, request: &ReadEvents, now: UnixMillis) -> SenderTurn {
-        let others =
-            |(holder, until): &(GatewayId, UnixMillis)| *holder != request.gateway && *until > now;
-        if self.sender.as_ref().is_some_and(others) {
+        if let Some((holder, until)) = &self.sender
+            && *holder != request.gateway
+            && *until > now
+        {
             return SenderTurn::Other;
         }
         self.sender = Some((request.gateway.clone(), now + millis(request.turn)));
-        let begin = || Group {
+        let group = self.group.get_or_insert_with(|| Group {
             last: EntryId(request.begin, 0),
             ..Group::default()
-        };
-        let group = self.group.get_or_insert_with(begin);
+        });
         let unread = self
             .stream
             .entries
             .range((Bound::Excluded(group.last), Bound::Unbounded))
             .count();
         let waiting = (group.unacknowledged.len() + unread) as u64;
-        let (events, lost) = match request.from {
+        let mut events = Vec::new();
+        let mut lost = 0;
+        match request.from {
             ReadFrom::Unacknowledged(after) => {
                 let rest = group
                     .unacknowledged
                     .range((Bound::Excluded(after), Bound::Unbounded));
-                let rest = rest.take(request.count);
-                let read = |entry: &EntryId| (*entry, self.stream.entries.get(entry).cloned());
-                (
-                    rest.map(read)
-                        .map(|(entry, event)| StreamEvent { entry, event })
-                        .collect(),
-                    0,
-                )
+                for entry in rest.take(request.count) {
+                    events.push(StreamEvent {
+                        entry: *entry,
+                        event: self.stream.entries.get(entry).cloned(),
+                    });
+                }
             }
-            ReadFrom::New if request.count == 0 => (Vec::new(), 0),
+            ReadFrom::New if request.count == 0 => {}
             ReadFrom::New => {
-                let read = self.stream.after(group.last, request.count);
-                group
-                    .unacknowledged
-                    .extend(read.iter().map(|(entry, _)| *entry));
-                group.last = read.last().map_or(group.last, |(entry, _)| *entry);
-                let events = read.into_iter().map(|(entry, event)| StreamEvent {
-                    entry,
-                    event: Some(event),
-                });
-                (events.collect(), std::mem::take(&mut group.lost))
+                for (entry, event) in self.stream.after(group.last, request.count) {
+                    group.unacknowledged.insert(entry);
+                    group.last = entry;
+                    events.push(StreamEvent {
+                        entry,
+                        event: Some(event),
+                    });
+                }
+                lost = std::mem::take(&mut group.lost);
             }
-        };
+        }
         SenderTurn::Mine {
             events,
             waiting,

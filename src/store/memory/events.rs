@@ -6,8 +6,8 @@ use super::MemoryStore;
 use super::counts::left_until_due;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::{
-    COUNTS_EVENT_EVERY, Counted, DeadEvent, EntryId, Event, Events, Happened, LiveRecord,
-    LiveState, MAX_EVENTS, NO_CAP, NotedCounts, ReadEvents, SenderTurn, StoreResult,
+    COUNTS_EVENT_EVERY, Counted, DeadEvent, EntryId, Event, Events, Happened, MAX_EVENTS, NO_CAP,
+    NotedCounts, ReadEvents, SenderTurn, StoreResult,
 };
 
 #[async_trait]
@@ -15,9 +15,9 @@ impl Events for MemoryStore {
     async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()> {
         let now = self.now();
         let mut log = self.events.lock();
-        events
-            .iter()
-            .for_each(|event| log.append(event.clone(), kept, now));
+        for event in events {
+            log.append(event.clone(), kept, now);
+        }
         Ok(())
     }
 
@@ -37,20 +37,13 @@ impl Events for MemoryStore {
     async fn note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts> {
         let now = self.now();
         let mut lives = self.lives.lock();
-        let is_open =
-            |record: &LiveRecord| record.state == LiveState::Open && record.epoch == epoch;
-        let Some(kept) = lives
-            .kept
-            .get_mut(live)
-            .filter(|kept| is_open(&kept.record))
-        else {
+        let Some(kept) = lives.kept.get_mut(live) else {
             return Ok(NotedCounts::Over);
         };
-        let figures = kept
-            .record
-            .counted
-            .map(|counted| counted.figures)
-            .unwrap_or_default();
+        if !kept.record.is_open_in(epoch) {
+            return Ok(NotedCounts::Over);
+        }
+        let figures = kept.record.figures();
         let told = kept.record.events.told;
         if told.map(|told| told.figures).unwrap_or_default() == figures {
             return Ok(NotedCounts::Same);
@@ -81,7 +74,8 @@ impl Events for MemoryStore {
 
     async fn bury_event(
         &self,
-        (gateway, entry): (&GatewayId, EntryId),
+        gateway: &GatewayId,
+        entry: EntryId,
         dead: &DeadEvent,
         kept: u64,
     ) -> StoreResult<bool> {
@@ -90,10 +84,8 @@ impl Events for MemoryStore {
         if !log.is_sender(gateway, now) {
             return Ok(false);
         }
-        if log
-            .group
-            .as_mut()
-            .is_some_and(|group| group.unacknowledged.remove(&entry))
+        if let Some(group) = &mut log.group
+            && group.unacknowledged.remove(&entry)
         {
             log.dead.append(dead.clone(), kept, now);
         }

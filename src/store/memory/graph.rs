@@ -8,7 +8,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
 use crate::store::{Edge, Followed};
 
-/// One user's neighbours in one direction, by time.
+/// The users whom one user follows, or who follow that user, by time.
 #[derive(Debug, Clone, Default)]
 struct Neighbours {
     since: HashMap<UserId, UnixMillis>,
@@ -75,9 +75,10 @@ impl Graph {
     }
 
     pub(super) fn count(&self, user: &UserId, edge: Edge) -> u64 {
-        self.end(edge)
-            .get(user)
-            .map_or(0, |neighbours| neighbours.since.len() as u64)
+        match self.end(edge).get(user) {
+            Some(neighbours) => neighbours.since.len() as u64,
+            None => 0,
+        }
     }
 
     pub(super) fn page(
@@ -90,9 +91,10 @@ impl Graph {
         let Some(neighbours) = self.end(edge).get(user) else {
             return Vec::new();
         };
-        let end = after.map_or(Bound::Unbounded, |last| {
-            Bound::Excluded((last.at, last.user.clone()))
-        });
+        let end = match after {
+            Some(last) => Bound::Excluded((last.at, last.user.clone())),
+            None => Bound::Unbounded,
+        };
         let page = neighbours
             .by_time
             .range((Bound::Unbounded, end))

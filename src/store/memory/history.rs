@@ -19,10 +19,13 @@ impl History for MemoryStore {
         to: UnixMillis,
     ) -> StoreResult<Vec<Point>> {
         let lives = self.lives.lock();
-        let points = lives.histories.get(of).filter(|_| from <= to);
-        Ok(points
-            .map(|points| points.range(from..=to).map(|(_, point)| *point).collect())
-            .unwrap_or_default())
+        match lives.histories.get(of) {
+            // The map panics at a range that ends before it begins.
+            Some(points) if from <= to => {
+                Ok(points.range(from..=to).map(|(_, point)| *point).collect())
+            }
+            _ => Ok(Vec::new()),
+        }
     }
 
     async fn add_past_live(&self, summary: &Summary, keep: Duration) -> StoreResult<()> {
@@ -30,10 +33,8 @@ impl History for MemoryStore {
         let mut lives = self.lives.lock();
         let past = lives.past.entry(summary.streamer_id.clone()).or_default();
         past.insert((summary.closed_at, summary.past().of), summary.clone());
-        while past.len() > MAX_PAST_LIVES
-            || past
-                .first_key_value()
-                .is_some_and(|((at, _), _)| *at < oldest)
+        while let Some(((closed_at, _), _)) = past.first_key_value()
+            && (past.len() > MAX_PAST_LIVES || *closed_at < oldest)
         {
             past.pop_first();
         }
@@ -50,9 +51,10 @@ impl History for MemoryStore {
         let Some(past) = lives.past.get(streamer) else {
             return Ok(Vec::new());
         };
-        let before = after.map_or(Bound::Unbounded, |last| {
-            Bound::Excluded((last.closed_at, last.of.clone()))
-        });
+        let before = match after {
+            Some(last) => Bound::Excluded((last.closed_at, last.of.clone())),
+            None => Bound::Unbounded,
+        };
         let newest_first = past.range((Bound::Unbounded, before)).rev();
         Ok(newest_first
             .take(limit)
@@ -62,10 +64,14 @@ impl History for MemoryStore {
 
     async fn past_live(&self, streamer: &UserId, of: &LiveEpoch) -> StoreResult<Option<Summary>> {
         let lives = self.lives.lock();
-        let past = lives.past.get(streamer).into_iter().flatten();
-        Ok(past
-            .filter(|((_, past), _)| past == of)
-            .map(|(_, summary)| summary.clone())
-            .next())
+        let Some(past) = lives.past.get(streamer) else {
+            return Ok(None);
+        };
+        for ((_, past), summary) in past {
+            if past == of {
+                return Ok(Some(summary.clone()));
+            }
+        }
+        Ok(None)
     }
 }

@@ -1,5 +1,5 @@
-//! The calls on users of the platform: when they were seen last, who is online, and in which lives
-//! users are.
+//! The calls on users of the platform: when they were seen last, which are online, and the lives in
+//! which they are.
 
 use std::time::Duration;
 
@@ -62,13 +62,16 @@ impl LastSeen for MemoryStore {
 
     async fn forget_seen(&self, slice: u32, before: UnixMillis) -> StoreResult<u64> {
         let mut known = self.user_slice(slice);
-        let old = known
+        let old: Vec<UserId> = known
             .by_time
             .iter()
             .take_while(|(at, _)| *at < before)
-            .take(MAX_BATCH);
-        let old: Vec<UserId> = old.map(|(_, user)| user.clone()).collect();
-        old.iter().for_each(|user| known.forget(user));
+            .take(MAX_BATCH)
+            .map(|(_, user)| user.clone())
+            .collect();
+        for user in &old {
+            known.forget(user);
+        }
         Ok(old.len() as u64)
     }
 }
@@ -86,31 +89,35 @@ impl OnlineUsers for MemoryStore {
     }
 
     async fn presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
-        let presence = |user: &UserId| {
+        let mut presences = Vec::with_capacity(users.len());
+        for user in users {
             let slice = user.slice_index(USERS_SLICES);
             let known = self.user_slice(slice);
-            self.online_slice(slice, |online| {
-                let is_online = online.contains(Group::All, user);
-                UserPresence {
-                    online: is_online,
-                    last_seen: known.seen.get(user).copied().filter(|_| !is_online),
-                    lives: if is_online {
-                        online.whereabouts_of(user)
-                    } else {
-                        Vec::new()
-                    },
+            presences.push(self.online_slice(slice, |online| {
+                if online.contains(Group::All, user) {
+                    UserPresence {
+                        online: true,
+                        last_seen: None,
+                        lives: online.whereabouts_of(user),
+                    }
+                } else {
+                    UserPresence {
+                        online: false,
+                        last_seen: known.seen.get(user).copied(),
+                        lives: Vec::new(),
+                    }
                 }
-            })
-        };
-        Ok(users.iter().map(presence).collect())
+            }));
+        }
+        Ok(presences)
     }
 
     async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>> {
-        let lives = |user: &UserId| {
-            self.online_slice(user.slice_index(USERS_SLICES), |online| {
-                online.whereabouts_of(user)
-            })
-        };
-        Ok(users.iter().map(lives).collect())
+        let mut whereabouts = Vec::with_capacity(users.len());
+        for user in users {
+            let slice = user.slice_index(USERS_SLICES);
+            whereabouts.push(self.online_slice(slice, |online| online.whereabouts_of(user)));
+        }
+        Ok(whereabouts)
     }
 }

@@ -11,7 +11,7 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::slice::Slice;
 use crate::store::{
-    CloseLive, CloseReply, Fence, FinishClose, Info, InfoReply, ListedLive, LiveRecord, LiveState,
+    CloseLive, CloseReply, FinishClose, Info, InfoReply, ListedLive, LiveRecord, LiveState,
     LiveStore, OpenLive, OpenReply, Standing, StoreResult, WriteInfo,
 };
 
@@ -20,7 +20,9 @@ impl LiveStore for MemoryStore {
     async fn open_live(&self, request: &OpenLive) -> StoreResult<OpenReply> {
         let mut floor = Epoch(0);
         for slice in request.all_slices() {
-            floor = floor.max(self.read(&slice, Slice::fence).map_or(floor, Fence::epoch));
+            if let Some(fence) = self.read(&slice, Slice::fence) {
+                floor = floor.max(fence.epoch());
+            }
         }
         let now = self.now();
         let reply = self.lives.lock().open(request, floor, now);
@@ -55,7 +57,7 @@ impl LiveStore for MemoryStore {
                 return Ok(InfoReply::Absent);
             };
             let record = &mut kept.record;
-            if record.state != LiveState::Open || record.epoch != request.epoch {
+            if !record.is_open_in(request.epoch) {
                 return Ok(InfoReply::Over);
             }
             let version = now.max(record.info.version + 1);
@@ -98,11 +100,11 @@ impl LiveStore for MemoryStore {
 
     async fn delist(&self, live: &LiveId) -> StoreResult<()> {
         let mut lives = self.lives.lock();
-        let over = lives
-            .kept
-            .get(live)
-            .is_none_or(|kept| kept.record.state == LiveState::Closed);
-        if over {
+        let is_over = match lives.kept.get(live) {
+            Some(kept) => kept.record.state == LiveState::Closed,
+            None => true,
+        };
+        if is_over {
             lives.listed.take(live);
         }
         Ok(())
@@ -116,12 +118,14 @@ impl LiveStore for MemoryStore {
     ) -> StoreResult<bool> {
         let now = self.now();
         let mut lives = self.lives.lock();
-        let taken = lives.turn.as_ref().is_some_and(|(holder, until)| {
-            holder != gateway && !dead.contains(holder) && *until > now
-        });
-        if !taken {
-            lives.turn = Some((gateway.clone(), now + millis(ttl)));
+        if let Some((holder, until)) = &lives.turn
+            && holder != gateway
+            && !dead.contains(holder)
+            && *until > now
+        {
+            return Ok(false);
         }
-        Ok(!taken)
+        lives.turn = Some((gateway.clone(), now + millis(ttl)));
+        Ok(true)
     }
 }

@@ -1,9 +1,9 @@
-//! Under which key the embedded store keeps a slice.
+//! The key under which the embedded store keeps a slice.
 
 use crate::base::ids::{OnlineSet, SliceId};
 
-/// What Redis would name with one key: the slice of a set that has only one, or the k-th of
-/// several.
+/// Names a slice as a key of Redis does: by its set if the set has only one slice, otherwise by the
+/// set and the index.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub(super) set: OnlineSet,
@@ -12,9 +12,14 @@ pub(super) struct Place {
 
 impl From<&SliceId> for Place {
     fn from(slice: &SliceId) -> Self {
+        let index = if slice.of > 1 {
+            Some(slice.index)
+        } else {
+            None
+        };
         Self {
             set: slice.set.clone(),
-            index: (slice.of > 1).then_some(slice.index),
+            index,
         }
     }
 }

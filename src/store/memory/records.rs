@@ -19,7 +19,7 @@ pub(super) struct Kept {
     pub(super) record: LiveRecord,
     /// The number of the last event that was noted.
     pub(super) last_event: u64,
-    /// Who was sent out.
+    /// The removals.
     pub(super) book: RemovalLog,
 }
 
@@ -32,8 +32,8 @@ impl Kept {
         }
     }
 
-    /// Notes an event of the epoch. False, and nothing is done, if as many are pending as there may
-    /// be.
+    /// Notes an event of the epoch. Returns false, and does nothing, if the maximum number of
+    /// events is pending.
     pub(super) fn note(&mut self, what: Happened, now: UnixMillis) -> bool {
         let pending = &mut self.record.events.pending;
         let is_noted = pending.len() < MAX_RECORD_FIELDS || what == Happened::Closed;
@@ -48,7 +48,7 @@ impl Kept {
     }
 }
 
-/// Adds up how long the viewers of the last figures were there, up to now.
+/// Adds the time until now in which the viewers of the last figures were there.
 pub(super) fn watched_until(now: UnixMillis, record: &mut LiveRecord, counted: Option<Counted>) {
     if let Some(Counted { figures, at }) = counted {
         record.sums.watched_ms += figures.viewers * now.saturating_sub(at);
@@ -59,7 +59,7 @@ pub(super) fn watched_until(now: UnixMillis, record: &mut LiveRecord, counted: O
 #[derive(Debug, Clone, Default)]
 pub(super) struct List {
     since: HashMap<LiveId, UnixMillis>,
-    /// By which figures a live is ranked, if not by zeros.
+    /// The figures by which a live is ranked. A live without figures is ranked by zeros.
     ranked: HashMap<LiveId, Figures>,
     by_time: BTreeSet<(UnixMillis, LiveId)>,
 }
@@ -91,9 +91,10 @@ impl List {
     }
 
     pub(super) fn ranked(&self, live: &LiveId) -> Option<Figures> {
-        self.since
-            .contains_key(live)
-            .then(|| self.ranked.get(live).copied().unwrap_or_default())
+        if !self.since.contains_key(live) {
+            return None;
+        }
+        Some(self.ranked.get(live).copied().unwrap_or_default())
     }
 
     pub(super) fn top(
@@ -102,30 +103,31 @@ impl List {
         after: Option<&RankedLive>,
         limit: usize,
     ) -> Vec<RankedLive> {
-        let place = |ranked: &RankedLive| (ranked.figure, ranked.live.clone());
-        let figure = |live: &LiveId| {
+        let mut top = Vec::new();
+        for live in self.since.keys() {
             let figures = self.ranked.get(live).copied().unwrap_or_default();
-            match rank {
-                Rank::Viewers => figures.viewers,
-                Rank::Fans => figures.fans,
-            }
-        };
-        let ranked = self.since.keys().map(|live| RankedLive {
-            live: live.clone(),
-            figure: figure(live),
-        });
-        let mut top: Vec<_> = ranked
-            .filter(|live| after.is_none_or(|after| place(live) < place(after)))
-            .collect();
-        top.sort_unstable_by_key(|live| std::cmp::Reverse(place(live)));
+            top.push(RankedLive {
+                live: live.clone(),
+                figure: match rank {
+                    Rank::Viewers => figures.viewers,
+                    Rank::Fans => figures.fans,
+                },
+            });
+        }
+        if let Some(after) = after {
+            top.retain(|ranked| place_of(ranked) < place_of(after));
+        }
+        // The highest place comes first.
+        top.sort_unstable_by(|a, b| place_of(b).cmp(&place_of(a)));
         top.truncate(limit);
         top
     }
 
     pub(super) fn page(&self, after: Option<&ListedLive>, limit: usize) -> Vec<ListedLive> {
-        let from = after.map_or(Bound::Unbounded, |last| {
-            Bound::Excluded((last.opened_at, last.live.clone()))
-        });
+        let from = match after {
+            Some(last) => Bound::Excluded((last.opened_at, last.live.clone())),
+            None => Bound::Unbounded,
+        };
         let page = self.by_time.range((from, Bound::Unbounded)).take(limit);
         page.map(|(opened_at, live)| ListedLive {
             live: live.clone(),
@@ -133,6 +135,11 @@ impl List {
         })
         .collect()
     }
+}
+
+/// The place of a live in a ranking.
+fn place_of(ranked: &RankedLive) -> (u64, &LiveId) {
+    (ranked.figure, &ranked.live)
 }
 
 /// Every record of the store.
@@ -153,7 +160,9 @@ impl Records {
     pub(super) fn open(&mut self, request: &OpenLive, floor: Epoch, now: UnixMillis) -> OpenReply {
         self.forget(now);
         let last = self.kept.get(&request.live).map(|kept| &kept.record);
-        if let Some(record) = last.filter(|r| r.state != LiveState::Closed) {
+        if let Some(record) = last
+            && record.state != LiveState::Closed
+        {
             let record = record.clone();
             return match record.state {
                 _ if record.streamer != request.streamer => OpenReply::Owned(record),
@@ -161,11 +170,15 @@ impl Records {
                 LiveState::Closing | LiveState::Closed => OpenReply::Closing(record),
             };
         }
+        let last_epoch = match last {
+            Some(record) => record.epoch.max(floor),
+            None => floor,
+        };
         let record = LiveRecord {
             live: request.live.clone(),
             state: LiveState::Open,
             streamer: request.streamer.clone(),
-            epoch: Epoch((last.map_or(floor, |r| r.epoch.max(floor)).0 + 1).max(now / 1_000)),
+            epoch: Epoch((last_epoch.0 + 1).max(now / 1_000)),
             slices: request.slices,
             opened_at: now,
             opened_by: request.by,
@@ -196,16 +209,13 @@ impl Records {
         let Some(kept) = kept else {
             let mut book = RemovalLog::default();
             book.leap_over(known.removals);
-            let (state, removals) = (LiveState::Open, book.last());
-            let events = RecordEvents::default();
-            let sums = Sums::default();
             let record = LiveRecord {
-                state,
+                state: LiveState::Open,
                 closure: None,
-                removals,
+                removals: book.last(),
                 counted: None,
-                sums,
-                events,
+                sums: Sums::default(),
+                events: RecordEvents::default(),
                 ..known.clone()
             };
             self.listed.put(&record.live, record.opened_at);
@@ -213,7 +223,7 @@ impl Records {
                 .insert(known.live.clone(), Kept::new(record, book));
             return Standing::Rewritten;
         };
-        if kept.record.state != LiveState::Open || kept.record.epoch != known.epoch {
+        if !kept.record.is_open_in(known.epoch) {
             return Standing::Over(kept.record.clone());
         }
         kept.record.peaks = kept.record.peaks.max(known.peaks);
@@ -250,7 +260,11 @@ impl Records {
                 at: now,
             });
             watched_until(now, record, counted);
-            record.sums.uniques = request.uniques.then(Uniques::default);
+            record.sums.uniques = if request.uniques {
+                Some(Uniques::default())
+            } else {
+                None
+            };
             kept.note(Happened::Closed, now);
         }
         CloseReply::Closing(kept.record.clone())
@@ -295,8 +309,9 @@ impl Records {
     /// two.
     fn forget(&mut self, now: UnixMillis) {
         for _ in 0..2 {
-            if self.closed.front().is_none_or(|(at, ..)| *at > now) {
-                return;
+            match self.closed.front() {
+                Some((due, ..)) if *due <= now => {}
+                _ => return,
             }
             let Some((_, of, streamer)) = self.closed.pop_front() else {
                 return;
@@ -308,10 +323,10 @@ impl Records {
                     self.past.remove(&streamer);
                 }
             }
-            let over = |kept: &Kept| {
-                kept.record.epoch == of.epoch && kept.record.state == LiveState::Closed
-            };
-            if self.kept.get(&of.live).is_some_and(over) {
+            if let Some(kept) = self.kept.get(&of.live)
+                && kept.record.epoch == of.epoch
+                && kept.record.state == LiveState::Closed
+            {
                 self.kept.remove(&of.live);
             }
         }

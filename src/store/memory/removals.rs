@@ -10,18 +10,17 @@ use super::records::Kept;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::store::{
-    Ban, Happened, LiftBan, LiftReply, LiveState, Moderation, Removals, RemoveReply, RemoveUser,
-    StoreResult,
+    Ban, Happened, LiftBan, LiftReply, Moderation, Removals, RemoveReply, RemoveUser, StoreResult,
 };
 
-/// Why nothing can be noted in a live's book.
+/// Why no removal of a live can be noted.
 enum Shut {
     Over,
     Absent,
 }
 
 impl MemoryStore {
-    /// Opens the book of an open epoch, and keeps the record's number up with it.
+    /// Changes the removals of an open epoch, and brings the record's number up to date.
     fn with_book<T>(
         &self,
         live: &LiveId,
@@ -31,7 +30,7 @@ impl MemoryStore {
         let now = self.now();
         let mut lives = self.lives.lock();
         let kept = lives.kept.get_mut(live).ok_or(Shut::Absent)?;
-        if kept.record.state != LiveState::Open || kept.record.epoch != epoch {
+        if !kept.record.is_open_in(epoch) {
             return Err(Shut::Over);
         }
         let done = write(kept, now);
@@ -47,9 +46,10 @@ impl Moderation for MemoryStore {
             let mut reply = kept.book.remove(&request.user, request.ban, now);
             if let RemoveReply::Done { until, is_told, .. } = &mut reply {
                 let user = request.user.clone();
-                let what = until.map_or(Happened::Removed(user.clone()), |until| {
-                    Happened::Banned(user, until)
-                });
+                let what = match *until {
+                    Some(until) => Happened::Banned(user, until),
+                    None => Happened::Removed(user),
+                };
                 *is_told = kept.note(what, now);
             }
             reply
@@ -57,10 +57,11 @@ impl Moderation for MemoryStore {
         if let Ok(RemoveReply::Done { .. }) = done {
             self.publish_on_live(&request.live, &request.message);
         }
-        Ok(done.unwrap_or_else(|shut| match shut {
-            Shut::Over => RemoveReply::Over,
-            Shut::Absent => RemoveReply::Absent,
-        }))
+        match done {
+            Ok(reply) => Ok(reply),
+            Err(Shut::Over) => Ok(RemoveReply::Over),
+            Err(Shut::Absent) => Ok(RemoveReply::Absent),
+        }
     }
 
     async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply> {
@@ -70,10 +71,11 @@ impl Moderation for MemoryStore {
         if let Ok(LiftReply::Lifted { .. }) = done {
             self.publish_on_live(&request.live, &request.message);
         }
-        Ok(done.unwrap_or_else(|shut| match shut {
-            Shut::Over => LiftReply::Over,
-            Shut::Absent => LiftReply::Absent,
-        }))
+        match done {
+            Ok(reply) => Ok(reply),
+            Err(Shut::Over) => Ok(LiftReply::Over),
+            Err(Shut::Absent) => Ok(LiftReply::Absent),
+        }
     }
 
     async fn removals_since(
@@ -94,11 +96,10 @@ impl Moderation for MemoryStore {
         limit: usize,
     ) -> StoreResult<Vec<Ban>> {
         let lives = self.lives.lock();
-        Ok(lives
-            .kept
-            .get(live)
-            .map(|kept| kept.book.page(after, limit))
-            .unwrap_or_default())
+        match lives.kept.get(live) {
+            Some(kept) => Ok(kept.book.page(after, limit)),
+            None => Ok(Vec::new()),
+        }
     }
 
     async fn restore_bans(

@@ -1,7 +1,7 @@
 //! The calls on slices of the embedded store, and when it forgets closed ones. The slices
-//! themselves are the model, [`crate::store::slice`]. A call that needs both a slice of users
-//! online and when its users were seen locks the times first, so that no two calls wait for each
-//! other.
+//! themselves are the model, [`crate::store::slice`]. A call that needs both a slice of the users
+//! online and the times when its users were seen locks the times first, so that no two calls wait
+//! for each other.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -41,38 +41,40 @@ impl MemoryStore {
         })
     }
 
-    /// Changes a slice; one that nobody has used is not kept. Among the users of the platform, the
-    /// times when users were seen last change in the same step: of those of `concerned` who are
-    /// gone it is noted that they were seen at `left`; the times of those who are here now go.
+    /// Changes a slice. A slice that is unused afterwards is not kept.
+    ///
+    /// In the set of the users of the platform, the times when users were seen last change in the
+    /// same step, for the users whom `concerned` names: a user who left was seen at `left`, and the
+    /// time of a user who came goes.
     fn change<T>(
         &self,
         slice: &SliceId,
-        (concerned, left): (
-            impl FnOnce(&Slice) -> Vec<UserId>,
-            impl Fn(&UserId) -> UnixMillis,
-        ),
+        concerned: impl FnOnce(&Slice) -> Vec<UserId>,
+        left: impl Fn(&UserId) -> UnixMillis,
         change: impl FnOnce(&mut Slice) -> T,
     ) -> T {
         let place = Place::from(slice);
-        let mut known = (slice.set == OnlineSet::Users).then(|| self.user_slice(slice.index));
-        let mut found = self.slices.entry(place.clone()).or_default();
-        let users = if known.is_some() {
-            concerned(&found)
+        let mut known = if slice.set == OnlineSet::Users {
+            Some(self.user_slice(slice.index))
         } else {
-            Vec::new()
+            None
         };
-        let is_here = |slice: &Slice, user: &UserId| slice.contains(Group::All, user);
-        let before: Vec<(UserId, bool)> = users
-            .into_iter()
-            .map(|user| (user.clone(), is_here(&found, &user)))
-            .collect();
+        let mut found = self.slices.entry(place.clone()).or_default();
+        let mut before: Vec<(UserId, bool)> = Vec::new();
+        if known.is_some() {
+            for user in concerned(&found) {
+                let was_here = found.contains(Group::All, &user);
+                before.push((user, was_here));
+            }
+        }
         let changed = change(&mut found);
         if let Some(known) = &mut known {
             for (user, was_here) in &before {
-                match (*was_here, is_here(&found, user)) {
-                    (false, true) => known.forget(user),
-                    (true, false) => drop(known.note(user, left(user), Duration::ZERO)),
-                    (true, true) | (false, false) => {}
+                let is_here = found.contains(Group::All, user);
+                if !was_here && is_here {
+                    known.forget(user);
+                } else if *was_here && !is_here {
+                    known.note(user, left(user), Duration::ZERO);
                 }
             }
         }
@@ -85,25 +87,33 @@ impl MemoryStore {
         changed
     }
 
-    /// Carries a call out, which is late if it makes an entry after `not_after`, by the store's
+    /// Carries a call out. A call that makes an entry is late after `not_after`, by the store's
     /// clock.
     pub fn apply_until(&self, call: &Apply, not_after: UnixMillis) -> ApplyReply {
         let now = self.now();
-        let changed = || call.present().chain(&call.leaves).cloned().collect();
         let left: HashMap<_, _> = call.times_left().collect();
-        let left = |user: &UserId| left.get(user).copied().unwrap_or(now);
-        self.change(&call.slice, (|_: &Slice| changed(), left), |slice| {
-            slice.apply(call, not_after, now)
-        })
+        self.change(
+            &call.slice,
+            |_| call.present().chain(&call.leaves).cloned().collect(),
+            |user| left.get(user).copied().unwrap_or(now),
+            |slice| slice.apply(call, not_after, now),
+        )
     }
 
-    /// Changes a slice without a word about when users were seen.
+    /// Changes a slice, but no times when users were seen.
     fn repair<T>(&self, slice: &SliceId, repair: impl FnOnce(&mut Slice) -> T) -> T {
-        self.change(slice, (|_: &Slice| Vec::new(), |_: &UserId| 0), repair)
+        self.change(slice, |_| Vec::new(), |_| 0, repair)
     }
 
-    /// Puts a closed slice in line and drops those that are due; each close pays for at most two
-    /// others.
+    /// Drops a slice that is closed in this epoch and keeps no sessions.
+    pub(super) fn drop_if_over(&self, place: &Place, epoch: Epoch) {
+        self.slices.remove_if(place, |_, slice| {
+            slice.fence() == Some(Fence::Closed(epoch)) && !slice.has_stays()
+        });
+    }
+
+    /// Queues a closed slice to be forgotten, and drops the slices that are due. Each close drops
+    /// at most two others.
     fn forget_later(&self, place: Place, epoch: Epoch) {
         let now = self.now();
         let mut due = Vec::new();
@@ -114,9 +124,7 @@ impl MemoryStore {
         }
         drop(line);
         for (_, place, epoch) in due {
-            let is_over =
-                |slice: &Slice| slice.fence() == Some(Fence::Closed(epoch)) && !slice.has_stays();
-            self.slices.remove_if(&place, |_, slice| is_over(slice));
+            self.drop_if_over(&place, epoch);
         }
     }
 }
@@ -147,19 +155,21 @@ impl Slices for MemoryStore {
         last_heard: UnixMillis,
     ) -> StoreResult<Swept> {
         let now = self.now();
-        let held = |slice: &Slice| slice.held(Group::All, gateway).cloned().collect();
-        Ok(
-            self.change(slice, (held, |_: &UserId| last_heard), |slice| {
-                slice.sweep(gateway, most, last_heard, now)
-            }),
-        )
+        Ok(self.change(
+            slice,
+            |slice| slice.held(Group::All, gateway).cloned().collect(),
+            |_| last_heard,
+            |slice| slice.sweep(gateway, most, last_heard, now),
+        ))
     }
 
     async fn differ_from_held(&self, slices: &[Holders]) -> Vec<StoreResult<bool>> {
-        let differs = |held: &Holders| {
-            Ok(self.read(&held.slice, |slice| slice.differs_from_held(&held.gateways)))
-        };
-        slices.iter().map(differs).collect()
+        let mut answers = Vec::with_capacity(slices.len());
+        for held in slices {
+            let differs = self.read(&held.slice, |slice| slice.differs_from_held(&held.gateways));
+            answers.push(Ok(differs));
+        }
+        answers
     }
 
     async fn strays(
@@ -171,10 +181,12 @@ impl Slices for MemoryStore {
         strays: Strays,
     ) -> StoreResult<StraysPage> {
         let now = self.now();
-        let members = |slice: &Slice| slice.members(Group::All).cloned().collect();
-        Ok(self.change(slice, (members, |_: &UserId| now), |slice| {
-            slice.strays(group, cursor, most, strays, now)
-        }))
+        Ok(self.change(
+            slice,
+            |slice| slice.members(Group::All).cloned().collect(),
+            |_| now,
+            |slice| slice.strays(group, cursor, most, strays, now),
+        ))
     }
 
     async fn compare(
@@ -207,7 +219,7 @@ impl Slices for MemoryStore {
         Ok(self.repair(slice, |slice| slice.settle(epoch, surplus, self.now())))
     }
 
-    /// What is noted of members goes with them.
+    /// The notes on members go with the members, so there is nothing to drop.
     async fn drop_notes(&self, _: &SliceId, _: u64) -> StoreResult<DroppedNotes> {
         Ok(DroppedNotes::default())
     }

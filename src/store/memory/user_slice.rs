@@ -1,5 +1,4 @@
-//! When each of the users of one slice who is not online was seen last, as the embedded store knows
-//! it.
+//! When the users of one slice who are not online were seen last, as the embedded store knows it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -17,25 +16,25 @@ pub(super) struct UserSlice {
 }
 
 impl UserSlice {
-    /// Answers the known time if the new one is less than `apart` later. Of the two the later one
-    /// stays otherwise.
+    /// Notes when a user was seen. Returns the known time, and changes nothing, if the new one is
+    /// less than `apart` later. Otherwise the later of the two stays.
     pub(super) fn note(
         &mut self,
         user: &UserId,
         at: UnixMillis,
         apart: Duration,
     ) -> Option<UnixMillis> {
-        let known = self.seen.get(user).copied();
-        if let Some(known) =
-            known.filter(|known| !apart.is_zero() && known.saturating_add(millis(apart)) > at)
-        {
-            return Some(known);
+        if let Some(known) = self.seen.get(user).copied() {
+            if !apart.is_zero() && known.saturating_add(millis(apart)) > at {
+                return Some(known);
+            }
+            if known >= at {
+                return None;
+            }
         }
-        if known.is_none_or(|known| known < at) {
-            self.forget(user);
-            self.seen.insert(user.clone(), at);
-            self.by_time.insert((at, user.clone()));
-        }
+        self.forget(user);
+        self.seen.insert(user.clone(), at);
+        self.by_time.insert((at, user.clone()));
         None
     }
 
@@ -69,7 +68,7 @@ impl UserSlice {
     }
 }
 
-/// What no entry of this time comes before.
+/// The lowest key of this time: no entry of the time comes before it.
 fn first_of(at: UnixMillis) -> (UnixMillis, UserId) {
     (at, UserId::least())
 }

@@ -1,4 +1,4 @@
-//! The profiles of the embedded store, and who has which login.
+//! The profiles of the embedded store, and the users who have the logins.
 
 use std::collections::HashMap;
 
@@ -21,10 +21,8 @@ impl Users {
         name: &str,
         now: UnixMillis,
     ) -> PutProfile {
-        if self
-            .logins
-            .get(&login.folded())
-            .is_some_and(|owner| owner != user)
+        if let Some(owner) = self.logins.get(&login.folded())
+            && owner != user
         {
             return PutProfile::LoginTaken;
         }
@@ -33,7 +31,10 @@ impl Users {
             self.logins.remove(&former.login.folded());
         }
         self.logins.insert(login.folded(), user.clone());
-        let signup = former.as_ref().map_or(now, |former| former.signup);
+        let signup = match &former {
+            Some(former) => former.signup,
+            None => now,
+        };
         let profile = Profile {
             login: login.clone(),
             name: name.to_owned(),

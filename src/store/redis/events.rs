@@ -241,7 +241,8 @@ impl Events for RedisStore {
 
     async fn bury_event(
         &self,
-        (gateway, entry): (&GatewayId, EntryId),
+        gateway: &GatewayId,
+        entry: EntryId,
         dead: &DeadEvent,
         kept: u64,
     ) -> StoreResult<bool> {

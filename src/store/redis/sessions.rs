@@ -333,12 +333,12 @@ impl Sessions for RedisStore {
 
     async fn sessions_in_slice(
         &self,
-        of: (&LiveEpoch, &SliceId),
+        of: &LiveEpoch,
+        slice: &SliceId,
         from: UnixMillis,
         after: Option<&SessionPlace>,
         limit: usize,
     ) -> StoreResult<Vec<Session>> {
-        let (of, slice) = of;
         let steps = self.read_sessions(of, slice, from, after, limit);
         self.router.call("sessions_in_slice", steps).await
     }

@@ -1,9 +1,9 @@
-//! The boundary for the jobs that bring a status into the timelines of those who follow its author,
-//! or take it out. Gateways share the jobs: whoever takes one says again and again how far it got,
-//! and when nobody has said so for [`CLAIM_AFTER`], another gateway goes on from there.
+//! The boundary for the jobs that put a status into the timelines of its author's followers, or
+//! take it out. Gateways share the jobs: a gateway that takes a job reports regularly how far it
+//! got. If it makes no report for [`CLAIM_AFTER`], another gateway goes on from there.
 //!
-//! Authors with very many followers have no such jobs: their statuses are *pulled*, read from their
-//! own timelines by those who follow them.
+//! Authors with very many followers have no such jobs. Their statuses are *pulled*: their followers
+//! read them from the authors' own timelines.
 
 use std::time::Duration;
 
@@ -13,28 +13,28 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, UserId};
 use crate::store::{Entry, Followed, StatusId, StoreResult};
 
-/// When a job is taken over. Longer than any write of a step may be under way: see
-/// [`crate::store::Timelines`].
+/// The time without a report after which another gateway takes a job over. It is longer than any
+/// write of a step may be under way, see [`crate::store::Timelines`].
 pub const CLAIM_AFTER: Duration = Duration::from_secs(12);
 
-/// The most authors whose statuses are pulled: those who became such authors last.
+/// Maximum authors whose statuses are pulled; the ones who became such authors last are kept.
 pub const MAX_PULLED: usize = 1_000;
 
-/// What a job does with a status.
+/// The task of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FanoutTask {
-    /// Puts it into the timelines of the author's followers.
+    /// Puts the status into the timelines of the author's followers.
     Add,
-    /// Takes it out of them.
+    /// Takes the status out of them.
     Remove,
 }
 
-/// Something to do for a status with every follower of its author.
+/// A task with a status that is to be done for every follower of its author.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
-    /// What to do.
+    /// The task.
     pub task: FanoutTask,
-    /// With which status.
+    /// The status.
     pub entry: Entry,
 }
 
@@ -43,20 +43,20 @@ pub struct Job {
 pub struct TakenJob {
     /// The store's name for it.
     pub id: String,
-    /// What to do.
+    /// The job.
     pub job: Job,
     /// The last follower for whom it is done; `None` at the beginning.
     pub done_to: Option<Followed>,
 }
 
-/// Jobs that were taken, and what is known of all that are not finished.
+/// Jobs that were taken, and statistics of all unfinished jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TakenJobs {
-    /// Those that were taken now.
+    /// The jobs that this call took.
     pub jobs: Vec<TakenJob>,
-    /// How many are not finished, those included.
+    /// The number of unfinished jobs, including `jobs`.
     pub unfinished: u64,
-    /// The age of the oldest that is not finished.
+    /// The age of the oldest unfinished job.
     pub oldest: Duration,
 }
 
@@ -66,25 +66,27 @@ pub trait FanoutJobs: Sync {
     /// Adds a job, unless the same one is not finished yet.
     async fn enqueue_fanout(&self, job: &Job) -> StoreResult<()>;
 
-    /// Takes up to `most` jobs that nobody has taken, or that nobody has kept for [`CLAIM_AFTER`].
+    /// Takes up to `most` jobs that no worker has taken, or that no worker has kept for
+    /// [`CLAIM_AFTER`].
     async fn take_fanouts(&self, worker: &GatewayId, most: usize) -> StoreResult<TakenJobs>;
 
-    /// Says how far a job got, and that it goes on. False if another worker has taken it over.
+    /// Reports how far a job got, and that it goes on. Returns false if another worker has taken it
+    /// over.
     async fn keep_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<bool>;
 
     /// Forgets a job, unless another worker has taken it over.
     async fn finish_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<()>;
 
-    /// Whether a job that adds the status is not finished.
+    /// Whether there is an unfinished job that adds the status.
     async fn is_being_added(&self, status: &StatusId) -> StoreResult<bool>;
 
-    /// The authors whose statuses are pulled, each with the time from which on they are.
+    /// The authors whose statuses are pulled, each with the time from which on they are pulled.
     async fn pulled_authors(&self) -> StoreResult<Vec<(UserId, UnixMillis)>>;
 
-    /// From when on an author's statuses are pulled; `None` if they are not.
+    /// The time from which on an author's statuses are pulled; `None` if they are not pulled.
     async fn pulled_since(&self, author: &UserId) -> StoreResult<Option<UnixMillis>>;
 
-    /// Notes that an author's statuses are pulled from this time on, unless an earlier one is
-    /// noted; or, with `None`, that they are not.
+    /// Notes that an author's statuses are pulled from this time on, unless an earlier time is
+    /// noted; or, with `None`, that they are not pulled.
     async fn set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> StoreResult<()>;
 }

@@ -1,15 +1,15 @@
-//! Feeds as users see them, and the timelines behind them when a user follows or unfollows. All of
-//! it is made of calls of the store, so it is the same for every store.
+//! Feeds as users see them, and the timelines behind them when a user follows or unfollows. This
+//! code consists of calls to the store, so it is the same for every store.
 //!
-//! A timeline may have too much: a live that ended a moment ago, an announcement that was deleted,
-//! the status of somebody whom the user no longer follows. Whoever shows a timeline asks for each
-//! status whether it stands, and takes the others out.
+//! A timeline may have too many entries: a live that ended a moment ago, an announcement that was
+//! deleted, the status of an author whom the user no longer follows. Code that shows a timeline
+//! checks for each status whether it stands, and removes the others from the timeline.
 
 use std::collections::{HashMap, HashSet};
 
 use super::merged::Merged;
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{ListName, LiveId, UserId};
+use crate::base::ids::{Epoch, ListName, UserId};
 use crate::store::friends::followed;
 use crate::store::{
     Entry, FanoutTask, Job, LiveRecord, LiveState, MAX_LIST, MAX_TIMELINE, Post, StatusId, Store,
@@ -19,28 +19,28 @@ use crate::store::{
 /// A timeline with fewer entries may lack some that were crowded out, and is filled again.
 pub const MIN_TIMELINE: u64 = 750;
 
-/// After so many reads in a row a page ends, even if few of its entries stand.
+/// Maximum reads per page: the page ends then, even if few of its entries stand.
 const MOST_READS: usize = 8;
 
 /// Which statuses to show.
 #[derive(Debug, Clone, Copy)]
 pub enum View<'a> {
-    /// The lives of those whom a user follows.
+    /// The lives of the authors whom a user follows.
     Feed(&'a UserId),
-    /// The announcements and lives of those whom a user follows.
+    /// The announcements and lives of the authors whom a user follows.
     Home(&'a UserId),
     /// A user's own announcements and lives.
     Profile(&'a UserId),
-    /// The announcements and lives of those in a list.
+    /// The announcements and lives of the members of a list.
     List(&'a UserId, &'a ListName),
 }
 
-/// What a status says.
+/// The content of a status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// A live is on air.
     Live {
-        /// What it was opened with.
+        /// The title with which it was opened.
         title: Option<String>,
     },
     /// An announcement.
@@ -50,21 +50,21 @@ pub enum Content {
 /// Whether a status stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StatusState {
-    /// It does, and says this.
+    /// The status stands, and says this.
     Stands(Content),
-    /// It stands no longer, and never will again.
+    /// The status stands no longer, and never will again.
     Over,
-    /// Nothing is known of it: the announcement was deleted or is not written yet, the live's
-    /// record is lost.
+    /// Nothing is known of the status: the announcement was deleted or is not written yet, or the
+    /// live's record is lost.
     Unknown,
 }
 
 /// A status that stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownStatus {
-    /// Which status.
+    /// The status.
     pub entry: Entry,
-    /// What it says.
+    /// Its content.
     pub content: Content,
 }
 
@@ -77,49 +77,74 @@ pub struct StatusPage {
     pub next: Option<Entry>,
 }
 
-/// What each status says, and whether it stands.
+/// Whether each status stands, and its content.
 pub async fn states_of(store: &dyn Store, statuses: &[StatusId]) -> Vec<StoreResult<StatusState>> {
-    let lives: Vec<LiveId> = statuses
-        .iter()
-        .filter_map(|status| Some(status.live()?.0.clone()))
-        .collect();
-    let posts: Vec<StatusId> = statuses
-        .iter()
-        .filter(|status| status.live().is_none())
-        .cloned()
-        .collect();
+    let mut lives = Vec::new();
+    let mut posts = Vec::new();
+    for status in statuses {
+        match status.subject() {
+            Subject::Live(live, _) => lives.push(live.clone()),
+            Subject::Post(_) => posts.push(status.clone()),
+        }
+    }
     let (records, posts) = tokio::join!(store.load_lives(&lives), store.posts(&posts));
-    let (mut records, mut posts) = (records.into_iter(), posts.into_iter());
-    let none = || StoreError::Nonsense("too few answers".to_owned());
-    let state = |status: &StatusId| match status.subject() {
-        // What another program garbled is no reason to hide the other statuses.
-        Subject::Post(_) => Ok(match posts.next().ok_or_else(none)? {
-            Ok(Some(post)) => StatusState::Stands(Content::Post(post)),
-            Ok(None) | Err(StoreError::Nonsense(_)) => StatusState::Unknown,
-            Err(why) => return Err(why),
-        }),
-        Subject::Live(_, epoch) => Ok(match records.next().ok_or_else(none)? {
-            Err(StoreError::Nonsense(_)) => StatusState::Unknown,
-            Err(why) => return Err(why),
-            Ok(Some(record)) if record.epoch == *epoch && record.streamer == *status.author() => {
-                match record.state {
-                    LiveState::Open => StatusState::Stands(Content::Live {
-                        title: record.terms.title,
-                    }),
-                    LiveState::Closing | LiveState::Closed => StatusState::Over,
-                }
+    let mut records = records.into_iter();
+    let mut posts = posts.into_iter();
+    let mut states = Vec::with_capacity(statuses.len());
+    for status in statuses {
+        states.push(match status.subject() {
+            Subject::Post(_) => post_state(posts.next().unwrap_or_else(too_few_answers)),
+            Subject::Live(_, epoch) => {
+                let record = records.next().unwrap_or_else(too_few_answers);
+                live_state(status.author(), *epoch, record)
             }
-            Ok(Some(record)) if record.epoch >= *epoch => StatusState::Over,
-            // A record of an older epoch came back from a backup; a gateway writes the newer one
-            // again.
-            Ok(_) => StatusState::Unknown,
-        }),
-    };
-    statuses.iter().map(state).collect()
+        });
+    }
+    states
 }
 
-/// A page of statuses that stand, after the given entry. Takes those that do not stand out of the
-/// timelines that were read.
+fn too_few_answers<T>() -> StoreResult<T> {
+    Err(StoreError::Nonsense("too few answers".to_owned()))
+}
+
+/// The state of the status of an announcement. An announcement that another program garbled is no
+/// reason to hide the other statuses.
+fn post_state(post: StoreResult<Option<Post>>) -> StoreResult<StatusState> {
+    match post {
+        Ok(Some(post)) => Ok(StatusState::Stands(Content::Post(post))),
+        Ok(None) | Err(StoreError::Nonsense(_)) => Ok(StatusState::Unknown),
+        Err(why) => Err(why),
+    }
+}
+
+/// The state of the status of an epoch of a live, by the live's record.
+fn live_state(
+    streamer: &UserId,
+    epoch: Epoch,
+    record: StoreResult<Option<LiveRecord>>,
+) -> StoreResult<StatusState> {
+    let record = match record {
+        Ok(Some(record)) => record,
+        Ok(None) | Err(StoreError::Nonsense(_)) => return Ok(StatusState::Unknown),
+        Err(why) => return Err(why),
+    };
+    if record.epoch < epoch {
+        // A record of an older epoch came back from a backup. A gateway writes the newer one again.
+        return Ok(StatusState::Unknown);
+    }
+    if record.epoch > epoch || record.streamer != *streamer {
+        return Ok(StatusState::Over);
+    }
+    Ok(match record.state {
+        LiveState::Open => StatusState::Stands(Content::Live {
+            title: record.terms.title,
+        }),
+        LiveState::Closing | LiveState::Closed => StatusState::Over,
+    })
+}
+
+/// A page of statuses that stand, after the given entry. Removes the statuses that do not stand
+/// from the timelines that it reads.
 pub async fn status_page(
     store: &dyn Store,
     view: View<'_>,
@@ -132,54 +157,57 @@ pub async fn status_page(
     for _ in 0..MOST_READS {
         let wanted = limit + 1 - page.items.len();
         let read = merged.take(wanted).await?;
-        let (at_end, last) = (
-            read.len() < wanted,
-            read.last().map(|(entry, _)| entry.clone()),
-        );
+        let at_end = read.len() < wanted;
+        let last = read.last().map(|(entry, _)| entry.clone());
         page.items.extend(standing(store, view, read).await?);
         if page.items.len() > limit {
             page.items.truncate(limit);
             page.next = page.items.last().map(|status| status.entry.clone());
             return Ok(page);
         }
-        page.next = last.filter(|_| !at_end);
         if at_end {
+            page.next = None;
             break;
         }
+        page.next = last;
     }
     Ok(page)
 }
 
 /// The timelines in which a view's statuses are.
 async fn timelines_of(store: &dyn Store, view: View<'_>) -> StoreResult<Vec<Timeline>> {
-    let own = |user: &UserId| {
-        [
-            Timeline::Profile(user.clone()),
-            Timeline::OnAir(user.clone()),
-        ]
-    };
-    Ok(match view {
-        View::Profile(user) => own(user).into(),
+    let mut timelines = Vec::new();
+    match view {
+        View::Profile(user) => timelines.extend(authored_by(user)),
         View::List(owner, list) => {
             let members = store.list_members(owner, list).await?;
-            members.iter().take(MAX_LIST).flat_map(own).collect()
+            for member in members.iter().take(MAX_LIST) {
+                timelines.extend(authored_by(member));
+            }
         }
         View::Feed(user) => {
             let pulled = pulled_by(store, user).await?;
-            [Timeline::Feed(user.clone())]
-                .into_iter()
-                .chain(pulled.into_iter().map(Timeline::OnAir))
-                .collect()
+            timelines.push(Timeline::Feed(user.clone()));
+            timelines.extend(pulled.into_iter().map(Timeline::OnAir));
         }
         View::Home(user) => {
             let pulled = pulled_by(store, user).await?;
-            let own_two = [Timeline::Home(user.clone()), Timeline::Feed(user.clone())];
-            own_two
-                .into_iter()
-                .chain(pulled.iter().flat_map(own))
-                .collect()
+            timelines.push(Timeline::Home(user.clone()));
+            timelines.push(Timeline::Feed(user.clone()));
+            for author in &pulled {
+                timelines.extend(authored_by(author));
+            }
         }
-    })
+    }
+    Ok(timelines)
+}
+
+/// The timelines in which an author's own statuses are.
+fn authored_by(author: &UserId) -> [Timeline; 2] {
+    [
+        Timeline::Profile(author.clone()),
+        Timeline::OnAir(author.clone()),
+    ]
 }
 
 /// The authors whom a user follows and whose statuses are pulled.
@@ -196,8 +224,8 @@ async fn pulled_by(store: &dyn Store, user: &UserId) -> StoreResult<Vec<UserId>>
         .collect())
 }
 
-/// Those of the authors whom the user follows. Asks the user's own key: those of large authors are
-/// busy.
+/// The authors, among these, whom the user follows. This asks the user's own key, because the keys
+/// of large authors are busy.
 async fn who_is_followed(
     store: &dyn Store,
     user: &UserId,
@@ -217,7 +245,7 @@ async fn who_is_followed(
     Ok(followed)
 }
 
-/// Those entries that the view shows. Takes the others out of their timelines.
+/// The entries that the view shows. Takes the others out of their timelines.
 async fn standing(
     store: &dyn Store,
     view: View<'_>,
@@ -233,16 +261,18 @@ async fn standing(
         View::Feed(user) | View::Home(user) => Some(who_is_followed(store, user, authors).await?),
         View::Profile(_) | View::List(..) => None,
     };
-    let (mut shown, mut gone) = (Vec::new(), HashMap::<Timeline, Vec<StatusId>>::new());
+    let mut shown = Vec::new();
+    let mut gone: HashMap<Timeline, Vec<StatusId>> = HashMap::new();
     for ((entry, timeline), state) in read.into_iter().zip(states) {
-        let is_followed = followed
-            .as_ref()
-            .is_none_or(|followed| followed.contains(entry.id.author()));
+        let is_followed = match &followed {
+            Some(followed) => followed.contains(entry.id.author()),
+            None => true,
+        };
         match state? {
             StatusState::Stands(content) if is_followed => {
                 shown.push(ShownStatus { entry, content })
             }
-            // It is no longer for this user; in the author's own timeline it stays.
+            // The status is no longer for this user, but stays in the author's own timeline.
             StatusState::Stands(_)
                 if matches!(timeline, Timeline::Profile(_) | Timeline::OnAir(_)) => {}
             _ => gone.entry(timeline).or_default().push(entry.id),
@@ -250,16 +280,16 @@ async fn standing(
     }
     for (timeline, statuses) in gone {
         if let Err(error) = store.remove_entries(&timeline, &statuses).await {
-            // Whoever reads the timeline next tries again.
+            // The next reader of the timeline tries again.
             tracing::debug!(%error, "statuses that stand no longer stay in a timeline");
         }
     }
     Ok(shown)
 }
 
-/// Takes those statuses out of a timeline again that do not stand. A status that falls after this
-/// look is taken out by its end: by the end itself, or by the job that the end begins, because the
-/// timeline's user is a follower already.
+/// Takes the statuses that do not stand out of a timeline again. If a status ends after this check,
+/// the end itself takes it out, or the job that the end begins, because the timeline's user is a
+/// follower already.
 pub async fn take_back(
     store: &dyn Store,
     timeline: &Timeline,
@@ -279,7 +309,7 @@ pub async fn take_back(
     }
 }
 
-/// Puts entries into a timeline, those that do not stand aside.
+/// Puts the entries that stand into a timeline.
 async fn add_standing(
     store: &dyn Store,
     timeline: &Timeline,
@@ -292,7 +322,7 @@ async fn add_standing(
     take_back(store, timeline, entries).await
 }
 
-/// The author's statuses that are not pulled.
+/// The author's statuses that are not pulled, if later ones than `since` are.
 fn not_pulled(entries: Vec<Entry>, since: Option<UnixMillis>) -> Vec<Entry> {
     entries
         .into_iter()
@@ -300,8 +330,8 @@ fn not_pulled(entries: Vec<Entry>, since: Option<UnixMillis>) -> Vec<Entry> {
         .collect()
 }
 
-/// Withdraws the status of a live, unless nobody was told. The live's record says that it ends, or
-/// another epoch has taken its place.
+/// Withdraws the status of a live, unless the live is invisible and has none. By now the live's
+/// record says that it ends, or another epoch has taken its place.
 pub async fn withdraw_live(store: &dyn Store, record: &LiveRecord) -> StoreResult<()> {
     if record.terms.invisible {
         Ok(())
@@ -310,8 +340,8 @@ pub async fn withdraw_live(store: &dyn Store, record: &LiveRecord) -> StoreResul
     }
 }
 
-/// Takes the status of a live that has ended out of the streamer's own timeline, and notes a job
-/// that takes it from the followers.
+/// Takes the status of a live that has ended out of the streamer's own timeline, and enqueues a job
+/// that takes it out of the timelines of the followers.
 pub async fn withdraw(store: &dyn Store, entry: &Entry) -> StoreResult<()> {
     let streamer = entry.id.author();
     if store.follower_count(streamer).await? > 0 {
@@ -337,8 +367,8 @@ pub async fn merge_author(store: &dyn Store, user: &UserId, author: &UserId) -> 
         (Timeline::OnAir(author.clone()), None),
     ];
     let mut found = store.read_timelines(&asked, MAX_TIMELINE).await.into_iter();
-    let mut next = || found.next().unwrap_or_else(|| Ok(Vec::new()));
-    let (posts, lives) = (next()?, next()?);
+    let posts = found.next().unwrap_or(Ok(Vec::new()))?;
+    let lives = found.next().unwrap_or(Ok(Vec::new()))?;
     if posts.is_empty() && lives.is_empty() {
         return Ok(());
     }
@@ -357,8 +387,8 @@ pub async fn merge_author(store: &dyn Store, user: &UserId, author: &UserId) -> 
     .await
 }
 
-/// Takes an author's statuses out of the timelines of a user who follows the author no longer. True
-/// if so many went that the timelines should be filled again.
+/// Takes an author's statuses out of the timelines of a user who follows the author no longer.
+/// Returns whether so many went that the timelines should be filled again.
 pub async fn forget_author(store: &dyn Store, user: &UserId, author: &UserId) -> StoreResult<bool> {
     let asked = [
         (Timeline::Home(user.clone()), None),
@@ -387,8 +417,8 @@ pub async fn forget_author(store: &dyn Store, user: &UserId, author: &UserId) ->
 /// A kind of timeline, of any user.
 type TimelineOf = fn(UserId) -> Timeline;
 
-/// Fills the timelines of a user again from those of the newest [`crate::store::MAX_FOLLOWED`] whom the
-/// user follows.
+/// Fills the timelines of a user again from the timelines of the newest [`crate::store::MAX_FOLLOWED`]
+/// authors whom the user follows.
 pub async fn refill(store: &dyn Store, user: &UserId) -> StoreResult<()> {
     let pulled: HashMap<UserId, UnixMillis> = store.pulled_authors().await?.into_iter().collect();
     let (authors, _) = followed(store, user).await?;
@@ -402,16 +432,16 @@ pub async fn refill(store: &dyn Store, user: &UserId) -> StoreResult<()> {
             .await?
             .take(MAX_TIMELINE)
             .await?;
-        let is_missing = |entry: &Entry| {
-            pulled
-                .get(entry.id.author())
-                .is_none_or(|since| entry.at < *since)
-        };
-        let entries: Vec<Entry> = read
-            .into_iter()
-            .map(|(entry, _)| entry)
-            .filter(is_missing)
-            .collect();
+        let mut entries = Vec::new();
+        for (entry, _) in read {
+            let is_pulled = match pulled.get(entry.id.author()) {
+                Some(since) => entry.at >= *since,
+                None => false,
+            };
+            if !is_pulled {
+                entries.push(entry);
+            }
+        }
         add_standing(store, &to(user.clone()), &entries).await?;
     }
     Ok(())

@@ -1,15 +1,15 @@
-//! The boundary for users' lists of other users. A list's timeline is read from those of its
-//! members.
+//! The boundary for users' lists of other users. A list has no timeline of its own: it is read from
+//! the timelines of the members.
 
 use async_trait::async_trait;
 
 use crate::base::ids::{ListName, UserId};
 use crate::store::StoreResult;
 
-/// The most members of a list.
+/// Maximum members of a list.
 pub const MAX_LIST: usize = 1_000;
 
-/// What became of a user who was to be put into a list.
+/// The outcome of [`UserLists::put_in_list`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutInList {
     /// The user was not in the list, and is now.
@@ -20,7 +20,7 @@ pub enum PutInList {
     Full,
 }
 
-/// Users' lists of other users. A list without members is gone.
+/// Users' lists of other users. A list without members does not exist.
 #[async_trait]
 pub trait UserLists: Sync {
     /// Puts a user into a list.
@@ -31,7 +31,7 @@ pub trait UserLists: Sync {
         member: &UserId,
     ) -> StoreResult<PutInList>;
 
-    /// Takes a user out of a list. False if the user was not in it.
+    /// Takes a user out of a list. Returns false if the user was not in it.
     async fn take_out_of_list(
         &self,
         owner: &UserId,
@@ -39,6 +39,6 @@ pub trait UserLists: Sync {
         member: &UserId,
     ) -> StoreResult<bool>;
 
-    /// Everybody in a list, in no order.
+    /// All members of a list, in no order.
     async fn list_members(&self, owner: &UserId, list: &ListName) -> StoreResult<Vec<UserId>>;
 }

@@ -1,13 +1,13 @@
-//! Reads several timelines as one, newest first. A status that is in several of them comes once.
+//! Reads several timelines as one, newest first. A status that is in several timelines comes once.
 
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::store::{Entry, MAX_TIMELINE, Store, StoreResult, Timeline};
 
-/// Entries that are read of a timeline at a time, at least.
+/// Minimum entries per read of a timeline.
 const FEWEST: usize = 10;
 
-/// A timeline, as far as it was read.
+/// A timeline, and the entries that were read from it.
 struct Source {
     timeline: Timeline,
     read: VecDeque<Entry>,
@@ -21,7 +21,7 @@ pub(in crate::store) struct Merged<'a> {
     sources: Vec<Source>,
     /// The next entry of each source, with the source's place.
     heads: BinaryHeap<(Entry, usize)>,
-    a_time: usize,
+    entries_per_read: usize,
 }
 
 impl<'a> Merged<'a> {
@@ -33,48 +33,53 @@ impl<'a> Merged<'a> {
         after: Option<&Entry>,
         limit: usize,
     ) -> StoreResult<Self> {
-        let a_time: usize = if timelines.len() > 1 {
+        let entries_per_read: usize = if timelines.len() > 1 {
             (limit * 2 / timelines.len()).clamp(FEWEST, limit.max(FEWEST))
         } else {
             limit
         };
-        let a_time = a_time.min(MAX_TIMELINE);
-        let source = |timeline| Source {
-            timeline,
-            read: VecDeque::new(),
-            last: after.cloned(),
-            at_end: false,
-        };
-        let sources: Vec<Source> = timelines.into_iter().map(source).collect();
+        let mut sources = Vec::with_capacity(timelines.len());
+        for timeline in timelines {
+            sources.push(Source {
+                timeline,
+                read: VecDeque::new(),
+                last: after.cloned(),
+                at_end: false,
+            });
+        }
         let mut merged = Self {
             store,
             sources,
             heads: BinaryHeap::new(),
-            a_time,
+            entries_per_read: entries_per_read.min(MAX_TIMELINE),
         };
         let all: Vec<usize> = (0..merged.sources.len()).collect();
         merged.read_on(&all).await?;
         Ok(merged)
     }
 
+    /// Reads the next entries of the sources at these places.
     async fn read_on(&mut self, places: &[usize]) -> StoreResult<()> {
-        let asked: Vec<_> = places
-            .iter()
-            .map(|&at| {
-                (
-                    self.sources[at].timeline.clone(),
-                    self.sources[at].last.clone(),
-                )
-            })
-            .collect();
-        let found = self.store.read_timelines(&asked, self.a_time).await;
+        let mut asked = Vec::with_capacity(places.len());
+        for &place in places {
+            let source = &self.sources[place];
+            asked.push((source.timeline.clone(), source.last.clone()));
+        }
+        let found = self
+            .store
+            .read_timelines(&asked, self.entries_per_read)
+            .await;
         for (&place, entries) in places.iter().zip(found) {
-            let (entries, source) = (entries?, &mut self.sources[place]);
-            source.at_end = entries.len() < self.a_time;
-            source.last = entries.last().cloned().or(source.last.take());
+            let entries = entries?;
+            let source = &mut self.sources[place];
+            source.at_end = entries.len() < self.entries_per_read;
+            if let Some(last) = entries.last() {
+                source.last = Some(last.clone());
+            }
             source.read = entries.into();
-            self.heads
-                .extend(source.read.pop_front().map(|first| (first, place)));
+            if let Some(first) = source.read.pop_front() {
+                self.heads.push((first, place));
+            }
         }
         Ok(())
     }
@@ -94,6 +99,7 @@ impl<'a> Merged<'a> {
         Ok(Some((entry, timeline)))
     }
 
+    /// Puts the next entry of a source on the heap.
     async fn move_on(&mut self, place: usize) -> StoreResult<()> {
         let source = &mut self.sources[place];
         match source.read.pop_front() {

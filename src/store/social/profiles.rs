@@ -1,4 +1,5 @@
-//! The boundary for profiles: what pages show of a user, and which user has a login.
+//! The boundary for profiles: the name and login that pages show of a user, and which user has a
+//! login.
 
 use async_trait::async_trait;
 
@@ -6,10 +7,10 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{Login, UserId};
 use crate::store::StoreResult;
 
-/// What pages show of a user.
+/// A user, as pages show the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
-    /// As the user writes it; nobody else has it, whatever its case.
+    /// The login as the user writes it. No other user has it, whatever its case.
     pub login: Login,
     /// The name to show.
     pub name: String,
@@ -17,12 +18,12 @@ pub struct Profile {
     pub signup: UnixMillis,
 }
 
-/// What became of a profile that was written.
+/// The outcome of [`Profiles::put_profile`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PutProfile {
-    /// It stands now, and is the first of this user.
+    /// This profile is written, and is the first of the user.
     Created(Profile),
-    /// It stands now, in the place of another one.
+    /// This profile is written, and has replaced an earlier one.
     Replaced(Profile),
     /// Another user has the login; nothing was changed.
     LoginTaken,
@@ -31,17 +32,17 @@ pub enum PutProfile {
 /// Changes of several keys that [`Profiles::finish_changes`] finished.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FinishedChanges {
-    /// How many they are.
+    /// The number of changes.
     pub count: u64,
-    /// The follows and unfollows among them: who followed or unfollowed, and whom.
+    /// The follows and unfollows among them: the user who followed or unfollowed, and the streamer.
     pub follows: Vec<(UserId, UserId)>,
 }
 
 /// Profiles and logins.
 #[async_trait]
 pub trait Profiles: Sync {
-    /// Writes a profile, and claims its login. A former login of the user is free afterwards. Of
-    /// several users who claim a login at a time, one gets it.
+    /// Writes a profile, and claims its login. A former login of the user is free afterwards. If
+    /// several users claim a login at the same time, one of them gets it.
     async fn put_profile(
         &self,
         user: &UserId,
@@ -53,6 +54,6 @@ pub trait Profiles: Sync {
     async fn profile(&self, user: &UserId) -> StoreResult<Option<Profile>>;
 
     /// Finishes changes of several keys, such as a follow, whose gateway died half way or could not
-    /// reach a key. Answers which it finished; an error means that at least one is left.
+    /// reach a key. Returns the changes that it finished. An error means that at least one is left.
     async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>);
 }

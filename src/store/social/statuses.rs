@@ -1,6 +1,6 @@
-//! The boundary for statuses: what a user tells those who follow them. A status says that a live is
-//! on air, or it is an announcement. What a live's status says is in the record of the live; the
-//! announcements are kept here.
+//! The boundary for statuses, which tell a user's followers that a live is on air, or something
+//! that the user announces. The content of a live's status is in the record of the live; the store
+//! keeps the announcements here.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::store::{LiveRecord, StoreResult};
 /// Between the author and the rest of a status id. No other id contains it.
 const SEPARATOR: char = '~';
 
-/// What a status is about.
+/// The subject of a status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     /// This epoch of a live is on air.
@@ -57,7 +57,7 @@ impl StatusId {
         Self::new(streamer, Subject::Live(live, epoch))
     }
 
-    /// Reads the text back; `None` for what no status is called.
+    /// Reads the text back; `None` if no status has that name.
     pub fn parse(text: &str) -> Option<Self> {
         let (author, subject) = text.split_once(SEPARATOR)?;
         let author = UserId::parse(author).ok()?;
@@ -67,9 +67,9 @@ impl StatusId {
             }
             None => Subject::Post(PostId::parse(subject).ok()?),
         };
-        // One name a status: another spelling of the epoch is none.
+        // Each status has one name, so another spelling of the epoch names nothing.
         let id = Self::new(author, subject);
-        (id.as_str() == text).then_some(id)
+        if id.as_str() == text { Some(id) } else { None }
     }
 
     /// Whose status it is.
@@ -77,7 +77,7 @@ impl StatusId {
         &self.author
     }
 
-    /// What it is about.
+    /// The subject of the status.
     pub fn subject(&self) -> &Subject {
         &self.subject
     }
@@ -156,14 +156,14 @@ pub struct Post {
 /// Announcements. Each author's newest [`crate::store::MAX_TIMELINE`] are kept.
 #[async_trait]
 pub trait Statuses: Sync {
-    /// Keeps an announcement, and puts it into the author's profile. Forgets the author's oldest if
-    /// there are too many.
+    /// Keeps an announcement, and puts it into the author's profile. Forgets the author's oldest
+    /// announcement if there are too many.
     async fn put_post(&self, status: &StatusId, post: &Post) -> StoreResult<()>;
 
-    /// Forgets an announcement. False if it is not there.
+    /// Forgets an announcement. Returns false if there is no such announcement.
     async fn drop_post(&self, status: &StatusId) -> StoreResult<bool>;
 
-    /// Reads announcements; `None` for one that is not there, or for the status of a live.
+    /// Reads announcements; `None` for one that does not exist, or for the status of a live.
     async fn posts(&self, statuses: &[StatusId]) -> Vec<StoreResult<Option<Post>>>;
 
     /// How many announcements of an author there are. Counted in the author's profile, so it cannot

@@ -1,6 +1,6 @@
-//! The boundary for timelines: lists of statuses by time, of which the newest are kept. A timeline
-//! is a copy that may have too much: who shows it asks for each status whether it still stands, see
-//! [`crate::store::status_page`].
+//! The boundary for timelines: lists of statuses by time, of which the store keeps the newest. A
+//! timeline is a copy that may have too many entries. Code that shows it checks for each status
+//! whether it still stands, see [`crate::store::status_page`].
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -8,15 +8,15 @@ use tokio::time::Instant;
 use crate::base::ids::UserId;
 use crate::store::{Entry, StatusId, StoreResult};
 
-/// The newest so many entries of a timeline are kept.
+/// Maximum entries of a timeline; the newest are kept.
 pub const MAX_TIMELINE: usize = 1_000;
 
 /// A list of statuses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Timeline {
-    /// The announcements of those whom a user follows.
+    /// The announcements of the authors whom a user follows.
     Home(UserId),
-    /// The lives of those whom a user follows.
+    /// The lives of the authors whom a user follows.
     Feed(UserId),
     /// A user's own announcements.
     Profile(UserId),
@@ -25,8 +25,8 @@ pub enum Timeline {
 }
 
 impl Timeline {
-    /// How many entries are kept, the newest. No open live is dropped: the streamer's own list is
-    /// the truth.
+    /// Maximum entries; the newest are kept. The streamer's own list of lives never drops an open
+    /// live, because that list is authoritative.
     pub(in crate::store) fn most(&self) -> usize {
         match self {
             Self::Home(_) | Self::Feed(_) | Self::Profile(_) => MAX_TIMELINE,
@@ -34,7 +34,7 @@ impl Timeline {
         }
     }
 
-    /// The timeline of one who follows the author, where such a status belongs.
+    /// The timeline of a follower of the author in which such a status belongs.
     pub fn of_follower(follower: UserId, status: &StatusId) -> Self {
         match status.live() {
             Some(_) => Self::Feed(follower),
@@ -60,8 +60,8 @@ pub trait Timelines: Sync {
     /// For each, whether the timeline has the status.
     async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>>;
 
-    /// Puts a status into up to 250 timelines. `looked` is when the caller began to look whether
-    /// the status stands: a write that arrives 5 s after that, or later, is refused.
+    /// Puts a status into up to 250 timelines. `looked` is when the caller began to check whether
+    /// the status stands. The store refuses a write that arrives 5 s after that, or later.
     async fn add_to_timelines(
         &self,
         entry: &Entry,

@@ -305,7 +305,7 @@ calls! {
         [write] note_counts(live: &LiveId, epoch: Epoch) -> NotedCounts, at live(live);
         [write] read_events(request: &ReadEvents) -> SenderTurn, at list();
         [write] acknowledge_events(entries: &[EntryId]) -> (), at list();
-        [write] bury_event(by: (&GatewayId, EntryId), dead: &DeadEvent, kept: u64) -> bool, at list();
+        [write] bury_event(gateway: &GatewayId, entry: EntryId, dead: &DeadEvent, kept: u64) -> bool, at list();
         [write] end_sending(gateway: &GatewayId) -> (), at list();
         [read] dead_events(after: Option<EntryId>, limit: usize) -> Vec<(EntryId, DeadEvent)>, at list();
         [write] replay_event(entry: EntryId) -> bool, at list();
@@ -439,11 +439,12 @@ calls! {
     Sessions {
         [read] count_sessions(of: &LiveEpoch, slices: u32, span: Span) -> u64, at live(&of.live);
         [read] sessions_in_slice(
-            of: (&LiveEpoch, &SliceId),
+            of: &LiveEpoch,
+            slice: &SliceId,
             from: UnixMillis,
             after: Option<&SessionPlace>,
             limit: usize
-        ) -> Vec<Session>, at slice(of.1);
+        ) -> Vec<Session>, at slice(slice);
         [read] latest_sessions(of: &LiveEpoch, slices: u32, users: &[UserId]) -> Vec<Option<Stay>>, at live(&of.live);
         [read] were_there(of: &LiveEpoch, attended: &Attended, users: &[UserId], span: Span)
             -> Vec<bool>, at live(&of.live);

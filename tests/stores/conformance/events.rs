@@ -285,18 +285,13 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
     };
     assert!(
         !store
-            .bury_event((&other, entries[0]), &dead(0), 10)
+            .bury_event(&other, entries[0], &dead(0), 10)
             .await
             .unwrap()
     );
     assert_eq!(store.dead_events(None, 10).await.unwrap(), []);
     for (n, entry) in entries.iter().enumerate() {
-        assert!(
-            store
-                .bury_event((&one, *entry), &dead(n), 10)
-                .await
-                .unwrap()
-        );
+        assert!(store.bury_event(&one, *entry, &dead(n), 10).await.unwrap());
     }
     assert_eq!(
         read(&store, &one, BEGINNING, 10).await,
@@ -306,7 +301,7 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
     // The answer of a call was lost, and the sender makes it again.
     assert!(
         store
-            .bury_event((&one, entries[2]), &dead(2), 10)
+            .bury_event(&one, entries[2], &dead(2), 10)
             .await
             .unwrap()
     );

@@ -88,7 +88,7 @@ async fn listed(store: &Arc<dyn Store>, of: &LiveEpoch, span: Span, limit: usize
     loop {
         let after = all.last().map(|last| last.place.clone());
         let (page, more) = store
-            .sessions_page((of, SLICES), span, after.as_ref(), limit)
+            .sessions_page(of, SLICES, span, after.as_ref(), limit)
             .await
             .unwrap();
         assert!(page.len() <= limit, "a page of {}", page.len());

@@ -1,7 +1,7 @@
 //! The connections to one database. The caller bounds how many calls are under way, so this is only
-//! a shelf of those that wait for one. A connection whose call failed or was given up is dropped,
-//! and so are all that wait: after a restart of the database, or a switch to another server, they
-//! are probably dead, too.
+//! a shelf of idle connections. If a call fails or is given up, its connection is dropped, and so
+//! are all idle ones: after a restart of the database, or a switch to another server, they are
+//! probably dead, too.
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use crate::store::fans::lookup::FanError;
 pub(super) struct Connections<C: Connection> {
     options: ArcSwap<C::Options>,
     idle: Mutex<Vec<C>>,
-    /// How many may wait.
+    /// Maximum idle connections.
     most: usize,
 }
 
@@ -41,13 +41,13 @@ impl<C: Connection> Connections<C> {
         }
     }
 
-    /// Logs new connections in with these options, and forgets those that wait.
+    /// Logs new connections in with these options, and forgets the idle ones.
     pub(super) fn log_in_with(&self, options: C::Options) {
         self.options.store(options.into());
         drop(Shelf(Some(&self.idle)));
     }
 
-    /// A connection that waits, or a new one.
+    /// An idle connection, or a new one.
     pub(super) async fn take(&self) -> Result<Lent<'_, C>, FanError> {
         let shelf = Shelf(Some(&self.idle));
         let waiting = self.idle.lock().pop();

@@ -1,5 +1,5 @@
-//! The jobs for the followers of an author in the embedded store. There is one gateway, so no job
-//! is taken over; a job that the gateway left when its worker ended is lost with the store.
+//! The jobs for the followers of an author in the embedded store. There is one gateway, so no other
+//! gateway takes a job over. A job that is unfinished when the gateway ends is lost with the store.
 
 use std::time::Duration;
 
@@ -18,10 +18,11 @@ impl FanoutJobs for MemoryStore {
     async fn enqueue_fanout(&self, job: &Job) -> StoreResult<()> {
         let since = self.now();
         let jobs = &mut self.feeds.lock().jobs;
-        if jobs
-            .unfinished()
-            .all(|there| (there.job.job.task, &there.job.job.entry.id) != (job.task, &job.entry.id))
-        {
+        let is_known = jobs.unfinished().any(|there| {
+            let known = &there.job.job;
+            known.task == job.task && known.entry.id == job.entry.id
+        });
+        if !is_known {
             jobs.numbers += 1;
             let job = TakenJob {
                 id: jobs.numbers.to_string(),
@@ -72,10 +73,10 @@ impl FanoutJobs for MemoryStore {
 
     async fn is_being_added(&self, status: &StatusId) -> StoreResult<bool> {
         let jobs = &self.feeds.lock().jobs;
-        let adds = |there: &Unfinished| {
-            there.job.job.task == FanoutTask::Add && there.job.job.entry.id == *status
-        };
-        Ok(jobs.unfinished().any(adds))
+        Ok(jobs.unfinished().any(|there| {
+            let job = &there.job.job;
+            job.task == FanoutTask::Add && job.entry.id == *status
+        }))
     }
 
     async fn pulled_authors(&self) -> StoreResult<Vec<(UserId, UnixMillis)>> {
@@ -91,16 +92,19 @@ impl FanoutJobs for MemoryStore {
         match since {
             Some(since) => {
                 pulled.entry(author.clone()).or_insert(since);
-                if pulled.len() > MAX_PULLED
-                    && let Some(oldest) = pulled
+                if pulled.len() > MAX_PULLED {
+                    let oldest = pulled
                         .iter()
                         .min_by_key(|(user, since)| (**since, *user))
-                        .map(|(user, _)| user.clone())
-                {
-                    pulled.remove(&oldest);
+                        .map(|(user, _)| user.clone());
+                    if let Some(oldest) = oldest {
+                        pulled.remove(&oldest);
+                    }
                 }
             }
-            None => drop(pulled.remove(author)),
+            None => {
+                pulled.remove(author);
+            }
         }
         Ok(())
     }

@@ -59,12 +59,10 @@ impl Timelines for MemoryStore {
     }
 
     async fn timeline_len(&self, timeline: &Timeline) -> StoreResult<u64> {
-        Ok(self
-            .feeds
-            .lock()
-            .timelines
-            .get(timeline)
-            .map_or(0, |entries| entries.len() as u64))
+        match self.feeds.lock().timelines.get(timeline) {
+            Some(entries) => Ok(entries.len() as u64),
+            None => Ok(0),
+        }
     }
 
     async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>> {
@@ -82,13 +80,17 @@ impl Timelines for MemoryStore {
         _: Instant,
     ) -> StoreResult<()> {
         let mut feeds = self.feeds.lock();
-        to.iter().for_each(|timeline| feeds.add(timeline, entry));
+        for timeline in to {
+            feeds.add(timeline, entry);
+        }
         Ok(())
     }
 
     async fn add_entries(&self, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()> {
         let mut feeds = self.feeds.lock();
-        entries.iter().for_each(|entry| feeds.add(timeline, entry));
+        for entry in entries {
+            feeds.add(timeline, entry);
+        }
         Ok(())
     }
 
@@ -138,7 +140,8 @@ impl UserLists for MemoryStore {
         list: &ListName,
         member: &UserId,
     ) -> StoreResult<bool> {
-        let (mut feeds, key) = (self.feeds.lock(), (owner.clone(), list.clone()));
+        let key = (owner.clone(), list.clone());
+        let mut feeds = self.feeds.lock();
         let Some(members) = feeds.lists.get_mut(&key) else {
             return Ok(false);
         };

@@ -1,4 +1,4 @@
-//! What the embedded store keeps of statuses: timelines, announcements, lists of users, and the
+//! The data of statuses in the embedded store: timelines, announcements, lists of users, and the
 //! jobs for followers.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -23,8 +23,9 @@ impl Feeds {
         entries.retain(|other| other.id != entry.id);
         entries.insert(entry.clone());
         while entries.len() > timeline.most() {
-            let oldest = entries.pop_first();
-            if let (Timeline::Profile(_), Some(oldest)) = (timeline, oldest) {
+            if let Some(oldest) = entries.pop_first()
+                && matches!(timeline, Timeline::Profile(_))
+            {
                 self.posts.remove(oldest.id.as_str());
             }
         }
@@ -49,7 +50,10 @@ impl Feeds {
         let Some(entries) = self.timelines.get(timeline) else {
             return Vec::new();
         };
-        let end = after.map_or(Bound::Unbounded, |last| Bound::Excluded(last.clone()));
+        let end = match after {
+            Some(last) => Bound::Excluded(last.clone()),
+            None => Bound::Unbounded,
+        };
         entries
             .range((Bound::Unbounded, end))
             .rev()
