@@ -338,10 +338,14 @@ impl<'a> Run<'a> {
                 by_name,
             }
         });
-        let redis = (redis_cpu.is_some() || commands.is_some()).then_some(report::Redis {
-            cpu: redis_cpu,
-            commands,
-        });
+        let redis = if redis_cpu.is_some() || commands.is_some() {
+            Some(report::Redis {
+                cpu: redis_cpu,
+                commands,
+            })
+        } else {
+            None
+        };
         Report {
             version: env!("CARGO_PKG_VERSION"),
             started_at_ms: self.started_at_ms,
@@ -398,7 +402,9 @@ impl<'a> Run<'a> {
         tally: &Tally,
         [idle, joined, steady_end]: [Option<ProcStats>; 3],
     ) -> Option<report::Server> {
-        let (idle, joined, steady_end) = (idle?, joined?, steady_end?);
+        let idle = idle?;
+        let joined = joined?;
+        let steady_end = steady_end?;
         let grown = |from: u64, to: u64| report::per(to as f64 - from as f64, tally.joined);
         Some(report::Server {
             pid: self.args.pid?,

@@ -150,9 +150,12 @@ impl Crowd {
 
 async fn run(args: &OutageArgs) -> anyhow::Result<Report> {
     let programs = Programs::find(args.gateway_bin.as_deref())?;
-    let (redis, mut database) = (Redis::start().await?, Postgres::start().await);
+    let redis = Redis::start().await?;
+    let mut database = Postgres::start().await;
     database.run(FOLLOWS).await;
-    let (url, fans, password) = (redis.url(), database.url(), database.password_file());
+    let url = redis.url();
+    let fans = database.url();
+    let password = database.password_file();
     let password = password.to_str().context("a path that is not UTF-8")?;
     let mut flags = vec![
         "--listen",
@@ -188,7 +191,8 @@ async fn run(args: &OutageArgs) -> anyhow::Result<Report> {
         .context("the fans were not in the set before the outage")?;
 
     eprintln!("PostgreSQL is stopped for {} s …", args.seconds);
-    let (began, outage) = (Instant::now(), Duration::from_secs(args.seconds.into()));
+    let began = Instant::now();
+    let outage = Duration::from_secs(args.seconds.into());
     database.stop();
     let newcomers = late.enter().await?;
     let mut report = Report {

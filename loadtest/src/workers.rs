@@ -91,11 +91,13 @@ impl Workers {
         let shares = (0..plan.processes)
             .map(|process| plan.share(process).count() as u64)
             .collect();
-        let (commands, progress) = (Vec::new(), vec![Progress::default(); plan.processes]);
+        let commands = Vec::new();
+        let progress = vec![Progress::default(); plan.processes];
         // To leave takes as long as the ramp, and twice the timeout of an ack.
         let ramp = Duration::from_secs_f64(plan.viewers as f64 / plan.ramp_per_second);
         let patience = ramp + plan.ack_timeout * 2 + Duration::from_secs(60);
-        let (lost, on_progress) = (BTreeMap::new(), Box::new(on_progress));
+        let lost = BTreeMap::new();
+        let on_progress = Box::new(on_progress);
         Self {
             commands,
             to_us,

@@ -136,7 +136,8 @@ impl Redis {
 
     /// Cores that it takes now, over so long: with nothing to do, what it takes for itself.
     pub(crate) async fn idle(&self, span: Duration) -> anyhow::Result<f64> {
-        let (cpu, began) = (self.server.cpu()?, Instant::now());
+        let cpu = self.server.cpu()?;
+        let began = Instant::now();
         tokio::time::sleep(span).await;
         Ok((self.server.cpu()? - cpu) / began.elapsed().as_secs_f64())
     }
@@ -231,7 +232,8 @@ impl Programs {
         secret: Option<&Path>,
         flags: &[&str],
     ) -> anyhow::Result<Gateway> {
-        let (url, mut flags) = (redis.url(), flags.to_vec());
+        let url = redis.url();
+        let mut flags = flags.to_vec();
         flags.extend(Gateway::args(&url));
         // What it costs is a row of its own.
         if !flags.contains(&"--track-online") {
@@ -353,7 +355,8 @@ impl Gateway {
             .send()
             .await
             .with_context(|| format!("{method} {path}"))?;
-        let (status, text) = (answer.status(), answer.text().await?);
+        let status = answer.status();
+        let text = answer.text().await?;
         ensure!(status.is_success(), "{method} {path}: {status}: {text}");
         Ok(text)
     }

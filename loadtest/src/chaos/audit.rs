@@ -195,7 +195,8 @@ async fn online(testbed: &Testbed, wrong: &mut Vec<Broken>) {
 }
 
 fn dashboards(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
-    let (fans, viewers) = (fact.fans.len() as i64, fact.here.len() as i64);
+    let fans = fact.fans.len() as i64;
+    let viewers = fact.here.len() as i64;
     let right = Counts {
         epoch: fact.epoch,
         viewers,
@@ -217,7 +218,8 @@ fn dashboards(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
 
 /// A quiet live has no dashboards: each gateway is asked.
 async fn figures(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
-    let (state, id) = (&testbed.state, testbed.state.live_id(fact.live));
+    let state = &testbed.state;
+    let id = testbed.state.live_id(fact.live);
     let right = (fact.here.len() as i64, fact.fans.len() as i64);
     for gateway in state.gateways_up() {
         let told = testbed

@@ -148,8 +148,10 @@ impl Kind {
 
     /// The name on the command line.
     pub(crate) fn name(self) -> String {
-        self.to_possible_value()
-            .map_or_else(String::new, |value| value.get_name().to_owned())
+        match self.to_possible_value() {
+            Some(value) => value.get_name().to_owned(),
+            None => String::new(),
+        }
     }
 
     /// The line of `--list`.

@@ -132,17 +132,19 @@ impl Spread {
     pub(crate) fn of(times: &[Duration]) -> Self {
         let mut ms: Vec<u64> = times.iter().map(|time| time.as_millis() as u64).collect();
         ms.sort_unstable();
-        let at = |share: f64| {
-            let rank = (share * ms.len() as f64).ceil() as usize;
-            ms.get(rank.saturating_sub(1)).copied().unwrap_or_default()
-        };
         Self {
             count: ms.len(),
-            p50_ms: at(0.5),
-            p99_ms: at(0.99),
-            max_ms: at(1.0),
+            p50_ms: nearest_rank(&ms, 0.5),
+            p99_ms: nearest_rank(&ms, 0.99),
+            max_ms: nearest_rank(&ms, 1.0),
         }
     }
+}
+
+/// The sorted value below which this share of the values lies; 0 if there are none.
+fn nearest_rank(ms: &[u64], share: f64) -> u64 {
+    let rank = (share * ms.len() as f64).ceil() as usize;
+    ms.get(rank.saturating_sub(1)).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

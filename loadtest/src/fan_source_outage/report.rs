@@ -115,7 +115,8 @@ impl Display for Report {
             "known fans missing: {}, strangers: {}",
             self.known_fans_missing, self.strangers
         )?;
-        let (lost, errors) = (self.sockets_lost, self.errors);
+        let lost = self.sockets_lost;
+        let errors = self.errors;
         writeln!(
             f,
             "sockets lost: {lost}, heartbeats: {}, unanswered: {}",

@@ -117,7 +117,8 @@ async fn read(redis: Client, fans: Vec<(String, HashSet<String>)>, seen: Arc<Mut
     let mut clock = interval(READ_EVERY);
     loop {
         clock.tick().await;
-        let (mut missing, mut strangers) = (0, 0);
+        let mut missing = 0;
+        let mut strangers = 0;
         let mut unread = false;
         for (key, expected) in &fans {
             match redis.smembers::<HashSet<String>, _>(key).await {

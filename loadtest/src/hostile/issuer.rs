@@ -48,8 +48,10 @@ impl Issuer {
                     .ok()
                     .context("the temporary folder's name is not UTF-8")
             });
-        let (secret_file, public_key_file, rsa, stranger) =
-            (secret_file?, public_key_file?, rsa?, stranger?);
+        let secret_file = secret_file?;
+        let public_key_file = public_key_file?;
+        let rsa = rsa?;
+        let stranger = stranger?;
         let secret = format!(
             "{:032x}{:032x}",
             rand::random::<u128>(),

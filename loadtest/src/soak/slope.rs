@@ -57,27 +57,40 @@ impl Slope {
             .collect();
         let slope = median(&mut slopes)?;
         let reach = reach(&blocks, slope);
-        let at = |place: f64| slopes[(place.round().max(0.0) as usize).min(slopes.len() - 1)];
-        let (pairs, percent) = (slopes.len() as f64, |slope: f64| {
-            slope * 3_600.0 / middle * 100.0
-        });
+        let pairs = slopes.len() as f64;
+        let low = at(&slopes, (pairs - reach) / 2.0 - 1.0);
+        let high = at(&slopes, (pairs + reach) / 2.0);
         Some(Self {
             blocks: blocks.len(),
             median: middle,
-            percent_per_hour: percent(slope),
-            low: percent(at((pairs - reach) / 2.0 - 1.0)),
-            high: percent(at((pairs + reach) / 2.0)),
+            percent_per_hour: percent_per_hour(slope, middle),
+            low: percent_per_hour(low, middle),
+            high: percent_per_hour(high, middle),
         })
     }
 
     /// Judges the growth against a bound in percent per hour.
     pub(super) fn verdict(&self, bound: f64) -> Verdict {
-        match self.blocks >= FEWEST_BLOCKS {
-            true if self.high <= bound => Verdict::Steady,
-            true if self.low > bound => Verdict::Grows,
-            _ => Verdict::TooShortToTell,
+        if self.blocks < FEWEST_BLOCKS {
+            Verdict::TooShortToTell
+        } else if self.high <= bound {
+            Verdict::Steady
+        } else if self.low > bound {
+            Verdict::Grows
+        } else {
+            Verdict::TooShortToTell
         }
     }
+}
+
+/// The slope at a place of the sorted slopes, or at the nearest end.
+fn at(slopes: &[f64], place: f64) -> f64 {
+    slopes[(place.round().max(0.0) as usize).min(slopes.len() - 1)]
+}
+
+/// A slope per second, in percent of the median per hour.
+fn percent_per_hour(slope: f64, median: f64) -> f64 {
+    slope * 3_600.0 / median * 100.0
 }
 
 /// How many of the sorted slopes the interval has.
@@ -95,11 +108,10 @@ fn correlation(blocks: &[(f64, f64)], slope: f64) -> f64 {
         .map(|(at, value)| value - slope * at)
         .collect();
     let mean = left.iter().sum::<f64>() / left.len() as f64;
-    let apart = |value: &f64| value - mean;
-    let own: f64 = left.iter().map(|value| apart(value).powi(2)).sum();
+    let own: f64 = left.iter().map(|value| (value - mean).powi(2)).sum();
     let next: f64 = left
         .windows(2)
-        .map(|pair| apart(&pair[0]) * apart(&pair[1]))
+        .map(|pair| (pair[0] - mean) * (pair[1] - mean))
         .sum();
     if own > 0.0 {
         (next / own).clamp(0.0, MOST_CORRELATION)

@@ -48,14 +48,16 @@ pub(crate) struct Arrival {
 pub(crate) fn read(file: &str) -> anyhow::Result<Vec<Arrival>> {
     let text = std::fs::read_to_string(file).with_context(|| file.to_owned())?;
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    let arrival = |line: &str| {
-        let (verdict, body) = line.split_once(' ').context("a line without a body")?;
-        Ok(Arrival {
-            verdict: verdict.to_owned(),
-            event: serde_json::from_str(body)?,
-        })
-    };
-    whole.lines().map(arrival).collect()
+    whole.lines().map(arrival_in).collect()
+}
+
+/// The arrival in a line of the receiver.
+fn arrival_in(line: &str) -> anyhow::Result<Arrival> {
+    let (verdict, body) = line.split_once(' ').context("a line without a body")?;
+    Ok(Arrival {
+        verdict: verdict.to_owned(),
+        event: serde_json::from_str(body)?,
+    })
 }
 
 #[derive(Debug, Serialize)]

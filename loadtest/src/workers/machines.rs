@@ -78,7 +78,8 @@ pub(crate) async fn gather(
         .with_context(|| format!("--coordinator {at}"))?;
     eprintln!("waiting for {count} machines on {}", listener.local_addr()?);
     let deadline = Instant::now() + within;
-    let (mut machines, mut knocking) = (Vec::new(), JoinSet::new());
+    let mut machines = Vec::new();
+    let mut knocking = JoinSet::new();
     while machines.len() < count {
         let next = async {
             tokio::select! {
@@ -114,7 +115,8 @@ pub(crate) async fn gather(
 async fn greet(stream: TcpStream, address: SocketAddr) -> anyhow::Result<Machine> {
     stream.set_nodelay(true)?;
     let (read, write) = stream.into_split();
-    let (mut read, mut write) = (lines::reader(read, LONGEST_HELLO), lines::writer(write));
+    let mut read = lines::reader(read, LONGEST_HELLO);
+    let mut write = lines::writer(write);
     let hello = async {
         lines::hear::<_, Hello>(&mut read)
             .await?
@@ -125,10 +127,10 @@ async fn greet(stream: TcpStream, address: SocketAddr) -> anyhow::Result<Machine
         .await
         .context("it did not say what it is")
         .and_then(|hello| hello);
-    let welcome = hello.as_ref().map_or_else(
-        |error| Welcome::Refused(format!("{error:#}")),
-        |()| Welcome::Wait,
-    );
+    let welcome = match &hello {
+        Ok(()) => Welcome::Wait,
+        Err(error) => Welcome::Refused(format!("{error:#}")),
+    };
     timeout(HELLO_WITHIN, lines::say(&mut write, &welcome))
         .await
         .with_context(|| address.to_string())??;

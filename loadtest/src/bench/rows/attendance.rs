@@ -210,7 +210,8 @@ impl Asked<'_> {
             found.len(),
             expected.len()
         );
-        let (mut times, mut slow) = (Vec::with_capacity(self.times), f64::MAX);
+        let mut times = Vec::with_capacity(self.times);
+        let mut slow = f64::MAX;
         for _ in 0..self.times {
             watch_slow_calls(self.redis).await?;
             let began = Instant::now();
@@ -235,7 +236,8 @@ impl Asked<'_> {
     }
 
     async fn list(&self, path: &str, count: usize) -> anyhow::Result<BTreeSet<String>> {
-        let (mut all, mut cursor) = (Vec::new(), String::new());
+        let mut all = Vec::new();
+        let mut cursor = String::new();
         loop {
             let page = self
                 .gateway
@@ -275,10 +277,13 @@ async fn sessions(users: usize, figures: &mut Figures) -> anyhow::Result<()> {
         .for_each(|user| of_slice[user.slice_index(2) as usize - 1].push(user));
     let before = used_memory(&redis).await?;
     let mut grown = Vec::new();
-    let (mut number, mut cpu, mut dearest) = (0, 0.0, 0.0_f64);
+    let mut number = 0;
+    let mut cpu = 0.0;
+    let mut dearest = 0.0_f64;
     for _ in 0..2 {
         for joins in [true, false] {
-            let (began, before) = (number, redis.server.cpu()?);
+            let began = number;
+            let before = redis.server.cpu()?;
             for (index, users) in (1..).zip(&of_slice) {
                 for some in users.chunks(SESSIONS_A_CALL) {
                     number += 1;

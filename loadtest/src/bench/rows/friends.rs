@@ -68,22 +68,20 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
 
 /// Users 0 to `users`, by their slices of the platform.
 fn users_by_slice(users: usize) -> Vec<(SliceId, Vec<UserId>)> {
-    let slice = |index| {
-        (
-            SliceId {
-                set: OnlineSet::Users,
-                index,
-                of: USERS_SLICES,
-            },
-            Vec::new(),
-        )
-    };
-    let mut slices: Vec<_> = (1..=USERS_SLICES).map(slice).collect();
-    (0..users).map(user).for_each(|user| {
-        slices[user.slice_index(USERS_SLICES) as usize - 1]
-            .1
-            .push(user)
-    });
+    let mut slices: Vec<(SliceId, Vec<UserId>)> = Vec::new();
+    for index in 1..=USERS_SLICES {
+        let slice = SliceId {
+            set: OnlineSet::Users,
+            index,
+            of: USERS_SLICES,
+        };
+        slices.push((slice, Vec::new()));
+    }
+    for user in (0..users).map(user) {
+        let place = user.slice_index(USERS_SLICES) as usize - 1;
+        let (_, inside) = &mut slices[place];
+        inside.push(user);
+    }
     slices
 }
 
@@ -95,17 +93,15 @@ async fn seed(
     users: usize,
 ) -> anyhow::Result<()> {
     let now = unix_now();
-    let away = |n: usize| {
-        (
-            user(users + n),
-            if n < FRIENDS_BEFORE {
-                now
-            } else {
-                now - 3_600_000
-            },
-        )
-    };
-    let away: Vec<(UserId, u64)> = (0..users / 4).map(away).collect();
+    let mut away: Vec<(UserId, u64)> = Vec::new();
+    for n in 0..users / 4 {
+        let seen = if n < FRIENDS_BEFORE {
+            now
+        } else {
+            now - 3_600_000
+        };
+        away.push((user(users + n), seen));
+    }
     for some in away.chunks(20_000) {
         store.note_seen(some, Duration::ZERO).await?;
     }
@@ -167,10 +163,8 @@ impl Asked<'_> {
         self.redis_does("CONFIG", &["SET", "slowlog-log-slower-than", SLOW])
             .await?;
         self.redis_does("SLOWLOG", &["RESET"]).await?;
-        let (before, mut times) = (
-            self.gateway.metric(CALLS).await?,
-            Vec::with_capacity(self.times),
-        );
+        let before = self.gateway.metric(CALLS).await?;
+        let mut times = Vec::with_capacity(self.times);
         for _ in 0..self.times {
             let began = Instant::now();
             self.gateway.call(Method::GET, path, None).await?;

@@ -40,7 +40,7 @@ impl Holder {
                     epoch,
                     gateway: gateway.clone(),
                     number,
-                    follows: (number > 1).then_some(number - 1),
+                    follows: if number > 1 { Some(number - 1) } else { None },
                     known: SliceSize::default(),
                     uniques: false,
                     since: vec![1; fans.len()],

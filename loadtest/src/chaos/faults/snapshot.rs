@@ -60,8 +60,11 @@ impl Fault for Return {
                 cluster.nodes[LONE].kill();
                 cluster.restart(LONE).await;
                 let returned = &cluster.nodes[LONE];
-                let well = || cli(returned, &["CLUSTER", "INFO"]).contains("cluster_state:ok");
-                wait_until(well, "the cluster is not well").await?;
+                wait_until(
+                    || cli(returned, &["CLUSTER", "INFO"]).contains("cluster_state:ok"),
+                    "the cluster is not well",
+                )
+                .await?;
             }
         }
         let at = Instant::now();

@@ -30,8 +30,12 @@ pub(crate) fn write(report: &Report, file: &Path) -> anyhow::Result<()> {
 
 /// The report as a page.
 pub(super) fn page(report: &Report) -> anyhow::Result<Page<'static>> {
-    let verdict = |passed| if passed { "passed" } else { "failed" }.to_owned();
-    let mut table = vec![[verdict(report.check.passed), "check".to_owned()]];
+    let verdict = if report.check.passed {
+        "passed"
+    } else {
+        "failed"
+    };
+    let mut table = vec![[verdict.to_owned(), "check".to_owned()]];
     table.extend(
         report
             .check
@@ -123,13 +127,13 @@ fn plot(
     area: &DrawingArea<SVGBackend<'_>, Shift>,
     panel: &Panel,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let points = || panel.lines.iter().flatten();
     // The plotting library panics on an axis without length.
-    let most = |values: &mut dyn Iterator<Item = f64>| values.fold(1.0_f64, f64::max);
-    let (minutes, height) = (
-        most(&mut points().map(|point| point.0)),
-        most(&mut points().map(|point| point.1)),
-    );
+    let mut minutes = 1.0_f64;
+    let mut height = 1.0_f64;
+    for (minute, value) in panel.lines.iter().flatten() {
+        minutes = minutes.max(*minute);
+        height = height.max(*value);
+    }
     let mut chart = ChartBuilder::on(area)
         .caption(format!("{}, by minutes", panel.name), ("sans-serif", 13))
         .margin(8)

@@ -43,7 +43,9 @@ pub(super) async fn measure(crowd: Crowd, span: Duration) -> anyhow::Result<Cost
     let heartbeats = Heartbeats::start(crowd, &naive::connect(redis.server.addr).await?);
     // The first rounds of calls are not measured.
     tokio::time::sleep(span / 8).await;
-    let (cpu, answered, began) = (redis.server.cpu()?, heartbeats.answered(), Instant::now());
+    let cpu = redis.server.cpu()?;
+    let answered = heartbeats.answered();
+    let began = Instant::now();
     tokio::time::sleep(span).await;
     let seconds = began.elapsed().as_secs_f64();
     let answered = (heartbeats.answered() - answered) as f64;
@@ -99,9 +101,10 @@ impl Heartbeats {
             answered: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         });
-        let work = |_| tokio::spawn(shared.clone().work(redis.clone()));
         Self {
-            workers: (0..AT_ONCE).map(work).collect(),
+            workers: (0..AT_ONCE)
+                .map(|_| tokio::spawn(shared.clone().work(redis.clone())))
+                .collect(),
             shared,
         }
     }

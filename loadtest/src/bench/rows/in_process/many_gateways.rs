@@ -96,7 +96,8 @@ async fn naive(bench: &Bench, crowd: Crowd, servers: usize, step: usize) -> anyh
     let redis = Redis::start().await?;
     let idle = redis.idle(crowd.every).await?;
     redis.follow(crowd.viewers, crowd.lives).await?;
-    let (mut all, mut generators) = (Vec::new(), Vec::new());
+    let mut all = Vec::new();
+    let mut generators = Vec::new();
     for _ in 0..servers {
         all.push(bench.programs.naive(&redis).await?);
         generators.push(Generator::start()?);
@@ -128,7 +129,8 @@ async fn naive(bench: &Bench, crowd: Crowd, servers: usize, step: usize) -> anyh
     };
     // A round without measurement puts the members into their sets and warms the connections.
     together(&mut generators, &pace(1.0)).await?;
-    let (redis_cpu, servers_cpu) = (redis.server.cpu()?, sum_cpu(&all)?);
+    let redis_cpu = redis.server.cpu()?;
+    let servers_cpu = sum_cpu(&all)?;
     let commands = redis.commands().await?;
     let outcome = together(&mut generators, &pace(bench.pick(4.0, 2.0))).await?;
     let redis_cpu = redis.server.cpu()? - redis_cpu - idle * outcome.seconds;

@@ -38,7 +38,8 @@ impl Scripted {
             .flat_map(|other| (0..batch.calls).map(move |slice| (other, slice)));
         let enter = |(other, slice): (usize, usize)| async move {
             let gateway = self.peers[other].clone();
-            let (fans, since) = (vec![UserId::parse("other")?], vec![1]);
+            let fans = vec![UserId::parse("other")?];
+            let since = vec![1];
             self.apply(
                 &Apply {
                     gateway,
@@ -113,7 +114,9 @@ impl Scripted {
                 ensure!(fans.iter().all(|fan| *fan), "a member is not a follower");
             }
             Work::Leave => {
-                let (fans, since, leaves) = (vec![], vec![], join.fans.clone());
+                let fans = vec![];
+                let since = vec![];
+                let leaves = join.fans.clone();
                 let leave = Apply {
                     number: 3,
                     follows: Some(1),
