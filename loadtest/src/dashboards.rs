@@ -120,7 +120,7 @@ impl Dashboards {
         }
     }
 
-    /// The crowd may change again. Answers how many wobbles there were.
+    /// The crowd may change again. Returns how many wobbles there were.
     pub(crate) fn release(&self) -> u64 {
         let mut wobbles = 0;
         for view in lock(&self.views).iter_mut() {

@@ -122,7 +122,7 @@ impl Crowd {
         workers.finish().await
     }
 
-    /// Who is in the set: how many fans are missing, and how many others are there.
+    /// Compares the set with the fans: how many fans are missing, and how many others are there.
     async fn look(&self, redis: &Client) -> anyhow::Result<(usize, usize)> {
         let mut members = HashSet::new();
         for slice in 1..=4 {
@@ -135,7 +135,7 @@ impl Crowd {
         ))
     }
 
-    /// Waits until the set has all fans and nobody else; how long that took.
+    /// Waits until the set has exactly the fans. Returns how long that took.
     async fn is_whole(&self, redis: &Client, within: Duration) -> anyhow::Result<Option<Duration>> {
         let began = Instant::now();
         while began.elapsed() < within {

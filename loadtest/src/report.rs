@@ -125,7 +125,7 @@ pub(crate) struct Generator {
     pub(crate) lag_us: Quantiles,
 }
 
-/// Whoever has a share of the viewers: a process, or a machine.
+/// The owner of a share of the viewers: a process, or a machine.
 #[derive(Debug, Serialize)]
 pub(crate) struct Worker {
     pub(crate) viewers: usize,

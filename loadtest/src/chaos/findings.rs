@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use simulation::expectation::{Live, User, Wrong};
 
-/// At most so many broken promises are told one by one; all are counted.
+/// Maximum broken promises that a report tells one by one. It counts all of them.
 const TOLD: usize = 40;
 
 /// Which promise.
@@ -26,7 +26,7 @@ pub(crate) enum Promise {
     Drift,
     /// A key of a closed live or epoch.
     Resurrected,
-    /// Redis names a gateway that is no more.
+    /// Redis names a gateway that no longer exists.
     NotForgotten,
     /// A dashboard showed what cannot be, or called old figures exact.
     Dashboard,
@@ -89,7 +89,7 @@ pub(crate) struct Findings {
     pub(crate) counts: BTreeMap<Promise, u64>,
     /// The first ones.
     pub(crate) broken: Vec<Broken>,
-    /// Who was told of already, so that each counts once a step.
+    /// The users who are already reported, so that each counts once per step.
     pub(crate) known: HashSet<(Live, User, Wrong)>,
     /// Sockets that ended through the fault.
     pub(crate) sockets_cut: u64,

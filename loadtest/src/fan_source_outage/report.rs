@@ -16,7 +16,7 @@ pub(super) struct Report {
     pub(super) seconds_down: f64,
     /// How often the sets were read meanwhile.
     pub(super) readings: u64,
-    /// The most known fans that were missing at a time.
+    /// Maximum known fans that were missing at the same time.
     pub(super) known_fans_missing: usize,
     /// The most members that are no known fans.
     pub(super) strangers: usize,

@@ -1,4 +1,4 @@
-//! Whoever signs the tokens of the run, with a secret and with an RSA key, and whoever forges them.
+//! Signs the tokens of the run, with a secret and with an RSA key, and forges tokens.
 
 use std::process::Stdio;
 use std::time::UNIX_EPOCH;

@@ -24,7 +24,7 @@ const GATHER: Duration = Duration::from_secs(60);
 /// minute.
 const LAST_LOOK: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
-/// At most so many leftover keys are named.
+/// Maximum leftover keys that a report names.
 const NAMED: usize = 20;
 
 /// How the day goes.

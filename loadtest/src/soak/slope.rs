@@ -14,7 +14,7 @@ const BLOCK_SECONDS: f64 = 60.0;
 const MOST_BLOCKS: usize = 500;
 /// From fewer blocks nothing follows.
 const FEWEST_BLOCKS: usize = 30;
-/// 95 % of a normal distribution are within so many standard deviations.
+/// The standard deviations within which 95 % of a normal distribution lie.
 const DEVIATIONS: f64 = 1.96;
 /// With more autocorrelation the interval would have no end.
 const MOST_CORRELATION: f64 = 0.95;

@@ -24,7 +24,7 @@ use crate::chaos::run_state::{RunState, mix};
 use crate::client;
 use simulation::expectation::Live;
 
-/// At most so many failures are told one by one.
+/// Maximum failures that a report tells one by one.
 const TOLD: usize = 20;
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const LONGEST_STAY_MS: u64 = 30_000;

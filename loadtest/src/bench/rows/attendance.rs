@@ -48,7 +48,7 @@ fn came(n: usize, live: usize) -> bool {
     ((n * LIVES + live) as u32).wrapping_mul(2_654_435_761) >> 16 >= 6_554
 }
 
-/// Those who came to each live, so many each.
+/// The fans who come to each live, `fans` of them.
 fn crowds(fans: usize) -> Vec<Vec<usize>> {
     (0..LIVES)
         .map(|live| (0..).filter(|n| came(*n, live)).take(fans).collect())
@@ -138,13 +138,13 @@ struct Asked<'a> {
     gateway: &'a Gateway,
     redis: &'a Redis,
     form: AttendanceForm,
-    /// Who comes to each live.
+    /// The fans of each live.
     crowds: &'a [Vec<usize>],
     times: usize,
 }
 
 impl Asked<'_> {
-    /// Opens the lives and has the fans come to them. Answers by how much the memory of Redis grew.
+    /// Opens the lives and has the fans come to them. Returns by how much the memory of Redis grew.
     async fn seed(&self, store: &RedisStore) -> anyhow::Result<f64> {
         let before = used_memory(self.redis).await?;
         for (live, crowd) in self.crowds.iter().enumerate() {

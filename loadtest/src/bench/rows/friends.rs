@@ -24,7 +24,7 @@ use crate::bench::settings::Bench;
 
 pub(super) const NAME: &str = "friends";
 const FOLLOWED: usize = 1_000;
-/// Of these so many are online; half of the others were within the window.
+/// Of the followed users, this many are online. Half of the others were online within the window.
 const FRIENDS_ONLINE: usize = 500;
 const FRIENDS_BEFORE: usize = 250;
 const CALLS: &str = "rollcall_store_calls_total";

@@ -68,7 +68,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     Ok(())
 }
 
-/// A Redis of its own, to be filled with so many users.
+/// A Redis of its own that the row fills with `users`.
 struct Filled {
     redis: Redis,
     store: RedisStore,

@@ -71,7 +71,7 @@ impl Fault for Return {
         if let Some((file, former)) = self.former.take() {
             std::fs::write(file, former).context("the first snapshot")?;
         }
-        // Whoever was there when the snapshot was taken may be in the sets for longer than after
+        // A user who was there when the snapshot was taken may be in the sets for longer than after
         // other faults.
         let timing = testbed.state.timing;
         testbed
