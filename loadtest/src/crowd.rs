@@ -183,9 +183,10 @@ impl<'a> Run<'a> {
 
     async fn drive(&self, machines: Option<Vec<Joined>>) -> anyhow::Result<Drive> {
         let plan = &self.plan;
-        let dashboards = match self.args.verify {
-            true => Some(Dashboards::open(plan, self.args.verify_lives).await?),
-            false => None,
+        let dashboards = if self.args.verify {
+            Some(Dashboards::open(plan, self.args.verify_lives).await?)
+        } else {
+            None
         };
         let idle = self.sample().await?;
 
@@ -405,11 +406,12 @@ impl<'a> Run<'a> {
         let idle = idle?;
         let joined = joined?;
         let steady_end = steady_end?;
-        let grown = |from: u64, to: u64| report::per(to as f64 - from as f64, tally.joined);
+        let rss_growth = joined.rss_bytes as f64 - idle.rss_bytes as f64;
+        let anon_growth = joined.rss_anon_bytes as f64 - idle.rss_anon_bytes as f64;
         Some(report::Server {
             pid: self.args.pid?,
-            rss_bytes_per_socket: grown(idle.rss_bytes, joined.rss_bytes),
-            rss_anon_bytes_per_socket: grown(idle.rss_anon_bytes, joined.rss_anon_bytes),
+            rss_bytes_per_socket: report::per(rss_growth, tally.joined),
+            rss_anon_bytes_per_socket: report::per(anon_growth, tally.joined),
             cpu: Cpu::over(tally, steady_end.cpu_seconds - joined.cpu_seconds),
             idle,
             joined,

@@ -138,10 +138,9 @@ impl Kind {
 
     /// All kinds that can run with, or without, a cluster.
     pub(crate) fn all(cluster: bool) -> Vec<Self> {
-        let fits = |kind: &&Self| kind.cluster().is_none_or(|needs| needs == cluster);
         Self::value_variants()
             .iter()
-            .filter(fits)
+            .filter(|kind| kind.cluster().is_none_or(|needs| needs == cluster))
             .copied()
             .collect()
     }

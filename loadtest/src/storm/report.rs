@@ -76,13 +76,6 @@ impl StormReport {
                 .map(|counts| u64::from(counts[which]))
                 .sum::<u64>()
         };
-        let shown = |which: usize| {
-            seen.truth
-                .iter()
-                .take(watched)
-                .map(|counts| i64::from(counts[which]))
-                .sum::<i64>()
-        };
         let last = storm
             .returns
             .last()
@@ -132,7 +125,12 @@ impl StormReport {
         );
         for (which, name) in ["viewers", "fans"].into_iter().enumerate() {
             let low = seen.lowest[which];
-            let right = shown(which);
+            let right: i64 = seen
+                .truth
+                .iter()
+                .take(watched)
+                .map(|counts| i64::from(counts[which]))
+                .sum();
             fail_if(
                 &mut failures,
                 low < right,

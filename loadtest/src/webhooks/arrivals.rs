@@ -88,21 +88,23 @@ impl WebhookReport {
         let mut stories: HashMap<&str, Vec<(String, Value)>> = HashMap::new();
         let mut repeats = 0;
         for Arrival { verdict, event } in taken {
-            let text = |name: &str| event[name].as_str().unwrap_or_default();
+            let id = event["id"].as_str().unwrap_or_default();
+            let live = event["live_id"].as_str().unwrap_or_default();
+            let kind = event["type"].as_str().unwrap_or_default();
             if verdict != "ok" {
-                failures.push(format!("{}: a wrong {verdict}", text("id")));
+                failures.push(format!("{id}: a wrong {verdict}"));
             }
-            if let Some(before) = known.insert(text("id"), event) {
+            if let Some(before) = known.insert(id, event) {
                 repeats += 1;
                 if before != event {
-                    failures.push(format!("{}: a repeat differs", text("id")));
+                    failures.push(format!("{id}: a repeat differs"));
                 }
                 continue;
             }
             stories
-                .entry(text("live_id"))
+                .entry(live)
                 .or_default()
-                .push((text("type").to_owned(), event["user_id"].clone()));
+                .push((kind.to_owned(), event["user_id"].clone()));
         }
         let right = expected.story();
         let mut missing = 0;

@@ -190,19 +190,13 @@ impl Asked<'_> {
             .map(|crowd| crowd.iter().copied().collect())
             .collect();
         let everybody: BTreeSet<usize> = came.iter().flatten().copied().collect();
-        let takes = |n: &usize| {
-            which.takes(
-                &came
-                    .iter()
-                    .map(|crowd| crowd.contains(n))
-                    .collect::<Vec<_>>(),
-            )
-        };
-        let expected = everybody
-            .into_iter()
-            .filter(takes)
-            .map(|n| user(self.form, n).to_string());
-        let expected: BTreeSet<String> = expected.collect();
+        let mut expected = BTreeSet::new();
+        for n in everybody {
+            let came_to: Vec<bool> = came.iter().map(|crowd| crowd.contains(&n)).collect();
+            if which.takes(&came_to) {
+                expected.insert(user(self.form, n).to_string());
+            }
+        }
         let found = self.list(&path, expected.len()).await?;
         ensure!(
             found == expected,
@@ -222,9 +216,20 @@ impl Asked<'_> {
             slow = slow.min(slow_calls(self.redis).await?);
         }
         times.sort_by(f64::total_cmp);
-        let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-        note(figures, self.form, &format!("{what}: p50"), "ms", at(0.5));
-        note(figures, self.form, &format!("{what}: p99"), "ms", at(0.99));
+        note(
+            figures,
+            self.form,
+            &format!("{what}: p50"),
+            "ms",
+            time_at(&times, 0.5),
+        );
+        note(
+            figures,
+            self.form,
+            &format!("{what}: p99"),
+            "ms",
+            time_at(&times, 0.99),
+        );
         note(
             figures,
             self.form,
@@ -361,4 +366,9 @@ async fn change(
         "a change was refused"
     );
     Ok(())
+}
+
+/// The time at this share of the sorted times.
+fn time_at(sorted: &[f64], share: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * share) as usize]
 }

@@ -188,22 +188,20 @@ impl Asked<'_> {
 
 impl Took {
     fn note(&self, figures: &mut Figures, what: &str) {
-        let at = |share: f64| self.times[((self.times.len() - 1) as f64 * share) as usize];
-        let mut note = |measure: &str, unit, value| {
-            figures.note(
-                NAME,
-                Who::Rollcall,
-                (&format!("{what}: {measure}"), unit),
-                value,
-            );
-        };
-        note("p50", "ms", at(0.5));
-        note("p99", "ms", at(0.99));
-        note("calls to Redis", "", self.calls);
-        note(
-            "calls over 1 ms in Redis, of all",
-            "",
-            self.slow / (self.calls * self.times.len() as f64),
-        );
+        let slow_share = self.slow / (self.calls * self.times.len() as f64);
+        for (measure, unit, value) in [
+            ("p50", "ms", self.time_at(0.5)),
+            ("p99", "ms", self.time_at(0.99)),
+            ("calls to Redis", "", self.calls),
+            ("calls over 1 ms in Redis, of all", "", slow_share),
+        ] {
+            let measure = format!("{what}: {measure}");
+            figures.note(NAME, Who::Rollcall, (&measure, unit), value);
+        }
+    }
+
+    /// The time at this share of the sorted times.
+    fn time_at(&self, share: f64) -> f64 {
+        self.times[((self.times.len() - 1) as f64 * share) as usize]
     }
 }
