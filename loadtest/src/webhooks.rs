@@ -156,15 +156,19 @@ async fn run(args: &WebhookArgs) -> anyhow::Result<WebhookReport> {
     let stays = programs.gateway_with(&redis, None, &flags).await?;
 
     let third = args.lives.div_ceil(3);
-    let name = |number: usize| format!("l{number}");
-    lives(&doomed, (0..third).map(name), &mut expected).await?;
+    lives(&doomed, (0..third).map(live_name), &mut expected).await?;
     receiver.stop().await?;
     let down = Instant::now();
-    lives(&doomed, (third..third + third / 2).map(name), &mut expected).await?;
+    lives(
+        &doomed,
+        (third..third + third / 2).map(live_name),
+        &mut expected,
+    )
+    .await?;
     doomed.server.end().await;
     lives(
         &stays,
-        (third + third / 2..2 * third).map(name),
+        (third + third / 2..2 * third).map(live_name),
         &mut expected,
     )
     .await?;
@@ -172,7 +176,12 @@ async fn run(args: &WebhookArgs) -> anyhow::Result<WebhookReport> {
     let down = down.elapsed();
     receiver.start().await?;
     let back = Instant::now();
-    lives(&stays, (2 * third..args.lives).map(name), &mut expected).await?;
+    lives(
+        &stays,
+        (2 * third..args.lives).map(live_name),
+        &mut expected,
+    )
+    .await?;
 
     let taken = receiver.file("taken");
     loop {
@@ -183,6 +192,10 @@ async fn run(args: &WebhookArgs) -> anyhow::Result<WebhookReport> {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+fn live_name(number: usize) -> String {
+    format!("l{number}")
 }
 
 async fn lives(

@@ -223,13 +223,9 @@ impl Workers {
         let deadline = Instant::now() + self.patience;
         self.tell(command).await?;
         let mut answers: BTreeMap<usize, T> = BTreeMap::new();
-        let here = |lost: &BTreeMap<usize, String>, answers: &BTreeMap<usize, T>, process| {
-            lost.contains_key(&process) || answers.contains_key(&process)
-        };
-        while !(0..self.commands.len()).all(|process| here(&self.lost, &answers, process)) {
+        while !self.without_answer(&answers).is_empty() {
             let Ok(event) = timeout_at(deadline, self.next()).await else {
-                let missing = |process: &usize| !here(&self.lost, &answers, *process);
-                for process in (0..self.commands.len()).filter(missing).collect::<Vec<_>>() {
+                for process in self.without_answer(&answers) {
                     self.lose(process, "it did not answer")?;
                 }
                 break;
@@ -238,13 +234,22 @@ impl Workers {
                 continue;
             };
             match answer(event) {
-                Some(answer) => drop(answers.insert(process, answer)),
+                Some(answer) => {
+                    answers.insert(process, answer);
+                }
                 None => self.lose(process, "it spoke out of turn")?,
             }
         }
         // An answer of one that was lost afterwards does not count.
         answers.retain(|process, _| !self.lost.contains_key(process));
         Ok(answers.into_values().collect())
+    }
+
+    /// The workers that are not lost and have not answered yet.
+    fn without_answer<T>(&self, answers: &BTreeMap<usize, T>) -> Vec<usize> {
+        (0..self.commands.len())
+            .filter(|process| !self.lost.contains_key(process) && !answers.contains_key(process))
+            .collect()
     }
 
     /// The next event; `None` if it is only to be noted.

@@ -178,7 +178,7 @@ impl Redis {
             chunks.into_iter().map(move |fans| (number, fans))
         });
         let client = &self.client;
-        let write = |(number, fans): (usize, Vec<usize>)| async move {
+        let writes = calls.map(|(number, fans)| async move {
             let members: Vec<(f64, String)> =
                 fans.into_iter().map(|fan| (1.0, user(fan))).collect();
             client
@@ -191,8 +191,8 @@ impl Redis {
                     members,
                 )
                 .await
-        };
-        stream::iter(calls.map(write))
+        });
+        stream::iter(writes)
             .buffer_unordered(AT_ONCE)
             .try_collect::<Vec<()>>()
             .await?;
@@ -314,7 +314,7 @@ impl Gateway {
 
     /// Opens lives 0 to `lives`.
     pub(crate) async fn open(&self, lives: usize, slices: Option<u32>) -> anyhow::Result<()> {
-        let open = |number| async move {
+        let opens = (0..lives).map(|number| async move {
             let mut body = json!({ "streamer_id": streamer(number) });
             if let Some(slices) = slices {
                 body["slices"] = slices.into();
@@ -326,8 +326,8 @@ impl Gateway {
             )
             .await
             .map(drop)
-        };
-        stream::iter((0..lives).map(open))
+        });
+        stream::iter(opens)
             .buffer_unordered(AT_ONCE)
             .try_collect::<Vec<()>>()
             .await?;

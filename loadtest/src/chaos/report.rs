@@ -155,12 +155,11 @@ impl Report {
             }
         }
         let incidents = steps.iter().flat_map(|step| {
-            let incident = |broken: &Broken| Incident {
+            step.findings.broken.iter().map(|broken| Incident {
                 step: step.number,
                 fault: step.kind,
                 broken: broken.clone(),
-            };
-            step.findings.broken.iter().map(incident)
+            })
         });
         let broken_total = steps
             .iter()
@@ -282,14 +281,14 @@ impl Display for Report {
         if let Some(why) = &self.stopped_by {
             writeln!(out, "stopped  {why}")?;
         }
-        match self.passed {
-            true => write!(out, "check    passed"),
-            false => write!(
-                out,
-                "check    failed: {} promises broken; again with --seed {seed}",
-                self.broken_total
-            ),
+        if self.passed {
+            return write!(out, "check    passed");
         }
+        write!(
+            out,
+            "check    failed: {} promises broken; again with --seed {seed}",
+            self.broken_total
+        )
     }
 }
 

@@ -78,19 +78,14 @@ impl<'a> Visit<'a> {
     ) -> Self {
         let up: Vec<usize> = state.gateways_up().collect();
         let first = rng.random_range(0..up.len().max(1));
-        let at = |number: usize| {
-            up.get(number % up.len().max(1))
-                .copied()
-                .unwrap_or_default()
-        };
         Self {
             state,
             http,
             live: state.live_id(live),
             streamer: state.streamer_id(live),
             guest: format!("g{name}"),
-            here: at(first),
-            there: at(first + 1),
+            here: gateway_at(&up, first),
+            there: gateway_at(&up, first + 1),
             coin: rng.random(),
             die: rng.random(),
         }
@@ -291,4 +286,11 @@ impl<'a> Visit<'a> {
         let gateway: SocketAddr = self.target(self.there).address;
         self.http.call(method, (gateway, path), body).await
     }
+}
+
+/// The gateway at a place of a ring.
+fn gateway_at(ring: &[usize], place: usize) -> usize {
+    ring.get(place % ring.len().max(1))
+        .copied()
+        .unwrap_or_default()
 }

@@ -61,7 +61,8 @@ pub(super) async fn measure(crowd: Crowd, span: Duration) -> anyhow::Result<Cost
 /// Makes every viewer a member, as a round of heartbeats would.
 async fn fill(redis: &Redis, crowd: Crowd) -> anyhow::Result<()> {
     let client = &redis.client;
-    let fill = |number: usize| async move {
+    let lives = crowd.lives.min(crowd.viewers);
+    let fills = (0..lives).map(|number| async move {
         let key = format!("online-fans:{}", live(number));
         let members: Vec<String> = (number..crowd.viewers)
             .step_by(crowd.lives)
@@ -69,9 +70,8 @@ async fn fill(redis: &Redis, crowd: Crowd) -> anyhow::Result<()> {
             .collect();
         client.sadd::<(), _, _>(&key, members).await?;
         client.expire::<(), _>(&key, FILLED_FOR_S, None).await
-    };
-    let lives = crowd.lives.min(crowd.viewers);
-    stream::iter((0..lives).map(fill))
+    });
+    stream::iter(fills)
         .buffer_unordered(FILLED_AT_ONCE)
         .try_collect::<Vec<()>>()
         .await?;

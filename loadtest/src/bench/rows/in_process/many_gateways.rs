@@ -103,20 +103,17 @@ async fn naive(bench: &Bench, crowd: Crowd, servers: usize, step: usize) -> anyh
         generators.push(Generator::start()?);
     }
     let share = crowd.viewers / servers;
-    let connect = |(place, server): (usize, &Server)| {
+    let mut orders = Vec::new();
+    for (place, server) in all.iter().enumerate() {
         let connecting = order::Crowd::new(server.addr, share, Enter::Joined, 190 + step as u8);
-        Order::Connect(order::Crowd {
+        orders.push(Order::Connect(order::Crowd {
             first: place * share,
             lives: crowd.lives,
             in_flight: 16,
             ..connecting
-        })
-    };
-    together(
-        &mut generators,
-        &all.iter().enumerate().map(connect).collect::<Vec<_>>(),
-    )
-    .await?;
+        }));
+    }
+    together(&mut generators, &orders).await?;
     let every_s = crowd.every.as_secs_f64();
     let pace = |rounds: f64| {
         vec![

@@ -36,7 +36,7 @@ impl Scripted {
     pub(super) async fn prepare(&self, batch: Batch) -> anyhow::Result<()> {
         let entries = (0..batch.shape.gateways - 1)
             .flat_map(|other| (0..batch.calls).map(move |slice| (other, slice)));
-        let enter = |(other, slice): (usize, usize)| async move {
+        let calls = entries.map(|(other, slice)| async move {
             let gateway = self.peers[other].clone();
             let fans = vec![UserId::parse("other")?];
             let since = vec![1];
@@ -50,8 +50,8 @@ impl Scripted {
                 1,
             )
             .await
-        };
-        stream::iter(entries.map(enter))
+        });
+        stream::iter(calls)
             .buffer_unordered(AT_ONCE)
             .try_collect::<Vec<()>>()
             .await?;
