@@ -41,11 +41,10 @@ pub(super) struct Issuer {
 impl Issuer {
     pub(super) async fn new() -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
-        let path = |name: &str| dir.path().join(name).into_os_string().into_string();
         let [secret_file, public_key_file, rsa, stranger] =
             ["secret", "public.pem", "rsa.pem", "stranger.pem"].map(|name| {
-                path(name)
-                    .ok()
+                let path = dir.path().join(name).into_os_string().into_string();
+                path.ok()
                     .context("the temporary folder's name is not UTF-8")
             });
         let secret_file = secret_file?;

@@ -126,17 +126,23 @@ fn blocks(readings: &[(f64, f64)]) -> Vec<(f64, f64)> {
         return Vec::new();
     };
     let length = BLOCK_SECONDS.max((last - first) / MOST_BLOCKS as f64);
-    let block = |at: f64| ((at - first) / length) as usize;
-    let whole = readings.chunk_by(|(a, _), (b, _)| block(*a) == block(*b));
-    whole
-        .filter_map(|readings| {
-            let at = (block(readings[0].0) as f64 + 0.5) * length;
-            Some((
-                at,
-                median(&mut readings.iter().map(|(_, value)| *value).collect::<Vec<_>>())?,
-            ))
-        })
-        .collect()
+    let mut blocks = Vec::new();
+    for readings in readings
+        .chunk_by(|(a, _), (b, _)| block_of(*a, *first, length) == block_of(*b, *first, length))
+    {
+        let (began, _) = readings[0];
+        let middle = (block_of(began, *first, length) as f64 + 0.5) * length;
+        let mut values: Vec<f64> = readings.iter().map(|(_, value)| *value).collect();
+        if let Some(median) = median(&mut values) {
+            blocks.push((middle, median));
+        }
+    }
+    blocks
+}
+
+/// The number of the block in which a time lies.
+fn block_of(at: f64, first: f64, length: f64) -> usize {
+    ((at - first) / length) as usize
 }
 
 /// The median; the values are sorted afterwards.

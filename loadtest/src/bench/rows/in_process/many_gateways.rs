@@ -22,15 +22,17 @@ pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
             every,
             track_online: false,
         };
-        let mut note = |who: Who, measure: &str, unit: &str, value: f64| {
-            let gateways = if gateways == 1 {
-                "1 gateway".to_owned()
-            } else {
-                format!("{gateways} gateways")
-            };
-            figures.note(NAME, who, (&format!("{gateways}: {measure}"), unit), value);
+        let place = if gateways == 1 {
+            "1 gateway".to_owned()
+        } else {
+            format!("{gateways} gateways")
         };
-        note(Who::Rollcall, "viewers", "", crowd.viewers as f64);
+        figures.note(
+            NAME,
+            Who::Rollcall,
+            (&format!("{place}: viewers"), ""),
+            crowd.viewers as f64,
+        );
         let (ours, idle) = rollcall(bench, crowd, gateways).await?;
         let naive = naive(bench, crowd, gateways, step).await?;
         for (who, heartbeats, redis_cpu, commands, servers_cpu) in [
@@ -49,15 +51,18 @@ pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
                 naive.servers_cpu,
             ),
         ] {
-            note(
-                who,
-                "heartbeats answered, of those due",
-                "",
-                heartbeats / crowd.due(),
-            );
-            note(who, "Redis CPU", "cores", redis_cpu);
-            note(who, "Redis commands, inner ones too", "1/s", commands);
-            note(who, "CPU, all gateways", "cores", servers_cpu);
+            for (measure, unit, value) in [
+                (
+                    "heartbeats answered, of those due",
+                    "",
+                    heartbeats / crowd.due(),
+                ),
+                ("Redis CPU", "cores", redis_cpu),
+                ("Redis commands, inner ones too", "1/s", commands),
+                ("CPU, all gateways", "cores", servers_cpu),
+            ] {
+                figures.note(NAME, who, (&format!("{place}: {measure}"), unit), value);
+            }
         }
     }
     Ok(())
