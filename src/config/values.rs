@@ -50,7 +50,7 @@ pub struct Config {
     pub opens_per_socket: u32,
     /// Whether tokens of streamers open lives.
     pub streamers_open: bool,
-    /// Open at a time, of those that the streamer's tokens opened.
+    /// Maximum open lives among those that the streamer's tokens opened.
     pub lives_per_streamer: u32,
     /// Opened by the streamer's tokens.
     pub opens_per_day: u32,

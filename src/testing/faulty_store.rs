@@ -31,7 +31,7 @@ pub(crate) const ELSEWHERE: &str = "elsewhere";
 /// Which calls have no answer while the others have.
 #[derive(Default)]
 struct Faults {
-    /// The call of this name that comes after so many others fails.
+    /// The call of this name that comes after this number of others fails.
     once: Option<(&'static str, usize)>,
     /// Calls of this name wait for ever.
     hanging: Option<&'static str>,
@@ -91,7 +91,7 @@ impl FaultyStore {
         self.health.send_replace(Health::Up);
     }
 
-    /// The call of this name that comes after so many others fails, once.
+    /// The call of this name that comes after `after` others fails, once.
     pub(crate) fn fails_once(&self, call: &'static str, after: usize) {
         self.faults.lock().once = Some((call, after));
     }

@@ -38,7 +38,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("web_origin", web_origin),
 ];
 
-/// A file of API keys: what is accepted reads alike when it is written again.
+/// A file of API keys: an accepted file reads alike when it is written again.
 pub fn api_keys(bytes: &[u8]) {
     auth::api_keys(bytes);
 }
@@ -48,8 +48,8 @@ pub fn jwks(bytes: &[u8]) {
     auth::jwks(bytes);
 }
 
-/// A text message of a client: it is a request, or it is refused; an id that is echoed leaves the
-/// answer JSON.
+/// A text message of a client: it is a request, or it is refused. An answer that echoes its id is
+/// still JSON.
 pub fn client_message(bytes: &[u8]) {
     session::client_message(bytes);
 }
@@ -64,7 +64,7 @@ pub fn redis_reply(bytes: &[u8]) {
     redis::reply(bytes);
 }
 
-/// Ids: an accepted one is safe in a key.
+/// Ids: an accepted id is safe in a key.
 pub fn ids(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -102,7 +102,7 @@ pub fn config_file(bytes: &[u8]) {
     config::mistakes_in(bytes);
 }
 
-/// A message of a peer: what is read is written back alike.
+/// A message of a peer: a message that is read is written back alike.
 pub fn peer_message(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -157,8 +157,8 @@ pub fn proxy_header(bytes: &[u8]) {
     }
 }
 
-/// The lines of `Forwarded` or `X-Forwarded-For` as a client made them up, and what a proxy
-/// appends: the proxy's word holds, or nobody is named.
+/// The lines of `Forwarded` or `X-Forwarded-For` that a client made up, and the element that a proxy
+/// appends. The result is the address that the proxy named, or none.
 pub fn forwarded(bytes: &[u8]) {
     const FORMS: [(Elements, &str, &str); 5] = [
         (plain_elements, "192.0.2.7", "192.0.2.7"),

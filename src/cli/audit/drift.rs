@@ -233,7 +233,7 @@ impl AskedGateway {
         Ok(None)
     }
 
-    /// A finding about a slice in which this gateway and Redis differ by so many members.
+    /// A finding about a slice in which this gateway and Redis differ by `members` members.
     fn drift(
         &self,
         store: &RedisStore,

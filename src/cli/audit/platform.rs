@@ -330,7 +330,7 @@ impl<'a> PlatformInspector<'a> {
         Ok(findings)
     }
 
-    /// A finding about the times in a slice at which so many users were last seen.
+    /// A finding about the times in a slice at which `members` users were last seen.
     fn seen_finding(
         &self,
         kind: FindingKind,

@@ -157,7 +157,8 @@ impl Inspector<'_> {
     }
 
     /// Checks whether every gateway that holds members has an entry, and is alive or was buried
-    /// only a moment ago. `without_entry` are gateways that hold so many members without an entry.
+    /// only a moment ago. `without_entry` are the gateways without an entry, with the number of
+    /// members that each holds.
     fn check_gateways(
         &self,
         slice: &SliceId,
