@@ -7,24 +7,24 @@
 //! # The layers
 //!
 //! Lowest first. A folder imports only from lower layers, which come earlier in this list;
-//! `tests/tidy.rs` holds that. State lies in a lower layer than the loops that work on it.
+//! `tests/tidy.rs` checks that. State lies in a lower layer than the loops that work on it.
 //!
-//! - [`base`]: what everything else needs: ids, the clock, metrics, secrets.
+//! - [`base`]: the types that all other layers need: ids, the clock, metrics, secrets.
 //! - [`config`]: the settings, from flags, environment and file.
 //! - [`auth`]: tokens, API keys, and the table of who may do what.
 //! - [`store`]: the boundary to the store, a trait per noun, with two implementations: memory and
 //!   Redis.
-//! - [`presence`]: who is in which live on this gateway, and what the gateway knows of its peers.
+//! - [`presence`]: the users in each live on this gateway, and what the gateway knows of its peers.
 //!   State only.
-//! - `peers`: what gateways tell each other over pub/sub.
-//! - `dashboards`: when counts go out to those who watch a live.
-//! - `sync`: the loops that bring the state of this gateway to the store, and the state of the
-//!   store back.
+//! - `peers`: the messages that gateways send each other over pub/sub.
+//! - `dashboards`: decides when counts go out to the sockets that watch a live.
+//! - `sync`: the loops that write the state of this gateway to the store, and read the state of the
+//!   store.
 //! - [`session`]: one WebSocket, from the welcome to the close.
 //! - [`edge`]: the way in: the listener, admission, authentication, the HTTP API.
-//! - [`cli`]: the commands besides `serve`. They look at a store, at gateways or at the settings,
-//!   from outside.
-//! - [`gateway`]: the wiring: makes the parts, starts them, stops them.
+//! - [`cli`]: the commands other than `serve`. They inspect a store, gateways or the settings from
+//!   outside.
+//! - [`gateway`]: the wiring. It makes the parts, starts them and stops them.
 //!
 //! ```text
 //!  edge ──▶ session ──▶ presence ──▶ sync ──▶ store (Redis or memory)
@@ -105,23 +105,23 @@
 //!
 //! # What is deliberately absent
 //!
-//! - **No store call for a heartbeat.** A heartbeat is one relaxed write to memory. The store hears
-//!   of joins, of leaves, and of one lease per gateway.
-//! - **No refresh of what has not changed.** Between changes a gateway writes nothing about a live,
+//! - **No store call for a heartbeat.** A heartbeat is one relaxed write to memory. A gateway calls
+//!   the store for joins, for leaves, and for its one lease.
+//! - **No refresh of unchanged state.** Between changes a gateway writes nothing about a live,
 //!   except once an hour to renew lifetimes. It checks each live once a minute, and at once when
 //!   there is reason for doubt.
-//! - **No queue of changes.** What the store should hold is always in memory. After a failed call
-//!   the flusher makes a new one from the present state.
+//! - **No queue of changes.** A gateway keeps in memory the state that the store should hold. After
+//!   a failed call the flusher makes a new call from the present state.
 //! - **No counter that several processes add to.** Gateways pass on absolute values only.
 //! - **No clock of the store in any decision about who lives.** A lease is a count that moves, and
 //!   each observer judges it by its own clock.
-//! - **No way back for a buried gateway.** It goes on under a new id, so a sweep of the old id
-//!   harms nobody.
+//! - **No way back for a buried gateway.** It continues under a new id, so a sweep of the old id
+//!   removes nothing that it holds now.
 //! - **No message about a record without a write.** The script that writes also publishes. A
-//!   gateway that was cut off reads what it missed.
+//!   gateway that was cut off reads the changes that it missed.
 //! - **No store call in [`presence`]**, and no map guard outside the file that owns the map.
 //! - **No retry inside the store**, or inside a source of fans. A call is one attempt with a
-//!   deadline, and its caller decides what to do next.
+//!   deadline, and its caller decides whether to retry.
 //! - **No task per timer.** The timer wheel of `base/timer_wheel.rs` holds sockets and rooms, and
 //!   each is looked at when it comes out.
 

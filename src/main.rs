@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use rollcall::base::exit;
 use rollcall::gateway::process;
 
-/// Sockets come and go for weeks: after a crowd left and came back, the system's allocator held two
-/// thirds more memory than at first (`docs/profile.md`).
+/// Sockets open and close for weeks. After a crowd had left and come back, the system's allocator
+/// held two thirds more memory than at first (`docs/profile.md`).
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -1,7 +1,7 @@
 //! The gateway's HTTP API, as a crowd needs it: opens lives and writes follows before a run, and
 //! removes both afterwards.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -39,7 +39,8 @@ pub(crate) struct Api {
 
 impl Api {
     fn new(target: &Target, ca: Option<&Path>, key: Option<String>) -> anyhow::Result<Self> {
-        let (client, address) = (http_client_builder(DEADLINE), target.address);
+        let client = http_client_builder(DEADLINE);
+        let address = target.address;
         let Some(name) = &target.entry.name else {
             return Ok(Self {
                 client: client.build()?,
@@ -66,13 +67,12 @@ impl Api {
 
     /// The API of a crowd's gateway, with the key from the file, if there is one.
     pub(crate) fn of(args: &CrowdArgs, plan: &CrowdPlan) -> anyhow::Result<Self> {
-        let read = |file: &PathBuf| {
-            std::fs::read_to_string(file)
-                .map(|key| key.trim().to_owned())
-                .with_context(|| file.display().to_string())
-        };
         let key = match (&args.api_key_file, &args.jwt_hs256_secret_file) {
-            (Some(file), _) => Some(read(file)?),
+            (Some(file), _) => {
+                let key =
+                    std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+                Some(key.trim().to_owned())
+            }
             (None, Some(secret)) => Some(token(secret, "loadtest", "service")?),
             (None, None) => None,
         };
@@ -121,15 +121,15 @@ impl Api {
     async fn follows(&self, plan: &CrowdPlan, method: &Method) -> anyhow::Result<usize> {
         let roster = plan.roster();
         let fans = roster.iter().enumerate().filter(|(_, role)| role.fan);
-        let path = |viewer, live| {
-            format!(
+        let calls = fans.map(|(viewer, role)| {
+            let path = format!(
                 "/users/{}/following/{}",
                 plan.user_id(viewer),
-                plan.streamer_id(live)
-            )
-        };
-        self.all(fans.map(|(viewer, role)| (method.clone(), path(viewer, role.live), None)))
-            .await?;
+                plan.streamer_id(role.live)
+            );
+            (method.clone(), path, None)
+        });
+        self.all(calls).await?;
         Ok(roster.iter().filter(|role| role.fan).count())
     }
 

@@ -159,16 +159,19 @@ fn serve(server: anyhow::Result<impl Future<Output = anyhow::Result<()>>>) -> Ex
 
 /// Runs `loadtest profile`.
 pub(crate) fn profile_main(args: &ProfileArgs) -> ExitCode {
-    let run = || tokio::runtime::Runtime::new()?.block_on(profile::run(args));
-    end(run())
+    end(run_profile(args))
+}
+
+fn run_profile(args: &ProfileArgs) -> anyhow::Result<()> {
+    tokio::runtime::Runtime::new()?.block_on(profile::run(args))
 }
 
 /// Runs `loadtest bench`.
 pub(crate) fn main(args: &BenchArgs) -> ExitCode {
     if args.list {
-        rows::ALL
-            .iter()
-            .for_each(|row| println!("{:<12} {}", row.name, row.what));
+        for row in rows::ALL {
+            println!("{:<12} {}", row.name, row.what);
+        }
         return ExitCode::SUCCESS;
     }
     on_runtime(run(args))
@@ -277,10 +280,15 @@ fn wanted(only: &[String]) -> anyhow::Result<Vec<&'static Row>> {
     if only.is_empty() {
         return Ok(rows::ALL.iter().collect());
     }
-    let find = |name: &String| rows::ALL.iter().find(|row| row.name == name.trim());
-    only.iter()
-        .map(|name| find(name).with_context(|| format!("no row {name:?}: see --list")))
-        .collect()
+    let mut wanted = Vec::new();
+    for name in only {
+        let row = rows::ALL
+            .iter()
+            .find(|row| row.name == name.trim())
+            .with_context(|| format!("no row {name:?}: see --list"))?;
+        wanted.push(row);
+    }
+    Ok(wanted)
 }
 
 #[cfg(test)]

@@ -183,9 +183,10 @@ impl<'a> Run<'a> {
 
     async fn drive(&self, machines: Option<Vec<Joined>>) -> anyhow::Result<Drive> {
         let plan = &self.plan;
-        let dashboards = match self.args.verify {
-            true => Some(Dashboards::open(plan, self.args.verify_lives).await?),
-            false => None,
+        let dashboards = if self.args.verify {
+            Some(Dashboards::open(plan, self.args.verify_lives).await?)
+        } else {
+            None
         };
         let idle = self.sample().await?;
 
@@ -338,10 +339,14 @@ impl<'a> Run<'a> {
                 by_name,
             }
         });
-        let redis = (redis_cpu.is_some() || commands.is_some()).then_some(report::Redis {
-            cpu: redis_cpu,
-            commands,
-        });
+        let redis = if redis_cpu.is_some() || commands.is_some() {
+            Some(report::Redis {
+                cpu: redis_cpu,
+                commands,
+            })
+        } else {
+            None
+        };
         Report {
             version: env!("CARGO_PKG_VERSION"),
             started_at_ms: self.started_at_ms,
@@ -398,12 +403,15 @@ impl<'a> Run<'a> {
         tally: &Tally,
         [idle, joined, steady_end]: [Option<ProcStats>; 3],
     ) -> Option<report::Server> {
-        let (idle, joined, steady_end) = (idle?, joined?, steady_end?);
-        let grown = |from: u64, to: u64| report::per(to as f64 - from as f64, tally.joined);
+        let idle = idle?;
+        let joined = joined?;
+        let steady_end = steady_end?;
+        let rss_growth = joined.rss_bytes as f64 - idle.rss_bytes as f64;
+        let anon_growth = joined.rss_anon_bytes as f64 - idle.rss_anon_bytes as f64;
         Some(report::Server {
             pid: self.args.pid?,
-            rss_bytes_per_socket: grown(idle.rss_bytes, joined.rss_bytes),
-            rss_anon_bytes_per_socket: grown(idle.rss_anon_bytes, joined.rss_anon_bytes),
+            rss_bytes_per_socket: report::per(rss_growth, tally.joined),
+            rss_anon_bytes_per_socket: report::per(anon_growth, tally.joined),
             cpu: Cpu::over(tally, steady_end.cpu_seconds - joined.cpu_seconds),
             idle,
             joined,

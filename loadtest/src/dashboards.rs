@@ -63,7 +63,11 @@ impl Verdict {
     /// The verdict with its time counted from the crowd's last change (Unix microseconds).
     pub(crate) fn timed_from(mut self, changed: u64) -> Self {
         let right_after = self.right_since.saturating_sub(changed) as f64 / 1e3;
-        self.time_to_correct_ms = self.wrong.is_empty().then_some(right_after);
+        self.time_to_correct_ms = if self.wrong.is_empty() {
+            Some(right_after)
+        } else {
+            None
+        };
         self
     }
 }
@@ -82,12 +86,11 @@ impl Dashboards {
         let live_ids: Vec<String> = (0..lives as u32).map(|live| plan.live_id(live)).collect();
         let mut sockets = JoinSet::new();
         for (live, live_id) in live_ids.iter().enumerate() {
-            let failed = |failure: Failure| anyhow!("a dashboard cannot connect: {}", failure.kind);
             let user_id = plan.dashboard_id(live as u32);
             let mut dashboard = Dashboard::connect(&plan.target, &user_id, plan.connect_timeout)
                 .await
-                .map_err(failed)?;
-            dashboard.watch(live_id).await.map_err(failed)?;
+                .map_err(cannot_connect)?;
+            dashboard.watch(live_id).await.map_err(cannot_connect)?;
             sockets.spawn(record(dashboard, views.clone(), live));
         }
         Ok(Self {
@@ -117,23 +120,26 @@ impl Dashboards {
         }
     }
 
-    /// The crowd may change again. Answers how many wobbles there were.
+    /// The crowd may change again. Returns how many wobbles there were.
     pub(crate) fn release(&self) -> u64 {
-        let release = |view: &mut View| {
+        let mut wobbles = 0;
+        for view in lock(&self.views).iter_mut() {
             view.held_to = None;
-            view.wobbles
-        };
-        lock(&self.views).iter_mut().map(release).sum()
+            wobbles += view.wobbles;
+        }
+        wobbles
     }
 
     /// The lowest counts that were shown since [`Self::hold`], viewers and fans, added up over the
     /// lives.
     pub(crate) fn lowest(&self) -> [i64; 2] {
-        let lowest = |sum: [i64; 2], low: [i64; 2]| [sum[0] + low[0], sum[1] + low[1]];
-        lock(&self.views)
-            .iter()
-            .map(|view| view.lowest.unwrap_or_default())
-            .fold([0; 2], lowest)
+        let mut sum = [0; 2];
+        for view in lock(&self.views).iter() {
+            let lowest = view.lowest.unwrap_or_default();
+            sum[0] += lowest[0];
+            sum[1] += lowest[1];
+        }
+        sum
     }
 
     pub(crate) fn messages(&self) -> u64 {
@@ -217,4 +223,8 @@ fn lock(views: &Mutex<Vec<View>>) -> MutexGuard<'_, Vec<View>> {
 /// A live that no worker counted has nobody in it.
 fn of_every_live(truth: &[[u32; 2]]) -> impl Iterator<Item = &[u32; 2]> {
     truth.iter().chain(std::iter::repeat(&[0; 2]))
+}
+
+fn cannot_connect(failure: Failure) -> anyhow::Error {
+    anyhow!("a dashboard cannot connect: {}", failure.kind)
 }

@@ -78,7 +78,9 @@ impl Entry {
         let Some(secret) = &self.secret else {
             return Ok(plain.to_owned());
         };
-        let (mut user, mut role, mut rest) = ("", "viewer", String::new());
+        let mut user = "";
+        let mut role = "viewer";
+        let mut rest = String::new();
         for field in plain.split('&') {
             match field.split_once('=') {
                 Some(("user_id", value)) => user = value,

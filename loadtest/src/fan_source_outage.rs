@@ -122,7 +122,7 @@ impl Crowd {
         workers.finish().await
     }
 
-    /// Who is in the set: how many fans are missing, and how many others are there.
+    /// Compares the set with the fans: how many fans are missing, and how many others are there.
     async fn look(&self, redis: &Client) -> anyhow::Result<(usize, usize)> {
         let mut members = HashSet::new();
         for slice in 1..=4 {
@@ -135,7 +135,7 @@ impl Crowd {
         ))
     }
 
-    /// Waits until the set has all fans and nobody else; how long that took.
+    /// Waits until the set has exactly the fans. Returns how long that took.
     async fn is_whole(&self, redis: &Client, within: Duration) -> anyhow::Result<Option<Duration>> {
         let began = Instant::now();
         while began.elapsed() < within {
@@ -150,9 +150,12 @@ impl Crowd {
 
 async fn run(args: &OutageArgs) -> anyhow::Result<Report> {
     let programs = Programs::find(args.gateway_bin.as_deref())?;
-    let (redis, mut database) = (Redis::start().await?, Postgres::start().await);
+    let redis = Redis::start().await?;
+    let mut database = Postgres::start().await;
     database.run(FOLLOWS).await;
-    let (url, fans, password) = (redis.url(), database.url(), database.password_file());
+    let url = redis.url();
+    let fans = database.url();
+    let password = database.password_file();
     let password = password.to_str().context("a path that is not UTF-8")?;
     let mut flags = vec![
         "--listen",
@@ -188,7 +191,8 @@ async fn run(args: &OutageArgs) -> anyhow::Result<Report> {
         .context("the fans were not in the set before the outage")?;
 
     eprintln!("PostgreSQL is stopped for {} s …", args.seconds);
-    let (began, outage) = (Instant::now(), Duration::from_secs(args.seconds.into()));
+    let began = Instant::now();
+    let outage = Duration::from_secs(args.seconds.into());
     database.stop();
     let newcomers = late.enter().await?;
     let mut report = Report {

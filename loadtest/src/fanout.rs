@@ -75,10 +75,8 @@ pub(crate) fn main(args: &FanoutArgs) -> ExitCode {
 
 async fn run(args: &FanoutArgs) -> anyhow::Result<FanoutReport> {
     let programs = Programs::find(args.gateway_bin.as_deref())?;
-    let (redis, probing) = (
-        Redis::start().await?,
-        Duration::from_secs(args.quiet.into()),
-    );
+    let redis = Redis::start().await?;
+    let probing = Duration::from_secs(args.quiet.into());
     let gateway = programs.gateway_with(&redis, None, &FLAGS).await?;
     put(&gateway, &format!("/v1/lives/{LIVE}"), "nobody").await?;
     let target = Target::websocket(&format!("ws://{}", gateway.server.addr))
@@ -144,10 +142,8 @@ async fn kill(
     }
     doomed.server.end().await;
     let told = crowd.feeds().await?.0;
-    let (since, other) = (
-        Instant::now(),
-        programs.gateway_with(redis, None, &FLAGS).await?,
-    );
+    let since = Instant::now();
+    let other = programs.gateway_with(redis, None, &FLAGS).await?;
     crowd.until_idle().await?;
     let after = since.elapsed().as_secs_f64();
     let (once, all) = crowd.feeds().await?;
@@ -226,7 +222,8 @@ impl Crowd<'_> {
                 once, all = once + (n == 1 and 1 or 0), all + n
             end
             return { once, all }";
-        let (mut once, mut all) = (0, 0);
+        let mut once = 0;
+        let mut all = 0;
         for from in (0..self.followers).step_by(TOGETHER) {
             let keys: Vec<String> = (from..(from + TOGETHER).min(self.followers))
                 .map(|n| self.feed(n))
@@ -262,7 +259,8 @@ impl Crowd<'_> {
 
     /// Opens or closes the live, and waits until every follower knows.
     async fn reached_by(&self, gateway: &Gateway, method: Method) -> anyhow::Result<Reach> {
-        let (began, cpu) = (Instant::now(), self.redis.server.cpu()?);
+        let began = Instant::now();
+        let cpu = self.redis.server.cpu()?;
         match method {
             Method::PUT => put(gateway, &self.path(), self.streamer).await?,
             method => drop(gateway.call(method, &self.path(), None).await?),

@@ -158,7 +158,8 @@ async fn scene(
     viewers: usize,
 ) -> anyhow::Result<(Arc<Scene>, CrowdPlan)> {
     let issuer = Issuer::new().await?;
-    let (url, secret) = (redis.url(), PathBuf::from(&issuer.secret_file));
+    let url = redis.url();
+    let secret = PathBuf::from(&issuer.secret_file);
     let mut flags = vec![
         "--listen",
         "127.0.0.1:0",

@@ -198,22 +198,20 @@ impl CrowdPlan {
 
         let cumulative = self.cumulative_weights();
         let total = cumulative.last().copied().unwrap_or_default();
-        let pick = |viewer: usize, rng: &mut StdRng| match self.spread {
-            Spread::Even => (viewer % self.lives) as u32,
-            Spread::Zipf => {
-                let point = rng.random::<f64>() * total;
-                cumulative
-                    .partition_point(|&edge| edge <= point)
-                    .min(self.lives - 1) as u32
-            }
-        };
-        fan.into_iter()
-            .enumerate()
-            .map(|(viewer, fan)| Role {
-                live: pick(viewer, &mut rng),
-                fan,
-            })
-            .collect()
+        let mut roster = Vec::with_capacity(fan.len());
+        for (viewer, fan) in fan.into_iter().enumerate() {
+            let live = match self.spread {
+                Spread::Even => (viewer % self.lives) as u32,
+                Spread::Zipf => {
+                    let point = rng.random::<f64>() * total;
+                    cumulative
+                        .partition_point(|&edge| edge <= point)
+                        .min(self.lives - 1) as u32
+                }
+            };
+            roster.push(Role { live, fan });
+        }
+        roster
     }
 
     /// The viewers of one process: every K-th, so that each share is spread over the heartbeat
@@ -223,12 +221,13 @@ impl CrowdPlan {
     }
 
     fn cumulative_weights(&self) -> Vec<f64> {
-        let weight = |rank: usize| (rank as f64).powf(-self.zipf_exponent);
-        let sum = |sum: &mut f64, rank| {
-            *sum += weight(rank);
-            Some(*sum)
-        };
-        (1..=self.lives).scan(0.0, sum).collect()
+        let mut sum = 0.0;
+        let mut sums = Vec::new();
+        for rank in 1..=self.lives {
+            sum += (rank as f64).powf(-self.zipf_exponent);
+            sums.push(sum);
+        }
+        sums
     }
 }
 

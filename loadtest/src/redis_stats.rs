@@ -29,12 +29,14 @@ impl CommandCounts {
 
     /// What was called since `earlier`, commands that were not called left out.
     pub(crate) fn since(&self, earlier: &Self) -> BTreeMap<String, u64> {
-        let before = |name: &str| earlier.0.get(name).copied().unwrap_or_default();
-        let delta = self
-            .0
-            .iter()
-            .map(|(name, calls)| (name.clone(), calls.saturating_sub(before(name))));
-        delta.filter(|(_, calls)| *calls > 0).collect()
+        let mut since = BTreeMap::new();
+        for (name, calls) in &self.0 {
+            let before = earlier.0.get(name).copied().unwrap_or_default();
+            if *calls > before {
+                since.insert(name.clone(), calls - before);
+            }
+        }
+        since
     }
 
     /// The number of commands since `earlier`.
@@ -43,13 +45,19 @@ impl CommandCounts {
     }
 
     fn parse(text: &str) -> Self {
-        let line = |line: &str| {
-            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-            let calls = rest.split(',').next()?.parse().ok()?;
-            (name != "info").then(|| (name.to_owned(), calls))
-        };
-        Self(text.lines().filter_map(line).collect())
+        Self(text.lines().filter_map(calls_in).collect())
     }
+}
+
+/// A command and the number of its calls, in a line of `INFO commandstats`.
+fn calls_in(line: &str) -> Option<(String, u64)> {
+    let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+    let calls = rest.split(',').next()?.parse().ok()?;
+    // The reading itself calls INFO.
+    if name == "info" {
+        return None;
+    }
+    Some((name.to_owned(), calls))
 }
 
 /// A connection for commands without a client library, whose answers are integers or bulk strings.

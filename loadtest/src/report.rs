@@ -125,7 +125,7 @@ pub(crate) struct Generator {
     pub(crate) lag_us: Quantiles,
 }
 
-/// Whoever has a share of the viewers: a process, or a machine.
+/// The owner of a share of the viewers: a process, or a machine.
 #[derive(Debug, Serialize)]
 pub(crate) struct Worker {
     pub(crate) viewers: usize,
@@ -193,10 +193,13 @@ pub(crate) struct Check {
 
 /// Prints a report, as one JSON document or as text.
 pub(crate) fn print(report: &(impl Serialize + Display), json: bool) {
-    match json.then(|| serde_json::to_string_pretty(report)) {
-        None => println!("{report}"),
-        Some(Ok(text)) => println!("{text}"),
-        Some(Err(error)) => eprintln!("loadtest: the report cannot be written: {error}"),
+    if !json {
+        println!("{report}");
+        return;
+    }
+    match serde_json::to_string_pretty(report) {
+        Ok(text) => println!("{text}"),
+        Err(error) => eprintln!("loadtest: the report cannot be written: {error}"),
     }
 }
 
@@ -213,20 +216,21 @@ pub(crate) fn end<R: Serialize + Display>(
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         }
     };
-    let run = || {
-        tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()?
-            .block_on(whole)
-    };
-    match run() {
+    match block_on(whole) {
         Ok(report) => {
             print(&report, json);
             ExitCode::from(u8::from(fails(&report)))
         }
         Err(error) => ArgError::exit(&error),
     }
+}
+
+fn block_on<T>(whole: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?
+        .block_on(whole)
 }
 
 impl Quantiles {
@@ -257,32 +261,39 @@ impl Check {
     /// What `--check` calls a failure.
     pub(crate) fn of(tally: &Tally, viewers: usize, verify: Option<&Verify>) -> Self {
         let mut failures = Vec::new();
-        let mut fail_if = |fails: bool, why: String| {
-            if fails {
-                failures.push(why);
-            }
-        };
         fail_if(
+            &mut failures,
             tally.joined < viewers as u64,
             format!("{} of {viewers} viewers joined", tally.joined),
         );
         let unanswered = tally.sent - tally.acked;
         fail_if(
+            &mut failures,
             unanswered > 0,
             format!("{unanswered} of {} heartbeats unanswered", tally.sent),
         );
         fail_if(
+            &mut failures,
             tally.steady_acked == 0,
             "no heartbeat answered in the steady phase".to_owned(),
         );
-        fail_if(tally.lost > 0, format!("{} sockets lost", tally.lost));
+        fail_if(
+            &mut failures,
+            tally.lost > 0,
+            format!("{} sockets lost", tally.lost),
+        );
         for (kind, times) in &tally.errors {
-            fail_if(true, format!("{times} errors {kind}"));
+            fail_if(&mut failures, true, format!("{times} errors {kind}"));
         }
         if let Some(verify) = verify {
             let wrong = tally.fan_flags.wrong;
-            fail_if(wrong > 0, format!("{wrong} acks with a wrong fan flag"));
             fail_if(
+                &mut failures,
+                wrong > 0,
+                format!("{wrong} acks with a wrong fan flag"),
+            );
+            fail_if(
+                &mut failures,
                 verify.wobbles > 0,
                 format!(
                     "{} counts left the truth in the steady phase",
@@ -298,6 +309,7 @@ impl Check {
                     correct, watched, ..
                 } = verdict;
                 fail_if(
+                    &mut failures,
                     !verdict.wrong.is_empty(),
                     format!("{when}: {correct} of {watched} dashboards right"),
                 );
@@ -310,9 +322,20 @@ impl Check {
     }
 }
 
+/// Adds a failure of `--check` if it happened.
+pub(crate) fn fail_if(failures: &mut Vec<String>, fails: bool, why: String) {
+    if fails {
+        failures.push(why);
+    }
+}
+
 /// `amount` per one of `count`, if there were any.
 pub(crate) fn per(amount: f64, count: u64) -> Option<f64> {
-    (count > 0).then(|| amount / count as f64)
+    if count > 0 {
+        Some(amount / count as f64)
+    } else {
+        None
+    }
 }
 
 /// `amount` per second.

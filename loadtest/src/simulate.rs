@@ -107,8 +107,10 @@ fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     );
     let began = Instant::now();
     let until = began + Duration::try_from_secs_f64(args.hours * 3_600.0).context("--hours")?;
-    let (next_seed, tally) = (AtomicU64::new(args.from), Mutex::new(Tally::default()));
-    let (next_seed, tally) = (&next_seed, &tally);
+    let next_seed = AtomicU64::new(args.from);
+    let tally = Mutex::new(Tally::default());
+    let next_seed = &next_seed;
+    let tally = &tally;
     let lock = || {
         tally
             .lock()

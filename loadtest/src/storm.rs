@@ -45,30 +45,30 @@ pub(crate) struct StormArgs {
     ack_within: Duration,
 }
 
+fn run_on_runtime(args: &StormArgs, cut: usize) -> anyhow::Result<StormReport> {
+    let plan = CrowdPlan {
+        bystanders: args.bystanders,
+        ..args.crowd.plan()?
+    };
+    enough_files(plan.viewers, plan.processes)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    runtime.block_on(run(args, &plan, cut))
+}
+
 /// Runs `loadtest storm`.
 pub(crate) fn main(mut args: StormArgs) -> ExitCode {
     let cut = args.crowd.viewers;
     args.crowd.viewers += args.bystanders;
-    let run = || {
-        let plan = CrowdPlan {
-            bystanders: args.bystanders,
-            ..args.crowd.plan()?
-        };
-        enough_files(plan.viewers, plan.processes)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()?;
-        runtime.block_on(run(&args, &plan, cut))
-    };
-    match run() {
+    match run_on_runtime(&args, cut) {
         Ok(report) => {
             crate::report::print(&report, args.crowd.json);
             if args.crowd.check {
-                report
-                    .failures
-                    .iter()
-                    .for_each(|failure| eprintln!("loadtest: {failure}"));
+                for failure in &report.failures {
+                    eprintln!("loadtest: {failure}");
+                }
             }
             ExitCode::from(u8::from(args.crowd.check && !report.failures.is_empty()))
         }

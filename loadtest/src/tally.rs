@@ -176,7 +176,6 @@ impl Tally {
         } = self.fan_flags;
         let flags = [told_true, told_false, told_null, wrong];
         let seconds = [self.steady_seconds, self.steady_cpu_seconds];
-        let word = |kind: &str| kind.len() <= LONGEST_KIND && !kind.chars().any(char::is_control);
         counts
             .iter()
             .chain(&flags)
@@ -193,7 +192,10 @@ impl Tally {
                 .iter()
                 .all(Span::makes_sense)
             && self.errors.len() <= MOST_KINDS
-            && self.errors.keys().all(|kind| word(kind))
+            && self
+                .errors
+                .keys()
+                .all(|kind| kind.len() <= LONGEST_KIND && !kind.chars().any(char::is_control))
     }
 
     pub(crate) fn error(&mut self, kind: Kind, times: u64) {

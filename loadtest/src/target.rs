@@ -72,10 +72,12 @@ impl Target {
 
     /// `HOST:PORT`
     pub(crate) fn host_port(text: &str) -> Result<Self, TargetError> {
-        let malformed = || TargetError::Malformed(text.to_owned(), "127.0.0.1:6379");
-        let (host, port) = text.rsplit_once(':').ok_or_else(malformed)?;
-        let port = port.parse().map_err(|_| malformed())?;
-        Ok(Self::plain(resolve(text, host, port)?))
+        if let Some((host, port)) = text.rsplit_once(':')
+            && let Ok(port) = port.parse()
+        {
+            return Ok(Self::plain(resolve(text, host, port)?));
+        }
+        Err(TargetError::Malformed(text.to_owned(), "127.0.0.1:6379"))
     }
 
     fn from_url(
@@ -83,9 +85,12 @@ impl Target {
         scheme: &'static str,
         example: &'static str,
     ) -> Result<Self, TargetError> {
-        let malformed = || TargetError::Malformed(url.to_owned(), example);
-        let uri: Uri = url.parse().map_err(|_| malformed())?;
-        let host = uri.host().ok_or_else(malformed)?;
+        let Ok(uri) = url.parse::<Uri>() else {
+            return Err(TargetError::Malformed(url.to_owned(), example));
+        };
+        let Some(host) = uri.host() else {
+            return Err(TargetError::Malformed(url.to_owned(), example));
+        };
         let (port, name) = match uri.scheme_str().and_then(|word| word.strip_prefix(scheme)) {
             Some("") => (80, None),
             Some("s") => (443, Some(host.trim_matches(['[', ']']).to_owned())),
@@ -122,10 +127,9 @@ impl Target {
 
 fn resolve(text: &str, host: &str, port: u16) -> Result<SocketAddr, TargetError> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let unresolved = |error| TargetError::Unresolved(text.to_owned(), error);
     let addresses: Vec<SocketAddr> = (bare, port)
         .to_socket_addrs()
-        .map_err(unresolved)?
+        .map_err(|error| TargetError::Unresolved(text.to_owned(), error))?
         .collect();
     if let Some(stranger) = addresses.iter().find(|address| !address.ip().is_loopback()) {
         return Err(TargetError::NotLoopback(text.to_owned(), stranger.ip()));
@@ -135,9 +139,13 @@ fn resolve(text: &str, host: &str, port: u16) -> Result<SocketAddr, TargetError>
         .iter()
         .find(|address| address.is_ipv4())
         .or(addresses.first());
-    preferred
-        .copied()
-        .ok_or_else(|| unresolved(std::io::ErrorKind::NotFound.into()))
+    match preferred {
+        Some(address) => Ok(*address),
+        None => Err(TargetError::Unresolved(
+            text.to_owned(),
+            std::io::ErrorKind::NotFound.into(),
+        )),
+    }
 }
 
 #[cfg(test)]

@@ -22,8 +22,8 @@ use tokio::time::Instant;
 use crate::bench::servers::{Gateway, Programs, Redis};
 use arrivals::{Expected, WebhookReport};
 
-/// Lives whose calls are under way at a time.
-const AT_A_TIME: usize = 4;
+/// Maximum lives whose calls are under way concurrently.
+const MAX_CONCURRENT_CALLS: usize = 4;
 
 /// Users who are removed from each live.
 const REMOVED: usize = 5;
@@ -92,11 +92,9 @@ impl<'a> Receiver<'a> {
     }
 
     async fn start(&mut self) -> anyhow::Result<()> {
-        let (script, secret, taken) = (
-            self.file("receiver.py"),
-            self.file("secret"),
-            self.file("taken"),
-        );
+        let script = self.file("receiver.py");
+        let secret = self.file("secret");
+        let taken = self.file("taken");
         let mut child = Command::new(self.python)
             .args([&script, &self.port.to_string(), &secret, &taken])
             .stdin(Stdio::null())
@@ -132,10 +130,8 @@ async fn run(args: &WebhookArgs) -> anyhow::Result<WebhookReport> {
     let redis = Redis::start().await?;
     let mut receiver = Receiver::new(&args.python)?;
     receiver.start().await?;
-    let (url, secret) = (
-        format!("http://127.0.0.1:{}/", receiver.port),
-        receiver.file("secret"),
-    );
+    let url = format!("http://127.0.0.1:{}/", receiver.port);
+    let secret = receiver.file("secret");
     let flags = [
         "--http-rate",
         "0",
@@ -160,15 +156,19 @@ async fn run(args: &WebhookArgs) -> anyhow::Result<WebhookReport> {
     let stays = programs.gateway_with(&redis, None, &flags).await?;
 
     let third = args.lives.div_ceil(3);
-    let name = |number: usize| format!("l{number}");
-    lives(&doomed, (0..third).map(name), &mut expected).await?;
+    lives(&doomed, (0..third).map(live_name), &mut expected).await?;
     receiver.stop().await?;
     let down = Instant::now();
-    lives(&doomed, (third..third + third / 2).map(name), &mut expected).await?;
+    lives(
+        &doomed,
+        (third..third + third / 2).map(live_name),
+        &mut expected,
+    )
+    .await?;
     doomed.server.end().await;
     lives(
         &stays,
-        (third + third / 2..2 * third).map(name),
+        (third + third / 2..2 * third).map(live_name),
         &mut expected,
     )
     .await?;
@@ -176,7 +176,12 @@ async fn run(args: &WebhookArgs) -> anyhow::Result<WebhookReport> {
     let down = down.elapsed();
     receiver.start().await?;
     let back = Instant::now();
-    lives(&stays, (2 * third..args.lives).map(name), &mut expected).await?;
+    lives(
+        &stays,
+        (2 * third..args.lives).map(live_name),
+        &mut expected,
+    )
+    .await?;
 
     let taken = receiver.file("taken");
     loop {
@@ -189,6 +194,10 @@ async fn run(args: &WebhookArgs) -> anyhow::Result<WebhookReport> {
     }
 }
 
+fn live_name(number: usize) -> String {
+    format!("l{number}")
+}
+
 async fn lives(
     gateway: &Gateway,
     names: impl Iterator<Item = String>,
@@ -197,7 +206,7 @@ async fn lives(
     let calls: Vec<_> = names
         .map(|name| async move { live(gateway, &name).await.map(|()| name) })
         .collect();
-    let mut done = stream::iter(calls).buffer_unordered(AT_A_TIME);
+    let mut done = stream::iter(calls).buffer_unordered(MAX_CONCURRENT_CALLS);
     while let Some(name) = done.next().await {
         expected.live(&name?);
     }

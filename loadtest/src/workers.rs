@@ -91,11 +91,13 @@ impl Workers {
         let shares = (0..plan.processes)
             .map(|process| plan.share(process).count() as u64)
             .collect();
-        let (commands, progress) = (Vec::new(), vec![Progress::default(); plan.processes]);
+        let commands = Vec::new();
+        let progress = vec![Progress::default(); plan.processes];
         // To leave takes as long as the ramp, and twice the timeout of an ack.
         let ramp = Duration::from_secs_f64(plan.viewers as f64 / plan.ramp_per_second);
         let patience = ramp + plan.ack_timeout * 2 + Duration::from_secs(60);
-        let (lost, on_progress) = (BTreeMap::new(), Box::new(on_progress));
+        let lost = BTreeMap::new();
+        let on_progress = Box::new(on_progress);
         Self {
             commands,
             to_us,
@@ -221,13 +223,9 @@ impl Workers {
         let deadline = Instant::now() + self.patience;
         self.tell(command).await?;
         let mut answers: BTreeMap<usize, T> = BTreeMap::new();
-        let here = |lost: &BTreeMap<usize, String>, answers: &BTreeMap<usize, T>, process| {
-            lost.contains_key(&process) || answers.contains_key(&process)
-        };
-        while !(0..self.commands.len()).all(|process| here(&self.lost, &answers, process)) {
+        while !self.without_answer(&answers).is_empty() {
             let Ok(event) = timeout_at(deadline, self.next()).await else {
-                let missing = |process: &usize| !here(&self.lost, &answers, *process);
-                for process in (0..self.commands.len()).filter(missing).collect::<Vec<_>>() {
+                for process in self.without_answer(&answers) {
                     self.lose(process, "it did not answer")?;
                 }
                 break;
@@ -236,13 +234,22 @@ impl Workers {
                 continue;
             };
             match answer(event) {
-                Some(answer) => drop(answers.insert(process, answer)),
+                Some(answer) => {
+                    answers.insert(process, answer);
+                }
                 None => self.lose(process, "it spoke out of turn")?,
             }
         }
         // An answer of one that was lost afterwards does not count.
         answers.retain(|process, _| !self.lost.contains_key(process));
         Ok(answers.into_values().collect())
+    }
+
+    /// The workers that are not lost and have not answered yet.
+    fn without_answer<T>(&self, answers: &BTreeMap<usize, T>) -> Vec<usize> {
+        (0..self.commands.len())
+            .filter(|process| !self.lost.contains_key(process) && !answers.contains_key(process))
+            .collect()
     }
 
     /// The next event; `None` if it is only to be noted.

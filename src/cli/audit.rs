@@ -1,9 +1,9 @@
-//! `rollcall audit` reads Redis from outside. It finds what should not be there, what is missing,
-//! and where gateways and Redis disagree. With `--fix` it repairs what can be repaired safely while
-//! gateways run.
+//! `rollcall audit` reads Redis from outside. It finds keys that should not exist, keys that are
+//! missing, and differences between gateways and Redis. With `--fix` it makes the repairs that are
+//! safe while gateways run.
 //!
-//! Gateways keep writing while an audit reads. An audit therefore looks at everything suspicious a
-//! second time, a moment later, and reports only what is still wrong then.
+//! Gateways keep writing while an audit reads. An audit therefore inspects every suspect a second
+//! time, a moment later, and reports only what is still wrong then.
 
 mod attendance;
 mod counts;
@@ -34,7 +34,7 @@ use self::fix::Fixer;
 use self::inspection::{Inspection, Inspector};
 use self::platform::PlatformInspector;
 use self::report::Report;
-use self::scan::{AT_A_TIME, FoundKeys};
+use self::scan::{FoundKeys, MAX_CONCURRENT_READS};
 use self::users::UserInspector;
 use super::common::{open, print, seconds};
 use super::gateways::{self, GatewayApi};
@@ -46,14 +46,14 @@ use crate::store::redis::RedisStore;
 
 pub use finding::{FindingKind, Severity};
 
-/// The least time between the two looks: a change that waits for nothing is in the record by then.
-/// An audit waits longer if two flushes, or one and a quarter lease refreshes, take longer.
+/// The minimum time between the two looks. A gateway has written every change that does not wait by
+/// then. An audit waits longer if two flushes, or one and a quarter lease refreshes, take longer.
 const SECOND_LOOK: Duration = Duration::from_millis(1_500);
 
-/// A burial, a sweep and a close may each take `lease` and this much more.
+/// The time that a burial, a sweep or a close may take beyond `lease`.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Runs an audit, writes its report to standard output and answers the exit code.
+/// Runs an audit, writes its report to standard output and returns the exit code.
 pub async fn run(config: &Config, args: &AuditArgs) -> anyhow::Result<u8> {
     let gateways = gateways::open(&args.gateways)?;
     let store = open(config).await?;
@@ -76,8 +76,9 @@ async fn audit(
 ) -> StoreResult<Report> {
     let started = Instant::now();
     let (keys, totals) = scan::find_keys(store, args.top).await?;
-    // The walk finishes what was left, once per `check-every` and some more.
-    let (overdue, walked) = (config.lease + GRACE, config.check_every * 2 + GRACE);
+    let overdue = config.lease + GRACE;
+    // The walk of a gateway finishes interrupted work. It comes round once per `check-every`.
+    let walked = config.check_every * 2 + GRACE;
     let users = UserInspector {
         store,
         overdue: walked,
@@ -129,14 +130,14 @@ async fn audit(
                 closed_ttl: config.closed_ttl,
             };
             for finding in &report.findings {
-                report.fixed.extend(
-                    fixer
-                        .fix(finding, (&auditor.attendance, &auditor.platform))
-                        .await?,
-                );
+                let fixed = fixer
+                    .fix(finding, &auditor.attendance, &auditor.platform)
+                    .await?;
+                report.fixed.extend(fixed);
             }
-            // In the meantime gateways may have repaired what an audit leaves to them.
-            report.findings = auditor.confirm(&report.findings).await?.1;
+            // Meanwhile gateways may have made the repairs that an audit leaves to them.
+            let (_, remaining) = auditor.confirm(&report.findings).await?;
+            report.findings = remaining;
         }
     }
     report.findings.extend(unreachable);
@@ -156,8 +157,8 @@ struct Auditor<'a> {
 }
 
 impl Auditor<'_> {
-    /// Inspects every lease, and these lives and slices. It reads the leases first, because a
-    /// gateway has a lease before it has anything else.
+    /// Inspects every lease, and the lives and slices of `keys`. It reads the leases first, because
+    /// a gateway has a lease before it has anything else.
     async fn inspect(&self, keys: &FoundKeys) -> StoreResult<(LeaseSnapshot, Inspection)> {
         let leases = LeaseSnapshot::read(self.store).await?;
         let inspector = Inspector {
@@ -165,74 +166,69 @@ impl Auditor<'_> {
             leases: &leases,
             overdue: self.overdue,
         };
-        let lives =
-            stream::iter(&keys.lives).map(|(live, keys)| Box::pin(inspector.live(live, keys)));
-        let add = async |mut all: Inspection, live| {
-            all.add(live);
-            Ok(all)
-        };
-        let mut all = lives
-            .buffer_unordered(AT_A_TIME)
-            .try_fold(Inspection::default(), add)
-            .await?;
+        let mut all = inspect_lives(&inspector, keys).await?;
         all.add(inspector.platform(&keys.platform).await?);
-        all.findings
-            .extend(leases.living().filter(|(_, age)| *age > self.overdue).map(
-                |(gateway, age)| {
-                    let detail = format!(
-                        "its lease was renewed {} ago, and no gateway has buried it",
-                        seconds(age)
-                    );
-                    AuditFinding::new(FindingKind::ExpiredLease, detail)
-                        .gateway(gateway)
-                        .key(self.store.keys().leases())
-                },
-            ));
+        for (gateway, age) in leases.living() {
+            if age <= self.overdue {
+                continue;
+            }
+            let detail = format!(
+                "its lease was renewed {} ago, and no gateway has buried it",
+                seconds(age)
+            );
+            all.findings.push(
+                AuditFinding::new(FindingKind::ExpiredLease, detail)
+                    .gateway(gateway)
+                    .key(self.store.keys().leases()),
+            );
+        }
         Ok((leases, all))
     }
 
-    /// Looks again, and answers the findings that remain, with their present figures; and the
-    /// leases of that moment.
+    /// Inspects again what `before` is about. Returns the leases of that moment and the findings
+    /// that remain, with their present figures.
     async fn confirm(
         &mut self,
         before: &[AuditFinding],
     ) -> StoreResult<(LeaseSnapshot, Vec<AuditFinding>)> {
-        let lives = before
-            .iter()
-            .filter_map(|finding| finding.subject.live_id.as_ref());
-        let lives = lives
-            .filter_map(|live| Some((live.clone(), self.keys.lives.get(live)?.clone())))
-            .collect();
-        let slices = before
-            .iter()
-            .filter_map(|finding| finding.subject.slice.as_ref());
-        let platform = slices
-            .filter_map(|slice| Some((slice.clone(), self.keys.platform.get(slice)?.clone())))
-            .collect();
-        let suspects = FoundKeys { lives, platform };
+        let mut suspects = FoundKeys::default();
+        for finding in before {
+            if let Some(live) = &finding.subject.live_id
+                && let Some(keys) = self.keys.lives.get(live)
+            {
+                suspects.lives.insert(live.clone(), keys.clone());
+            }
+            if let Some(slice) = &finding.subject.slice
+                && let Some(holders) = self.keys.platform.get(slice)
+            {
+                suspects.platform.insert(slice.clone(), holders.clone());
+            }
+        }
         let (leases, now) = self.inspect(&suspects).await?;
         let mut findings = now.findings;
         findings.retain(|finding| before.iter().any(|earlier| earlier.is_same(finding)));
-        for AuditFinding { subject, .. } in before
-            .iter()
-            .filter(|finding| finding.kind == FindingKind::GatewayDrift)
-        {
+        for finding in before {
+            if finding.kind != FindingKind::GatewayDrift {
+                continue;
+            }
+            let subject = &finding.subject;
             let gateway = self
                 .asked
                 .iter_mut()
                 .find(|gateway| subject.gateway_id.as_ref() == Some(&gateway.id));
-            if let (Some(gateway), Some(slice)) = (gateway, &subject.slice) {
+            if let Some(gateway) = gateway
+                && let Some(slice) = &subject.slice
+            {
                 findings.extend(gateway.compare(self.store, slice).await?);
             }
         }
-        let is_found = |kind| before.iter().any(|finding| finding.kind == kind);
-        if is_found(FindingKind::UnwrittenChanges) {
+        if contains_kind(before, FindingKind::UnwrittenChanges) {
             for gateway in &mut self.asked {
                 gateway.look_again().await;
                 findings.extend(gateway.unwritten(SECOND_LOOK));
             }
         }
-        if is_found(FindingKind::FullMaster) {
+        if contains_kind(before, FindingKind::FullMaster) {
             findings.extend(memory::full_masters(self.store).await?);
         }
         findings.extend(self.users.confirm(before).await?);
@@ -241,4 +237,19 @@ impl Auditor<'_> {
         findings.extend(ids::confirm(self.store, &suspects, before).await?);
         Ok((leases, findings))
     }
+}
+
+async fn inspect_lives(inspector: &Inspector<'_>, keys: &FoundKeys) -> StoreResult<Inspection> {
+    let mut lives = stream::iter(&keys.lives)
+        .map(|(live, keys)| Box::pin(inspector.live(live, keys)))
+        .buffer_unordered(MAX_CONCURRENT_READS);
+    let mut all = Inspection::default();
+    while let Some(live) = lives.try_next().await? {
+        all.add(live);
+    }
+    Ok(all)
+}
+
+fn contains_kind(findings: &[AuditFinding], kind: FindingKind) -> bool {
+    findings.iter().any(|finding| finding.kind == kind)
 }

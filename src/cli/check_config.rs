@@ -1,7 +1,7 @@
-//! `rollcall check-config` tells what is wrong with the settings that a gateway would run with, and
-//! with the files that they name, and where each setting comes from. The files are read by the code
-//! with which a gateway reads them. It asks nobody unless it is told to, and shows no secret. Told
-//! to, it tries out on Redis what a gateway needs there, with keys that are gone a moment later.
+//! `rollcall check-config` checks the settings that a gateway would run with and the files that they
+//! name, and prints where each setting comes from. It reads the files with the code of a gateway,
+//! and shows no secret. It asks other systems only with `--connect`: then it tries out on Redis what
+//! a gateway needs there, with keys that are gone a moment later.
 
 use std::collections::HashSet;
 use std::fmt::{self, Display, Formatter};
@@ -26,21 +26,21 @@ use crate::store::redis::{ConnectError, RedisStore, TriedOut};
 use crate::store::{Store, fans};
 use crate::sync::webhooks::Receiver;
 
-/// A Redis that is not there yet is asked again after this time.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// The delay before another attempt to reach Redis.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Serialize)]
 struct Verdict<'a> {
-    /// What a gateway would not start with.
+    /// The mistakes that stop a gateway from starting.
     mistakes: Vec<String>,
-    /// Who does not answer, or lacks what a gateway needs; null if nobody was asked.
+    /// The systems that do not answer, or lack what a gateway needs. Null if the command asked none.
     unreachable: Option<Vec<String>>,
-    /// What is allowed and probably not intended.
+    /// Settings that are allowed and probably not intended.
     warnings: Vec<String>,
     settings: &'a [SettingInForce],
 }
 
-/// Checks, writes what it found to standard output and answers the exit code.
+/// Checks the settings, writes the verdict to standard output and returns the exit code.
 pub async fn run(config: &Config, args: &CheckArgs) -> anyhow::Result<u8> {
     let mut mistakes = args.mistakes.clone();
     mistakes.extend(wrong_files(config));
@@ -52,16 +52,15 @@ pub async fn run(config: &Config, args: &CheckArgs) -> anyhow::Result<u8> {
         warnings.extend(asked.warnings);
         unreachable = Some(asked.unreachable);
     }
-    // The files and Redis may tell the same.
+    // The check of the files and the connection to Redis may report the same mistake.
     let mut told = HashSet::new();
     mistakes.retain(|mistake| told.insert(mistake.clone()));
-    let code = match (
-        mistakes.is_empty(),
-        unreachable.as_ref().is_none_or(Vec::is_empty),
-    ) {
-        (false, _) => exit::WRONG_SETTINGS,
-        (true, false) => exit::UNAVAILABLE,
-        (true, true) => exit::STOPPED,
+    let code = if !mistakes.is_empty() {
+        exit::WRONG_SETTINGS
+    } else if unreachable.as_ref().is_some_and(|who| !who.is_empty()) {
+        exit::UNAVAILABLE
+    } else {
+        exit::STOPPED
     };
     print(
         &Verdict {
@@ -75,34 +74,36 @@ pub async fn run(config: &Config, args: &CheckArgs) -> anyhow::Result<u8> {
     Ok(code)
 }
 
-/// What is wrong with the files that the settings name.
+/// The mistakes in the files that the settings name.
 pub(crate) fn wrong_files(config: &Config) -> Vec<String> {
     let mut wrong: Vec<String> = Vec::new();
     if config.auth == AuthMode::Jwt {
         wrong.extend(Tokens::wrong_files(config).iter().map(ToString::to_string));
     }
-    wrong.extend(ApiKeys::open(config).err().map(|why| why.to_string()));
-    if let (Some(chain), Some(key)) = (&config.tls_cert, &config.tls_key) {
+    if let Err(why) = ApiKeys::open(config) {
+        wrong.push(why.to_string());
+    }
+    if let Some(chain) = &config.tls_cert
+        && let Some(key) = &config.tls_key
+    {
         wrong.extend(tls::wrong_files(chain, key).iter().map(ToString::to_string));
     }
-    if let Some(access) = access(config) {
-        wrong.extend(
-            RedisStore::check(&access)
-                .err()
-                .map(|why| format!("redis: {why}")),
-        );
+    if let Some(access) = access(config)
+        && let Err(why) = RedisStore::check(&access)
+    {
+        wrong.push(format!("redis: {why}"));
     }
-    wrong.extend(Receiver::of(config).err());
+    if let Err(why) = Receiver::of(config) {
+        wrong.push(why);
+    }
     let nobody: Arc<dyn Store> = Arc::new(MemoryStore::new(Clock::start()));
-    wrong.extend(
-        fans::open(config, &nobody, &Arc::default())
-            .err()
-            .map(|why| why.to_string()),
-    );
+    if let Err(why) = fans::open(config, &nobody, &Arc::default()) {
+        wrong.push(why.to_string());
+    }
     wrong
 }
 
-/// What those say whom a gateway asks before it serves.
+/// The answers of the systems that a gateway asks before it serves.
 #[derive(Debug, Default)]
 struct Asked {
     mistakes: Vec<String>,
@@ -115,16 +116,12 @@ async fn ask(config: &Config) -> Asked {
     if config.redis.is_some() {
         match try_redis(config).await {
             Ok(found) => {
-                let wrong = found.refusals.into_iter().chain(found.away);
-                asked
-                    .unreachable
-                    .extend(wrong.map(|why| format!("redis: {why}")));
-                asked.warnings.extend(
-                    found
-                        .warnings
-                        .into_iter()
-                        .map(|warning| format!("redis: {warning}")),
-                );
+                for why in found.refusals.into_iter().chain(found.away) {
+                    asked.unreachable.push(format!("redis: {why}"));
+                }
+                for warning in found.warnings {
+                    asked.warnings.push(format!("redis: {warning}"));
+                }
             }
             Err(why) if why.is_mistake() => asked.mistakes.push(format!("redis: {why}")),
             Err(why) => asked.unreachable.push(format!("redis: {why}")),
@@ -132,17 +129,15 @@ async fn ask(config: &Config) -> Asked {
     }
     if config.auth == AuthMode::Jwt
         && let Ok((_, Some(fetcher))) = Tokens::open(config, Arc::new(Metrics::default()))
+        && let Err(why) = fetcher.first(config.wait_for_store).await
     {
-        let refused = fetcher.first(config.wait_for_store).await.err();
-        asked
-            .unreachable
-            .extend(refused.map(|why| format!("jwt-jwks: {why}")));
+        asked.unreachable.push(format!("jwt-jwks: {why}"));
     }
     asked
 }
 
-/// Tries out on each master of Redis what a gateway needs. Waits for Redis as long as a gateway
-/// would.
+/// Tries out on each master of Redis what a gateway needs. Waits for Redis for as long as a gateway
+/// does.
 async fn try_redis(config: &Config) -> Result<TriedOut, ConnectError> {
     let deadline = Instant::now() + config.wait_for_store;
     loop {
@@ -154,7 +149,7 @@ async fn try_redis(config: &Config) -> Result<TriedOut, ConnectError> {
         if !may_pass || Instant::now() >= deadline {
             return tried;
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
@@ -164,16 +159,16 @@ async fn try_redis_once(config: &Config) -> Result<TriedOut, ConnectError> {
 
 impl Display for Verdict<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let value = |setting: &SettingInForce| setting.value.clone().unwrap_or_default();
-        let rows = self.settings.iter().map(|setting| {
-            [
+        let mut rows = Vec::new();
+        for setting in self.settings {
+            rows.push([
                 setting.name.to_owned(),
-                value(setting),
+                setting.value.clone().unwrap_or_default(),
                 setting.origin.clone(),
-            ]
-        });
+            ]);
+        }
         f.write_str("the settings in force:")?;
-        table(f, ["setting", "value", "from"], &rows.collect::<Vec<_>>())?;
+        table(f, ["setting", "value", "from"], &rows)?;
         for warning in &self.warnings {
             write!(f, "\nwarning: {}", harmless(warning))?;
         }
@@ -181,13 +176,13 @@ impl Display for Verdict<'_> {
         for problem in self.mistakes.iter().chain(unreachable) {
             write!(f, "\n{}", harmless(problem))?;
         }
-        match (
-            self.mistakes.len() + unreachable.len(),
-            self.unreachable.is_some(),
-        ) {
-            (0, false) => f.write_str("\nnothing is wrong; nobody was asked (--connect asks)"),
-            (0, true) => f.write_str("\nnothing is wrong"),
-            (wrong, _) => write!(f, "\n{} wrong", count(wrong, "thing")),
+        let wrong = self.mistakes.len() + unreachable.len();
+        if wrong > 0 {
+            write!(f, "\n{} wrong", count(wrong, "thing"))
+        } else if self.unreachable.is_some() {
+            f.write_str("\nnothing is wrong")
+        } else {
+            f.write_str("\nnothing is wrong; nobody was asked (--connect asks)")
         }
     }
 }

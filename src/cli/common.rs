@@ -1,4 +1,5 @@
-//! What the commands share: opening the store, printing the answer, and words for people.
+//! Functions that the commands share: they open the store, print the answer, and put values into
+//! words for people.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -15,7 +16,9 @@ use crate::store::fans::FanSetupError;
 use crate::store::redis::{Access, ConnectError, RedisStore};
 
 pub(super) async fn open(config: &Config) -> Result<RedisStore, ConnectError> {
-    let access = access(config).ok_or_else(|| ConnectError::Url("is not given".to_owned()))?;
+    let Some(access) = access(config) else {
+        return Err(ConnectError::Url("is not given".to_owned()));
+    };
     RedisStore::open_without_canary(access, Arc::default()).await
 }
 
@@ -42,8 +45,8 @@ pub fn code_of(why: &anyhow::Error) -> u8 {
     }
 }
 
-/// Writes to standard output, as one JSON document or for people. It is no failure if the reader
-/// has gone away.
+/// Writes a document to standard output, as JSON or for people. A reader that has gone away is no
+/// failure.
 pub(super) fn print(document: &(impl Serialize + Display), json: bool) {
     let text = if json {
         serde_json::to_string(document).unwrap_or_default()

@@ -1,6 +1,6 @@
-//! `rollcall events list` shows the events that the webhook did not take and that were given up;
-//! `rollcall events replay` puts them at the end of the stream again, from where they are sent like
-//! new ones.
+//! `rollcall events list` shows the events that gateways gave up, because the webhook did not take
+//! them. `rollcall events replay` puts such events at the end of the stream again, from where
+//! gateways send them like new ones.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ use crate::base::exit;
 use crate::config::{Config, EventsAction, EventsArgs};
 use crate::store::{DeadEvent, EntryId, Events, MAX_EVENTS, StoreResult};
 
-/// The most events that a list shows.
-const MOST_LISTED: usize = 1_000;
+/// Maximum events that a list shows.
+const MAX_LISTED: usize = 1_000;
 
-/// An event that was given up.
+/// An event that a gateway gave up.
 #[derive(Debug, Serialize)]
 struct ListedEvent {
-    /// What `rollcall events replay` takes.
+    /// The argument of `rollcall events replay`.
     entry: String,
     id: String,
     why: String,
@@ -27,8 +27,8 @@ struct ListedEvent {
 }
 
 impl ListedEvent {
-    /// What is no JSON is shown as null: another program wrote it.
-    fn of((entry, dead): (EntryId, DeadEvent)) -> Self {
+    /// Shows data that is no JSON as null. Only another program can have written such data.
+    fn of(entry: EntryId, dead: DeadEvent) -> Self {
         let DeadEvent {
             event,
             why,
@@ -45,7 +45,7 @@ impl ListedEvent {
     }
 }
 
-/// The oldest events that were given up.
+/// The oldest events that gateways gave up.
 #[derive(Debug, Serialize)]
 struct DeadList {
     events: Vec<ListedEvent>,
@@ -80,7 +80,7 @@ impl fmt::Display for DeadList {
     }
 }
 
-/// How many events were put into the stream again.
+/// The number of events that the command put into the stream again.
 #[derive(Debug, Serialize)]
 struct Replayed {
     replayed: u64,
@@ -92,7 +92,7 @@ impl fmt::Display for Replayed {
     }
 }
 
-/// Lists or replays, writes the result to standard output and answers the exit code.
+/// Lists or replays events, writes the result to standard output and returns the exit code.
 pub async fn run(config: &Config, args: &EventsArgs) -> anyhow::Result<u8> {
     let store = open(config).await?;
     let replayed = match &args.action {
@@ -128,11 +128,11 @@ async fn list(store: &impl Events) -> StoreResult<DeadList> {
     loop {
         let page = store.dead_events(after, MAX_EVENTS).await?;
         after = page.last().map(|(entry, _)| *entry);
-        let more = after.is_some() && events.len() + page.len() > MOST_LISTED;
+        let more = after.is_some() && events.len() + page.len() > MAX_LISTED;
         events.extend(
             page.into_iter()
-                .map(ListedEvent::of)
-                .take(MOST_LISTED - events.len()),
+                .map(|(entry, dead)| ListedEvent::of(entry, dead))
+                .take(MAX_LISTED - events.len()),
         );
         if after.is_none() || more {
             return Ok(DeadList { events, more });
@@ -140,17 +140,19 @@ async fn list(store: &impl Events) -> StoreResult<DeadList> {
     }
 }
 
-/// Replays what is there now, in its order. Stops after so many: events may be given up again
+/// Replays the events in their order. Stops after `max` events, because gateways may give up more
 /// meanwhile.
-async fn replay_all(store: &impl Events, most: u64) -> StoreResult<u64> {
+async fn replay_all(store: &impl Events, max: u64) -> StoreResult<u64> {
     let mut replayed = 0;
     let mut after = None;
-    while replayed < most {
+    while replayed < max {
         let page = store.dead_events(after, MAX_EVENTS).await?;
         let Some((last, _)) = page.last() else { break };
         after = Some(*last);
         for (entry, _) in page {
-            replayed += u64::from(store.replay_event(entry).await?);
+            if store.replay_event(entry).await? {
+                replayed += 1;
+            }
         }
     }
     Ok(replayed)

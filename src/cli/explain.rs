@@ -21,17 +21,16 @@ use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::LeaseInside;
 use crate::store::{LiveRecord, LiveState, LiveStore, Slices, Store, StoreResult};
 
-/// Explains a live, writes the explanation to standard output and answers the exit code.
+/// Explains a live, writes the explanation to standard output and returns the exit code.
 pub async fn run(config: &Config, args: &ExplainArgs) -> anyhow::Result<u8> {
     let gateways = gateways::open(&args.gateways)?;
     let store = Arc::new(open(config).await?);
     let graph: Arc<dyn Store> = store.clone();
     let fans = fans::open(config, &graph, &Arc::default())?;
-    let explanation = explain(&store, config, args, (gateways, fans)).await;
-    print(
-        &explanation.map_err(|why| anyhow!("the command cannot continue: {why}"))?,
-        args.json,
-    );
+    let explanation = explain(&store, config, args, gateways, fans)
+        .await
+        .map_err(|why| anyhow!("the command cannot continue: {why}"))?;
+    print(&explanation, args.json);
     Ok(exit::STOPPED)
 }
 
@@ -39,7 +38,8 @@ async fn explain(
     store: &RedisStore,
     config: &Config,
     args: &ExplainArgs,
-    (gateways, fans): (Vec<GatewayApi>, Arc<dyn FanLookup>),
+    gateways: Vec<GatewayApi>,
+    fans: Arc<dyn FanLookup>,
 ) -> StoreResult<Explanation> {
     let record = store.load_live(&args.live).await?;
     let listed = store.listed_at(&args.live).await?.is_some();
@@ -72,13 +72,13 @@ async fn explain(
     };
     if record.state != LiveState::Closed {
         for slice in record.all_slices() {
-            if args
-                .user
-                .as_ref()
-                .is_none_or(|user| user.slice_index(record.slices) == slice.index)
+            // With a user, the explanation tells only of the slice of this user.
+            if let Some(user) = &args.user
+                && user.slice_index(record.slices) != slice.index
             {
-                explanation.slices.push(explainer.slice(&slice).await?);
+                continue;
             }
+            explanation.slices.push(explainer.slice(&slice).await?);
         }
     }
     if let Some(user) = &args.user {
@@ -134,7 +134,8 @@ impl Explainer<'_> {
         user: &UserId,
         explanation: &mut Explanation,
     ) -> StoreResult<UserStatus> {
-        let (because, streamer) = (&mut explanation.because, &record.streamer);
+        let because = &mut explanation.because;
+        let streamer = &record.streamer;
         let mut counted = false;
         if record.state == LiveState::Closed {
             because.push(format!("{user} is not counted: the live is closed."));
@@ -156,7 +157,9 @@ impl Explainer<'_> {
         because.push(fan_check(
             user,
             streamer,
-            (self.config.fan_source, &answer, follows_since),
+            self.config.fan_source,
+            &answer,
+            follows_since,
         ));
         let banned_until = self.store.banned_until(&record.live, user).await?;
         if let Some(until) = banned_until {
@@ -168,23 +171,28 @@ impl Explainer<'_> {
         let mut gateways = Vec::new();
         for gateway in &self.gateways {
             let url = &gateway.url;
-            let (said, knows, error) = match gateway.viewer(&record.live, user).await {
-                Ok(knows) => (known(user, &knows), Some(knows), None),
+            let mut row = GatewayAnswer {
+                url: url.to_string(),
+                knows: None,
+                error: None,
+            };
+            match gateway.viewer(&record.live, user).await {
+                Ok(knows) => {
+                    because.push(known(user, &knows));
+                    row.knows = Some(knows);
+                }
                 Err(why) => {
                     let why = why.root_cause().to_string();
-                    (format!("{url} cannot be asked: {why}."), None, Some(why))
+                    because.push(format!("{url} cannot be asked: {why}."));
+                    row.error = Some(why);
                 }
-            };
-            because.push(said);
-            gateways.push(GatewayAnswer {
-                url: url.to_string(),
-                knows,
-                error,
-            });
+            }
+            gateways.push(row);
         }
-        let fan = answer
-            .ok()
-            .and_then(|answers| answers.first().copied().flatten());
+        let fan = match answer {
+            Ok(answers) => answers.first().copied().flatten(),
+            Err(_) => None,
+        };
         Ok(UserStatus {
             user_id: user.clone(),
             counted,

@@ -15,7 +15,7 @@ use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use crate::config::GatewayArgs;
 use crate::edge::http::gateway::{SetName, SliceHeld, SlicesHeld, ViewerKnown};
 
-/// The time for one question, from the connection to the answer.
+/// The deadline of one request, from the connection to the answer.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The largest answer. A page of a thousand slices has some 300 KB.
@@ -24,12 +24,28 @@ const MAX_ANSWER: usize = 4 << 20;
 /// Slices in a page.
 const PAGE: usize = 1_000;
 
-/// Why the options do not say how to ask gateways. It quotes nothing of the files.
+/// A mistake in the options that say how to ask gateways. It quotes nothing of the files.
 #[derive(Debug, thiserror::Error)]
 #[error("--{option}: {problem}")]
 pub(super) struct BadOption {
     option: &'static str,
     problem: String,
+}
+
+impl BadOption {
+    fn of_api_key_file(problem: impl Into<String>) -> Self {
+        Self {
+            option: "api-key-file",
+            problem: problem.into(),
+        }
+    }
+
+    fn of_gateway_ca(problem: impl Into<String>) -> Self {
+        Self {
+            option: "gateway-ca",
+            problem: problem.into(),
+        }
+    }
 }
 
 /// A gateway does not take the API key, or wants one.
@@ -54,29 +70,25 @@ pub(super) fn open(args: &GatewayArgs) -> Result<Vec<GatewayApi>, BadOption> {
     // A redirect could lead the key elsewhere.
     let mut client = http_client::builder(DEADLINE, Proxy::Never);
     if let Some(file) = &args.api_key_file {
-        let bad = |problem: String| BadOption {
-            option: "api-key-file",
-            problem,
-        };
-        let key = std::fs::read_to_string(file).map_err(|why| bad(unreadable(file, &why)))?;
-        let header = HeaderValue::from_str(&format!("Bearer {}", key.trim()));
-        let mut header = header.map_err(|_| bad("does not hold a key".to_owned()))?;
+        let key = std::fs::read_to_string(file)
+            .map_err(|why| BadOption::of_api_key_file(unreadable(file, &why)))?;
+        let mut header = HeaderValue::from_str(&format!("Bearer {}", key.trim()))
+            .map_err(|_| BadOption::of_api_key_file("does not hold a key"))?;
         header.set_sensitive(true);
         client = client.default_headers(HeaderMap::from_iter([(AUTHORIZATION, header)]));
     }
-    let bad = |problem: String| BadOption {
-        option: "gateway-ca",
-        problem,
-    };
     if let Some(file) = &args.ca {
-        let pem = std::fs::read(file).map_err(|why| bad(unreadable(file, &why)))?;
-        let trusted = Certificate::from_pem_bundle(&pem)
-            .ok()
-            .filter(|trusted| !trusted.is_empty());
-        client = client
-            .tls_certs_only(trusted.ok_or_else(|| bad("holds no certificate in PEM".to_owned()))?);
+        let pem =
+            std::fs::read(file).map_err(|why| BadOption::of_gateway_ca(unreadable(file, &why)))?;
+        let trusted = Certificate::from_pem_bundle(&pem).unwrap_or_default();
+        if trusted.is_empty() {
+            return Err(BadOption::of_gateway_ca("holds no certificate in PEM"));
+        }
+        client = client.tls_certs_only(trusted);
     }
-    let http = client.build().map_err(|why| bad(why.to_string()))?;
+    let http = client
+        .build()
+        .map_err(|why| BadOption::of_gateway_ca(why.to_string()))?;
     let shows_key = args.api_key_file.is_some();
     Ok(args
         .urls
@@ -93,7 +105,7 @@ fn unreadable(file: &Path, why: &io::Error) -> String {
     format!("cannot be read: {} ({})", why.kind(), file.display())
 }
 
-/// Why a gateway did not answer, in a sentence.
+/// The reason why a gateway did not answer, in a sentence.
 fn why_no_answer(why: reqwest::Error) -> String {
     let hint = match http_answer::certificate_problem(&why) {
         Some(_) => "; --gateway-ca FILE names the authority that issued it",
@@ -109,19 +121,19 @@ impl GatewayApi {
             .await
     }
 
-    /// What the gateway holds in one slice; `None` if it has no entry there. It is an error if the
-    /// gateway was buried and has a new id.
+    /// What the gateway holds in one slice. `None` if it has no entry there. An error if the gateway
+    /// was buried and has a new id.
     pub(super) async fn slice(
         &self,
         id: &GatewayId,
         slice: &SliceId,
     ) -> anyhow::Result<Option<SliceHeld>> {
-        let (set, index) = (SetName::from(&slice.set), slice.index);
-        let set = format!("{set:?}").to_lowercase();
-        let of_live = slice
-            .live()
-            .map(|live| format!("&live_id={live}"))
-            .unwrap_or_default();
+        let set = format!("{:?}", SetName::from(&slice.set)).to_lowercase();
+        let index = slice.index;
+        let of_live = match slice.live() {
+            Some(live) => format!("&live_id={live}"),
+            None => String::new(),
+        };
         let page: SlicesHeld = self
             .get(&format!(
                 "/v1/gateway/slices?set={set}&slice={index}{of_live}"
@@ -155,7 +167,7 @@ impl GatewayApi {
                 return Err(KeyRefused("the gateway wants an API key").into());
             }
             StatusCode::FORBIDDEN => return Err(KeyRefused("the API key may not read").into()),
-            // The query may be long, and says nothing to people.
+            // The message leaves out the query, which may be long and says nothing to people.
             status => anyhow::bail!(
                 "{} answered {status}",
                 path.split('?').next().unwrap_or_default()

@@ -1,6 +1,6 @@
 //! `rollcall keys PATTERN` counts the keys in Redis by kind, with their types and an estimate of
-//! their memory. It reads every master with SCAN, a page at a time, and pauses after each page for
-//! as long as the page took, so that it uses a part of a server's time only.
+//! their memory. It reads every master with SCAN, a page at a time. After each page it pauses for as
+//! long as the page took, so that it uses only a part of a server's time.
 
 mod census;
 
@@ -14,7 +14,7 @@ use crate::config::{Config, KeysArgs};
 use crate::store::StoreResult;
 use crate::store::redis::RedisStore;
 
-/// Counts, writes the result to standard output and answers the exit code.
+/// Counts the keys, writes the result to standard output and returns the exit code.
 pub async fn run(config: &Config, args: &KeysArgs) -> anyhow::Result<u8> {
     let store = open(config).await?;
     let census = take(&store, args)

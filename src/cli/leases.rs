@@ -19,13 +19,14 @@ use crate::store::{MAX_BATCH, StoreResult};
 #[derive(Debug)]
 pub(super) struct LeaseSnapshot {
     leases: BTreeMap<GatewayId, LeaseInside>,
-    /// When they were read, or a moment before.
+    /// When the command read the leases, or a moment before.
     at: UnixMillis,
 }
 
 impl LeaseSnapshot {
     pub(super) async fn read(store: &RedisStore) -> StoreResult<Self> {
-        // Before they are read: a user is rather seen too early than too late.
+        // The clock is read before the leases, because a "last seen" may be too early, but not too
+        // late.
         let at = unix_now();
         Ok(Self {
             leases: store.inspect_leases().await?,
@@ -64,7 +65,7 @@ impl LeaseSnapshot {
             })
     }
 
-    /// How many members a call may compare if it looks for each of them at every living gateway.
+    /// Maximum members that a call may compare if it looks for each of them at every living gateway.
     pub(super) fn page(&self) -> usize {
         (MAX_BATCH / self.living().count().max(1)).max(10)
     }
@@ -81,14 +82,19 @@ pub(super) struct LeaseStatus {
 
 impl From<Option<LeaseInside>> for LeaseStatus {
     fn from(lease: Option<LeaseInside>) -> Self {
-        let (lease, age) = match lease {
-            Some(LeaseInside::Living { age, .. }) => (Some("living"), Some(age)),
-            Some(LeaseInside::Dead { age, .. }) => (Some("dead"), Some(age)),
-            None => (None, None),
-        };
-        Self {
-            lease,
-            lease_age_ms: age.map(millis),
+        match lease {
+            Some(LeaseInside::Living { age, .. }) => Self {
+                lease: Some("living"),
+                lease_age_ms: Some(millis(age)),
+            },
+            Some(LeaseInside::Dead { age, .. }) => Self {
+                lease: Some("dead"),
+                lease_age_ms: Some(millis(age)),
+            },
+            None => Self {
+                lease: None,
+                lease_age_ms: None,
+            },
         }
     }
 }

@@ -1,5 +1,5 @@
-//! `rollcall lives` prints the open lives as a gateway tells them, once or every few seconds. No
-//! text of a gateway reaches the terminal as it came.
+//! `rollcall lives` asks a gateway for the open lives and prints them, once or every few seconds. It
+//! makes every text of a gateway harmless before it prints it.
 
 mod look;
 mod table;
@@ -15,7 +15,7 @@ use super::gateways::{self, GatewayApi, KeyRefused};
 use crate::base::exit;
 use crate::config::LivesArgs;
 
-/// Shows the lives and answers the exit code.
+/// Shows the lives and returns the exit code.
 pub async fn run(args: &LivesArgs) -> anyhow::Result<u8> {
     let gateways = gateways::open(&args.gateways())?;
     match args.watch {
@@ -25,7 +25,7 @@ pub async fn run(args: &LivesArgs) -> anyhow::Result<u8> {
     Ok(exit::STOPPED)
 }
 
-/// It is no failure if the reader goes away.
+/// Prints the lives. A reader that goes away is no failure.
 fn print_once(look: &Look, json: bool) {
     if look.more {
         exit::say(
@@ -43,7 +43,7 @@ fn print_once(look: &Look, json: bool) {
     };
 }
 
-/// A line for each live.
+/// Prints a line of JSON for each live.
 fn print_json(look: &Look) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     for live in &look.lives {
@@ -53,7 +53,7 @@ fn print_json(look: &Look) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints a table after a line with the time, again and again, until the reader goes away. While no
+/// Prints a line with the time and a table, again and again, until the reader goes away. While no
 /// gateway answers, it says so and goes on.
 async fn watch(gateways: &[GatewayApi], args: &LivesArgs, every: Duration) -> anyhow::Result<()> {
     let mut turns = interval(every);
@@ -76,7 +76,7 @@ async fn watch(gateways: &[GatewayApi], args: &LivesArgs, every: Duration) -> an
     }
 }
 
-/// Asks one gateway after the other, until one answers.
+/// Asks the gateways one after the other, until one answers.
 async fn first_answer(gateways: &[GatewayApi], args: &LivesArgs) -> anyhow::Result<Look> {
     let mut last = anyhow::anyhow!("no gateway is named");
     for gateway in gateways {

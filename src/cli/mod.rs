@@ -1,5 +1,5 @@
-//! The commands besides serving. `audit`, `explain`, `events` and `keys` read Redis from outside,
-//! `lives` asks a gateway, `check-config` reads the settings; `token` and `key` make credentials
+//! The commands other than `serve`. `audit`, `explain`, `events` and `keys` read Redis from outside,
+//! `lives` asks a gateway, `check-config` reads the settings, and `token` and `key` make credentials
 //! for development. `main` runs them.
 
 pub mod audit;

@@ -1,5 +1,5 @@
-//! Tables and numbers for people. Cells may come from elsewhere, so they are made harmless for the
-//! terminal.
+//! Tables and numbers for people. Cells may come from other programs, so [`table`] makes them
+//! harmless for the terminal.
 
 use std::fmt::{self, Formatter};
 use std::iter;
@@ -8,22 +8,22 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::base::terminal::harmless;
 
-/// A number of things.
+/// A number of things, such as `2 lives`.
 pub(super) fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Bytes in the largest unit of which there is one.
+/// Bytes in the largest unit that gives at least 1, such as `1.5 MiB`.
 pub(super) fn bytes(n: u64) -> String {
-    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    let unit = units.into_iter().find(|(_, bits)| n >> bits > 0);
-    unit.map_or_else(
-        || format!("{n} B"),
-        |(unit, bits)| format!("{:.1} {unit}", n as f64 / (1_u64 << bits) as f64),
-    )
+    for (unit, bits) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] {
+        if n >> bits > 0 {
+            return format!("{:.1} {unit}", n as f64 / (1_u64 << bits) as f64);
+        }
+    }
+    format!("{n} B")
 }
 
-/// Writes rows under a head, in aligned columns; writes nothing if there are no rows.
+/// Writes rows under a head, in aligned columns. Writes nothing if there are no rows.
 pub(super) fn table<const N: usize>(
     f: &mut Formatter<'_>,
     head: [&str; N],

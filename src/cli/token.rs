@@ -6,7 +6,7 @@ use crate::auth::mint::{Grant, Signer};
 use crate::base::exit;
 use crate::config::{Config, TokenArgs};
 
-/// Writes a token to standard output and answers the exit code.
+/// Writes a token to standard output and returns the exit code.
 pub fn run(config: &Config, args: &TokenArgs) -> u8 {
     let signer = match (&args.jwt_private_key, &config.jwt_hs256_secret_file) {
         (Some(path), _) => Signer::of_private_key(path),
@@ -26,9 +26,11 @@ pub fn run(config: &Config, args: &TokenArgs) -> u8 {
         ..Grant::new(args.sub.clone(), args.role)
     };
     match signer.map(|signer| signer.sign(&grant)) {
-        // A reader that went away is no failure.
-        Ok(Ok(token)) => writeln!(std::io::stdout(), "{}", token.reveal())
-            .map_or(exit::STOPPED, |()| exit::STOPPED),
+        Ok(Ok(token)) => {
+            // A reader that went away is no failure.
+            let _ = writeln!(std::io::stdout(), "{}", token.reveal());
+            exit::STOPPED
+        }
         Ok(Err(why)) => exit::say(exit::BUG, why),
         Err(why) => exit::say(exit::WRONG_SETTINGS, why),
     }

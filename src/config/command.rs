@@ -18,7 +18,7 @@ pub use credentials::{KeyArgs, TokenArgs};
 /// The gateway that runs here with the default settings.
 const HERE: &str = "http://127.0.0.1:8080";
 
-/// What the command line may name.
+/// The commands that the command line may name.
 #[derive(Debug, Subcommand)]
 pub(super) enum CommandLine {
     #[command(flatten)]
@@ -61,8 +61,8 @@ impl Task {
         )
     }
 
-    /// Whether the command does nothing that a gateway does, so that it does not matter how the
-    /// settings fit together.
+    /// Whether the command works with settings that contradict each other, because it does nothing
+    /// that a gateway does.
     pub(super) fn stands_alone(&self) -> bool {
         matches!(self, Self::Token(_) | Self::Key(_) | Self::Lives(_))
     }
@@ -148,7 +148,7 @@ pub struct LivesArgs {
 }
 
 impl LivesArgs {
-    /// At least one; the next one is asked when one does not answer.
+    /// At least one gateway. If one does not answer, the command asks the next.
     pub(crate) fn gateways(&self) -> GatewayArgs {
         let mut gateways = self.gateways.clone();
         if gateways.urls.is_empty() {

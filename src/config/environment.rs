@@ -46,14 +46,14 @@ pub(super) fn read(
     given
 }
 
-/// The words that images and build systems put behind the name of a program to say where it is
-/// from. No setting begins with one of them.
+/// The words that images and build systems put after the name of a program to identify its build. No
+/// setting begins with one of them.
 pub(super) const BUILD_WORDS: [&str; 10] = [
     "BUILD", "CHECKSUM", "COMMIT", "DOWNLOAD", "GIT", "IMAGE", "RELEASE", "REVISION", "SHA256",
     "VERSION",
 ];
 
-/// Whether the variable tells of the program and not to it: `ROLLCALL_VERSION`,
+/// Whether the variable describes the build of the program, such as `ROLLCALL_VERSION` or
 /// `ROLLCALL_GIT_COMMIT`.
 fn tells_the_build(name: &str) -> bool {
     let first = name[ENV_PREFIX.len()..]
@@ -67,7 +67,6 @@ fn tells_the_build(name: &str) -> bool {
 /// and those for a service named `rollcall` or `rollcall-admin` begin with our prefix:
 /// `ROLLCALL_SERVICE_HOST`, `ROLLCALL_PORT=tcp://10.0.0.7:8080`, `ROLLCALL_PORT_8080_TCP_ADDR`.
 fn is_service_link(name: &str, value: &str) -> bool {
-    let is_transport = |word: &str| ["TCP", "UDP", "SCTP"].contains(&word);
     let words: Vec<&str> = name.split('_').collect();
     // The name of a service has one word or more, so its own name may end after any word.
     (1..words.len()).any(|at| match &words[at..] {
@@ -77,7 +76,7 @@ fn is_service_link(name: &str, value: &str) -> bool {
             .iter()
             .any(|scheme| value.starts_with(scheme)),
         ["PORT", port, transport] | ["PORT", port, transport, "ADDR" | "PORT" | "PROTO"] => {
-            port.parse::<u16>().is_ok() && is_transport(transport)
+            port.parse::<u16>().is_ok() && ["TCP", "UDP", "SCTP"].contains(transport)
         }
         _ => false,
     })

@@ -4,8 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read};
-use std::ops::Range;
+use std::io::Read;
 use std::path::Path;
 
 use toml::{Spanned, Value};
@@ -14,7 +13,7 @@ use super::given::{Given, GivenMap};
 use super::mistakes::did_you_mean;
 use super::settings::{self, SETTINGS};
 
-/// The largest settings file. It limits how much is read if the path is wrong.
+/// The maximum size of a settings file. It limits the bytes that are read if the path is wrong.
 const MAX_BYTES: u64 = 64 * 1024;
 
 /// A key of the file, the line on which it stands, and its value.
@@ -41,39 +40,36 @@ fn given(path: &Path, entries: Result<Vec<Entry>, String>, mistakes: &mut Vec<St
         }
     };
     for (key, line, value) in entries {
-        let (name, place) = (key.replace('_', "-"), format!("{file}, line {line}"));
-        let mut refuse =
-            |problem: &str| mistakes.push(format!("{} ({place}): {problem}", key.escape_debug()));
-        match SETTINGS.iter().find(|s| s.name == name) {
-            None => refuse(&format!(
+        let name = key.replace('_', "-");
+        let place = format!("{file}, line {line}");
+        let problem = match SETTINGS.iter().find(|s| s.name == name) {
+            None => format!(
                 "no such setting{}",
                 did_you_mean(&name, settings::names(), str::to_owned)
-            )),
+            ),
             Some(s) if s.name == "config" => {
-                refuse("a settings file cannot name another one: use the flag")
+                "a settings file cannot name another one: use the flag".to_owned()
             }
             Some(s) if given.contains_key(s.name) => {
-                refuse("is set twice, with a dash and with an underscore")
+                "is set twice, with a dash and with an underscore".to_owned()
             }
-            Some(s) => drop(given.insert(
-                s.name,
-                Given {
-                    text: text(value),
-                    place: place.clone(),
-                },
-            )),
-        }
+            Some(s) => {
+                let text = text(value);
+                given.insert(s.name, Given { text, place });
+                continue;
+            }
+        };
+        mistakes.push(format!("{} ({place}): {problem}", key.escape_debug()));
     }
     given
 }
 
 fn contents(path: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    // The kind of an I/O error is short, and the same on every system.
-    let unreadable = |err: io::Error| format!("cannot be read: {}", err.kind());
     File::open(path)
         .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(unreadable)?;
+        // The kind of an I/O error is short, and the same on every system.
+        .map_err(|err| format!("cannot be read: {}", err.kind()))?;
     Ok(bytes)
 }
 
@@ -86,19 +82,25 @@ fn parse(bytes: Vec<u8>) -> Result<Vec<Entry>, String> {
         ));
     }
     let text = String::from_utf8(bytes).map_err(|_| "is not valid UTF-8".to_owned())?;
-    let line = |at: Range<usize>| text.bytes().take(at.start).filter(|b| *b == b'\n').count() + 1;
     let table: BTreeMap<Spanned<String>, Value> = toml::from_str(&text).map_err(|err| {
-        let line = err.span().map_or(1, line);
+        let line = match err.span() {
+            Some(span) => line_of(&text, span.start),
+            None => 1,
+        };
         format!("is not valid TOML, line {line}; use lines like: heartbeat = \"5s\"")
     })?;
-    let entries = table
-        .into_iter()
-        .map(|(key, value)| (line(key.span()), key.into_inner(), value));
-    let mut entries: Vec<Entry> = entries
-        .map(|(line, key, value)| (key, line, value))
-        .collect();
+    let mut entries: Vec<Entry> = Vec::new();
+    for (key, value) in table {
+        let line = line_of(&text, key.span().start);
+        entries.push((key.into_inner(), line, value));
+    }
     entries.sort_by_key(|(_, line, _)| *line);
     Ok(entries)
+}
+
+/// The line of a byte of the text. The first line is 1.
+fn line_of(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|b| *b == b'\n').count() + 1
 }
 
 fn text(value: Value) -> Result<String, String> {

@@ -1,4 +1,4 @@
-//! Reads the value of a flag: settings and options may be given once each.
+//! Reads the value of a flag. The command line may give each setting and each option once.
 
 use std::ffi::OsString;
 
@@ -8,10 +8,10 @@ use clap::ArgMatches;
 pub(super) fn value(matches: &ArgMatches, flag: &str) -> Option<Result<String, String>> {
     let values: Vec<_> = matches.get_many::<OsString>(flag)?.collect();
     Some(match values.as_slice() {
-        [value] => value
-            .to_str()
-            .map(str::to_owned)
-            .ok_or_else(|| "is not valid UTF-8".to_owned()),
+        [value] => match value.to_str() {
+            Some(text) => Ok(text.to_owned()),
+            None => Err("is not valid UTF-8".to_owned()),
+        },
         more => Err(format!(
             "is given {} times, but may be given only once",
             more.len()

@@ -1,10 +1,10 @@
-//! Reads the command line with a parser that has the settings of the table and the commands with
-//! their options. A setting may stand before and after the name of the command. It only collects
-//! the values of settings, and leaves their checks to [`load`](super::load), so that one mistake
-//! does not hide the next.
+//! Reads the command line. The parser has the settings of the table, and the commands with their
+//! options. A setting may stand before or after the name of the command. The parser only collects
+//! the values of settings. [`load`](super::load) checks them, so that one mistake does not hide the
+//! next.
 
 use std::error::Error as _;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use clap::builder::{ValueParser, styling};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -41,29 +41,27 @@ Exit codes:";
 
 /// The end of the help.
 fn after_help() -> String {
-    exit::CODES
-        .iter()
-        .fold(AFTER_HELP.to_owned(), |help, (code, what)| {
-            format!("{help}\n  {code:>3}  {what}")
-        })
+    let mut help = AFTER_HELP.to_owned();
+    for (code, what) in exit::CODES {
+        help += &format!("\n  {code:>3}  {what}");
+    }
+    help
 }
 
 fn command() -> Command {
-    let command = Command::new("rollcall")
+    let mut command = Command::new("rollcall")
         .version(env!("CARGO_PKG_VERSION"))
         .about("A live-stream room presence gateway: who is in the room now, exactly, in Redis.")
         .after_help(after_help())
         .styles(styling::Styles::plain());
-    let command = SETTINGS
-        .iter()
-        .fold(command, |command, setting| command.arg(arg(setting)));
+    for setting in SETTINGS {
+        command = command.arg(arg(setting));
+    }
     CommandLine::augment_subcommands(command)
 }
 
 fn arg(setting: &Setting) -> Arg {
-    let default = setting
-        .default
-        .map_or_else(|| "none".to_owned(), str::to_owned);
+    let default = setting.default.unwrap_or("none");
     let short = format!("{} [default: {default}]", setting.doc);
     let details = if setting.more.is_empty() {
         String::new()
@@ -110,7 +108,7 @@ pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<
         ) {
             break Asked::Print(err.to_string().trim_end().to_owned());
         }
-        // What is missing now may have been removed.
+        // The word that is missing now may have been removed as the cause of an earlier mistake.
         if err.kind() != ErrorKind::MissingRequiredArgument || mistakes.is_empty() {
             mistakes.push(mistake(&err));
         }
@@ -123,14 +121,11 @@ pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<
 /// The flag or the word that is wrong, such as `--lease`, or the placeholder of a word that is
 /// missing, as `<LIVE>`.
 fn culprit(err: &clap::Error) -> String {
-    let shown =
-        text(err, ContextKind::InvalidArg).or_else(|| text(err, ContextKind::InvalidSubcommand));
-    shown
-        .unwrap_or_default()
-        .split([' ', '='])
-        .next()
-        .unwrap_or_default()
-        .to_owned()
+    let shown = text(err, ContextKind::InvalidArg)
+        .or_else(|| text(err, ContextKind::InvalidSubcommand))
+        .unwrap_or_default();
+    let first = shown.split([' ', '=']).next();
+    first.unwrap_or_default().to_owned()
 }
 
 fn text(err: &clap::Error, kind: ContextKind) -> Option<String> {
@@ -187,9 +182,10 @@ fn mistake(err: &clap::Error) -> String {
                 text(err, ContextKind::ValidValue).unwrap_or_default()
             )
         }
-        _ => err
-            .source()
-            .map_or_else(|| err.kind().to_string(), ToString::to_string),
+        _ => match err.source() {
+            Some(source) => source.to_string(),
+            None => err.kind().to_string(),
+        },
     };
     let kind = if culprit.starts_with('-') {
         " (flag)"
@@ -203,11 +199,11 @@ fn mistake(err: &clap::Error) -> String {
 }
 
 fn unknown_flag(command: &Command, name: &str) -> String {
-    let options = command
+    let options: Vec<&str> = command
         .get_subcommands()
         .flat_map(Command::get_arguments)
-        .filter_map(Arg::get_long);
-    let options: Vec<&str> = options.collect();
+        .filter_map(Arg::get_long)
+        .collect();
     if options.contains(&name) {
         return "is not an option of this command; see rollcall --help".to_owned();
     }
@@ -218,25 +214,32 @@ fn unknown_flag(command: &Command, name: &str) -> String {
     )
 }
 
-/// Removes a flag and what looks like its value, or a word. Answers whether it was there.
+/// Whether an argument is the flag or the word of which clap complains.
+fn is_culprit(arg: &OsStr, culprit: &str) -> bool {
+    let arg = arg.to_string_lossy();
+    // If one argument has several short flags (`-xyz`), clap names only the first unknown one.
+    let short = culprit.starts_with('-')
+        && !culprit.starts_with("--")
+        && arg.starts_with('-')
+        && !arg.starts_with("--");
+    arg == culprit || arg.starts_with(&format!("{culprit}=")) || short
+}
+
+/// Removes a word, or a flag and the argument after it if that looks like its value. Returns whether
+/// it found the word or the flag.
 fn remove(args: &mut Vec<OsString>, culprit: &str) -> bool {
-    let is_it = |arg: &OsString| {
-        let arg = arg.to_string_lossy();
-        // Of several short flags in one word (`-xyz`), clap names only the first unknown one.
-        let short = culprit.starts_with('-')
-            && !culprit.starts_with("--")
-            && arg.starts_with('-')
-            && !arg.starts_with("--");
-        arg == culprit || arg.starts_with(&format!("{culprit}=")) || short
-    };
+    if culprit.is_empty() {
+        return false;
+    }
     // If the flag stands twice, the one without a value is the last one.
-    let found = args
+    let Some(after_name) = args
         .iter()
         .skip(1)
-        .rposition(is_it)
-        .map(|at| at + 1)
-        .filter(|_| !culprit.is_empty());
-    let Some(at) = found else { return false };
+        .rposition(|arg| is_culprit(arg, culprit))
+    else {
+        return false;
+    };
+    let at = after_name + 1;
     let joined = args.remove(at).to_string_lossy().contains('=');
     if !joined
         && culprit.starts_with('-')

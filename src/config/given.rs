@@ -1,5 +1,5 @@
-//! The texts that a process was given as settings, and where each came from. The flags, the
-//! environment and the file each fill a [`GivenMap`]; [`load`](super::load) merges them.
+//! The texts of the settings of a process, and the origin of each. The flags, the environment and
+//! the file each fill a [`GivenMap`]. [`load`](super::load) merges them.
 
 use std::collections::BTreeMap;
 
@@ -11,5 +11,5 @@ pub(super) struct Given {
     pub place: String,
 }
 
-/// What was given, by the name of the setting.
+/// The given settings by name.
 pub(super) type GivenMap = BTreeMap<&'static str, Given>;

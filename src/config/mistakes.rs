@@ -4,7 +4,7 @@
 use super::given::Given;
 use super::settings::{Setting, Shown};
 
-/// All mistakes in the settings; printed one per line.
+/// All mistakes in the settings. They are printed one per line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", mistakes.join("\n"))]
 pub struct ConfigError {
@@ -12,8 +12,8 @@ pub struct ConfigError {
     pub mistakes: Vec<String>,
 }
 
-/// The subject of a mistake, such as `heartbeat (flag --heartbeat) is "5"`; `None` is a setting
-/// that has its default.
+/// The subject of a mistake, such as `heartbeat (flag --heartbeat) is "5"`. `given` is `None` for a
+/// setting that has its default.
 pub(super) fn subject(setting: &Setting, given: Option<&Given>) -> String {
     let (place, value) = match given {
         Some(given) => (given.place.as_str(), given.text.as_deref().ok()),
@@ -28,7 +28,8 @@ pub(super) fn subject(setting: &Setting, given: Option<&Given>) -> String {
     }
 }
 
-/// Any value may be a URL with a password, in the wrong place.
+/// Whether a message may show the value. A value of any setting may be a URL with a password, given
+/// in the wrong place.
 pub(super) fn may_be_shown(setting: &Setting, value: &str) -> bool {
     setting.shown == Shown::Plain && value.len() <= 120 && !value.contains('@')
 }
@@ -44,20 +45,35 @@ pub(super) fn did_you_mean<'a>(
         "port" | "bind" | "host" | "addr" | "address" => "listen",
         _ => &name,
     };
-    let distance = |known: &str| {
-        let limit = if known.len() <= 4 { 1 } else { 2 };
-        let part = |long: &str, short: &str| long.split('-').any(|word| word == short);
-        // One swap is two changes of a letter, and the commonest slip.
-        match strsim::osa_distance(wanted, known) {
-            distance if distance <= limit => Some(distance),
-            _ if part(wanted, known) || part(known, wanted) => Some(limit + 1),
-            _ => None,
+    let mut best: Option<(usize, &'a str)> = None;
+    for known in known {
+        if let Some(distance) = distance(wanted, known)
+            && best.is_none_or(|(least, _)| distance < least)
+        {
+            best = Some((distance, known));
         }
-    };
-    let best = known
-        .filter_map(|known| distance(known).map(|distance| (distance, known)))
-        .min_by_key(|(d, _)| *d);
-    best.map_or_else(String::new, |(_, known)| {
-        format!("; did you mean {}?", spell(known))
-    })
+    }
+    match best {
+        Some((_, known)) => format!("; did you mean {}?", spell(known)),
+        None => String::new(),
+    }
+}
+
+/// The distance of two names. `None` if they are not similar.
+fn distance(wanted: &str, known: &str) -> Option<usize> {
+    let limit = if known.len() <= 4 { 1 } else { 2 };
+    // A swap of two letters is the commonest slip. This distance counts it as one change.
+    let distance = strsim::osa_distance(wanted, known);
+    if distance <= limit {
+        Some(distance)
+    } else if has_word(wanted, known) || has_word(known, wanted) {
+        Some(limit + 1)
+    } else {
+        None
+    }
+}
+
+/// Whether a name with dashes has this word.
+fn has_word(name: &str, wanted: &str) -> bool {
+    name.split('-').any(|word| word == wanted)
 }

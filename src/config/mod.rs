@@ -40,7 +40,7 @@ pub use settings::{SETTINGS, Setting, Shown, markdown_table};
 pub(crate) use values::number_of;
 pub use values::{AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, SeenIds, SqlIds};
 
-/// What the process is asked to do.
+/// The task of the process.
 #[derive(Debug)]
 pub enum Loaded {
     /// Carry out a task with these settings.
@@ -50,8 +50,8 @@ pub enum Loaded {
 }
 
 /// Reads the settings of a process from its arguments (the first is the program's name), its
-/// environment, and the file that one of these names. `check-config` is told the mistakes; for any
-/// other task they are the error.
+/// environment, and the file that one of these names. `check-config` receives the mistakes among its
+/// arguments. For any other task they are the error.
 ///
 /// # Errors
 /// All mistakes.
@@ -70,15 +70,14 @@ pub fn load(
         Some(Given { text: Ok(path), .. }) => Some(PathBuf::from(path)),
         _ => None,
     };
-    let mut given = path
-        .as_deref()
-        .map(|path| file::read(path, &mut mistakes))
-        .unwrap_or_default();
-    let file_with_secrets = path.filter(|_| {
-        given
-            .iter()
-            .any(|(name, given)| may_hold_secret(name, given))
-    });
+    let mut given = match &path {
+        Some(path) => file::read(path, &mut mistakes),
+        None => GivenMap::new(),
+    };
+    let file_has_secret = given
+        .iter()
+        .any(|(name, given)| may_hold_secret(name, given));
+    let file_with_secrets = if file_has_secret { path } else { None };
     given.extend(env);
     given.extend(flags);
     let (mut config, wrong) = take(&given, &mut mistakes);
@@ -110,14 +109,13 @@ fn may_hold_secret(name: &str, given: &Given) -> bool {
     let is_hidden = SETTINGS
         .iter()
         .any(|setting| setting.name == name && setting.shown == Shown::Never);
-    is_hidden
-        && given
-            .text
-            .as_ref()
-            .is_ok_and(|text| text.contains(['@', '?']))
+    let Ok(text) = &given.text else {
+        return false;
+    };
+    is_hidden && text.contains(['@', '?'])
 }
 
-/// Reads the text of a settings file as [`load`] does; answers how many mistakes it has.
+/// Reads the text of a settings file as [`load`] does. Returns how many mistakes it has.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn mistakes_in(text: &[u8]) -> usize {
     let mut mistakes = Vec::new();
@@ -127,9 +125,10 @@ pub(crate) fn mistakes_in(text: &[u8]) -> usize {
     mistakes.len()
 }
 
-/// The settings that were given, over the defaults; and the names of those with a wrong value.
+/// The given settings over the defaults, and the names of the settings with a wrong value.
 fn take(all: &GivenMap, mistakes: &mut Vec<String>) -> (Config, BTreeSet<&'static str>) {
-    let (mut config, mut wrong) = (Config::default(), BTreeSet::new());
+    let mut config = Config::default();
+    let mut wrong = BTreeSet::new();
     for setting in SETTINGS {
         let Some(given) = all.get(setting.name) else {
             continue;
@@ -149,8 +148,8 @@ fn take(all: &GivenMap, mistakes: &mut Vec<String>) -> (Config, BTreeSet<&'stati
     (config, wrong)
 }
 
-/// Checks how the settings fit together, except those with a wrong value, whose mistakes are noted
-/// already.
+/// Checks how the settings fit together. Leaves out relations of settings with a wrong value, whose
+/// mistakes are noted already.
 fn check_relations(
     config: &Config,
     given: &GivenMap,

@@ -1,5 +1,4 @@
-//! The settings as they are in force, each with where it comes from, for people: no value shows a
-//! secret.
+//! The settings in force, each with its origin, for people. No value shows a secret.
 
 use std::collections::BTreeSet;
 
@@ -13,21 +12,29 @@ use crate::base::redis_address::{Address, Layout};
 
 const HIDDEN: &str = "(not shown)";
 
-/// A setting as it is in force.
+/// A setting in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SettingInForce {
     /// Its name.
     pub name: &'static str,
-    /// The value as it was given, or by default; `None` without one. What may hold a secret is left
-    /// out of it.
+    /// The given value or the default, without parts that may hold a secret. `None` if the setting
+    /// has no value.
     pub value: Option<String>,
     /// Where it was given, such as `env ROLLCALL_HEARTBEAT`, or `default`.
     pub origin: String,
 }
 
-/// Every setting, in the order of the table; `wrong` has the names of those with a wrong value.
+/// Every setting, in the order of the table. `wrong` has the names of the settings with a wrong
+/// value.
 pub(super) fn in_force(given: &GivenMap, wrong: &BTreeSet<&str>) -> Vec<SettingInForce> {
-    let one = |setting: &Setting| match given.get(setting.name) {
+    SETTINGS
+        .iter()
+        .map(|setting| one_in_force(setting, given, wrong))
+        .collect()
+}
+
+fn one_in_force(setting: &Setting, given: &GivenMap, wrong: &BTreeSet<&str>) -> SettingInForce {
+    match given.get(setting.name) {
         Some(Given { text, place }) => {
             let value = match text {
                 Ok(text) if !wrong.contains(setting.name) => shown(setting, text),
@@ -47,18 +54,18 @@ pub(super) fn in_force(given: &GivenMap, wrong: &BTreeSet<&str>) -> Vec<SettingI
                 origin: "default".to_owned(),
             }
         }
-    };
-    SETTINGS.iter().map(one).collect()
+    }
 }
 
-/// A right value. Of a URL that may hold a password, only the scheme and the hosts.
+/// A right value. A URL that may hold a password is cut down to its scheme and its hosts.
 fn shown(setting: &Setting, value: &str) -> String {
     match setting.shown {
         Shown::Plain if may_be_shown(setting, value) => value.to_owned(),
         Shown::Never if !value.contains("://") => value.to_owned(),
-        Shown::Never => redis(value)
-            .or_else(|| url(value))
-            .unwrap_or_else(|| HIDDEN.to_owned()),
+        Shown::Never => match redis(value).or_else(|| url(value)) {
+            Some(shown) => shown,
+            None => HIDDEN.to_owned(),
+        },
         Shown::Plain => HIDDEN.to_owned(),
     }
 }
@@ -68,9 +75,10 @@ fn redis(value: &str) -> Option<String> {
     let hosts: Vec<String> = address.hosts.iter().map(ToString::to_string).collect();
     let more = match address.layout {
         Layout::Sentinel(service) => format!("/{service}"),
-        Layout::Single | Layout::Cluster => address
-            .database
-            .map_or_else(String::new, |number| format!("/{number}")),
+        Layout::Single | Layout::Cluster => match address.database {
+            Some(number) => format!("/{number}"),
+            None => String::new(),
+        },
     };
     let login = if address.user.is_some() || address.password.is_some() {
         "…@"
@@ -91,9 +99,10 @@ fn url(value: &str) -> Option<String> {
     } else {
         "…@"
     };
-    let port = url
-        .port()
-        .map_or_else(String::new, |port| format!(":{port}"));
+    let port = match url.port() {
+        Some(port) => format!(":{port}"),
+        None => String::new(),
+    };
     let more = if url.path().len() > 1 || url.query().is_some() {
         "/…"
     } else {

@@ -1,14 +1,14 @@
-//! Which files of the settings hold secrets, and which of those everybody on the machine may read.
+//! Finds files of the settings that hold secrets and that every user of the machine may read.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::values::{Config, Jwks};
 
-/// The permission of everybody else to read a file.
+/// The permission of every other user to read a file.
 const READ_BY_OTHERS: u32 = 0o004;
 
-/// What symmetric keys have in a JSON Web Key Set.
+/// The type of symmetric keys in a JSON Web Key Set.
 const SYMMETRIC: &str = "\"oct\"";
 
 impl Config {
@@ -22,25 +22,29 @@ impl Config {
             ("webhook-secret-file", &self.webhook_secret_file),
             ("config", &self.file_with_secrets),
         ] {
-            files.extend(file.as_deref().map(|file| (setting, file)));
+            if let Some(file) = file {
+                files.push((setting, file));
+            }
         }
         if let Some(Jwks::File(file)) = &self.jwt_jwks
             && std::fs::read_to_string(file).is_ok_and(|set| set.contains(SYMMETRIC))
         {
             files.push(("jwt-jwks", file));
         }
-        files.retain(|(_, file)| is_read_by_all(file));
-        let warning = |(setting, file): (&str, &Path)| {
-            format!(
-                "{setting}: every user of this machine may read {}; chmod o-r takes that away",
-                file.display()
-            )
-        };
-        files.into_iter().map(warning).collect()
+        let mut warnings = Vec::new();
+        for (setting, file) in files {
+            if is_read_by_all(file) {
+                warnings.push(format!(
+                    "{setting}: every user of this machine may read {}; chmod o-r takes that away",
+                    file.display()
+                ));
+            }
+        }
+        warnings
     }
 }
 
-/// False if the file cannot be looked at: whoever reads it then says why.
+/// False if the file cannot be inspected. The code that reads the file reports the reason.
 fn is_read_by_all(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|about| about.permissions().mode() & READ_BY_OTHERS != 0)
 }

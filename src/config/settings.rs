@@ -878,7 +878,10 @@ pub fn markdown_table() -> String {
         ..
     } in SETTINGS
     {
-        let default = default.map_or_else(String::new, |default| format!("`{default}`"));
+        let default = match default {
+            Some(default) => format!("`{default}`"),
+            None => String::new(),
+        };
         table += &format!(
             "| `--{name} {}` | {default} | {} |\n",
             hint.replace('|', "\\|"),
@@ -902,8 +905,8 @@ const fn s(n: u64) -> Duration {
 }
 
 fn duration(text: &str, bounds: RangeInclusive<Duration>) -> Result<Duration, String> {
-    let show = humantime::format_duration;
-    let (least, most) = (show(*bounds.start()), show(*bounds.end()));
+    let least = humantime::format_duration(*bounds.start());
+    let most = humantime::format_duration(*bounds.end());
     match humantime::parse_duration(text) {
         Ok(duration) if bounds.contains(&duration) => Ok(duration),
         Ok(_) => Err(format!("must be from {least} to {most}")),
@@ -920,24 +923,26 @@ fn number<T: FromStr + PartialOrd + Display>(
     text: &str,
     bounds: RangeInclusive<T>,
 ) -> Result<T, String> {
-    let right = || {
-        format!(
+    match text.parse() {
+        Ok(number) if bounds.contains(&number) => Ok(number),
+        _ => Err(format!(
             "must be a whole number from {} to {}",
             bounds.start(),
             bounds.end()
-        )
-    };
-    text.parse()
-        .ok()
-        .filter(|number| bounds.contains(number))
-        .ok_or_else(right)
+        )),
+    }
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        let port = text.rsplit(':').next().and_then(|port| port.parse::<u16>().ok()).unwrap_or(8080);
-        format!("is not an address; use an IP address with a port, such as 127.0.0.1:{port} or [::1]:{port}")
-    })
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    // The example has the port of the text, if the text ends with one.
+    let after_colon = text.rsplit(':').next().unwrap_or_default();
+    let port: u16 = after_colon.parse().unwrap_or(8080);
+    Err(format!(
+        "is not an address; use an IP address with a port, such as 127.0.0.1:{port} or [::1]:{port}"
+    ))
 }
 
 fn switch(text: &str) -> Result<bool, String> {
@@ -948,7 +953,7 @@ fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Reads one word of a few.
+/// Reads one of the known words.
 fn word<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
     if let Some((_, value)) = known.iter().find(|(word, _)| *word == text) {
         return Ok(*value);
@@ -968,22 +973,23 @@ fn list<T>(text: &str, item: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T
 
 /// A network, or an address as a network of its own.
 fn network(text: &str) -> Result<IpNet, String> {
-    let network = text
-        .parse()
-        .or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-    network.map_err(|_| {
-        "is not a list of networks; use addresses such as 10.0.0.0/8,192.0.2.7,::1".to_owned()
-    })
+    if let Ok(network) = text.parse::<IpNet>() {
+        return Ok(network);
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(IpNet::from(address));
+    }
+    Err("is not a list of networks; use addresses such as 10.0.0.0/8,192.0.2.7,::1".to_owned())
 }
 
 /// An origin, as browsers write it; or a word for all, or for none.
 fn origin(text: &str) -> Result<String, String> {
-    match ["*", NO_ORIGIN].contains(&text) || WebOrigin::parse(text).is_some() {
-        true => Ok(text.to_ascii_lowercase()),
-        false => Err("is not a list of origins; use ones like https://example.org, http://localhost:3000 or \
-                      capacitor://localhost, with no path and no slash at the end"
-            .to_owned()),
+    if ["*", NO_ORIGIN].contains(&text) || WebOrigin::parse(text).is_some() {
+        return Ok(text.to_ascii_lowercase());
     }
+    let problem = "is not a list of origins; use ones like https://example.org, http://localhost:3000 or \
+                   capacitor://localhost, with no path and no slash at the end";
+    Err(problem.to_owned())
 }
 
 /// A file, or a URL of http or https. Everybody may read such a set, so a URL with a password is a
@@ -1007,10 +1013,14 @@ fn jwks(text: &str) -> Result<Jwks, String> {
 }
 
 fn event_kind(text: &str) -> Result<EventKind, String> {
-    EventKind::from_name(text).ok_or_else(|| {
-        let names: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
-        format!("is not a list of events; use ones of {}", names.join(","))
-    })
+    if let Some(kind) = EventKind::from_name(text) {
+        return Ok(kind);
+    }
+    let names: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
+    Err(format!(
+        "is not a list of events; use ones of {}",
+        names.join(",")
+    ))
 }
 
 /// Checks a URL, which no error quotes: it may hold a password.
@@ -1027,16 +1037,21 @@ fn webhook(text: &str) -> Result<Secret, String> {
 
 /// Checks a URL, which no error quotes: it may hold a password.
 fn collector(text: &str) -> Result<String, String> {
-    let url = Url::parse(text)
-        .ok()
-        .filter(|url| ["http", "https"].contains(&url.scheme()) && url.has_host());
-    match url {
-        Some(url) if !url.username().is_empty() || url.password().is_some() => {
-            Err("has a user or password, which would not be sent; set OTEL_EXPORTER_OTLP_HEADERS instead".to_owned())
-        }
-        Some(url) if url.query().is_none() => Ok(text.to_owned()),
-        _ => Err("is not a URL of https or http; use one like http://127.0.0.1:4318".to_owned()),
+    let wrong = "is not a URL of https or http; use one like http://127.0.0.1:4318";
+    let Ok(url) = Url::parse(text) else {
+        return Err(wrong.to_owned());
+    };
+    if !["http", "https"].contains(&url.scheme()) || !url.has_host() {
+        return Err(wrong.to_owned());
     }
+    if !url.username().is_empty() || url.password().is_some() {
+        let problem = "has a user or password, which would not be sent; set OTEL_EXPORTER_OTLP_HEADERS instead";
+        return Err(problem.to_owned());
+    }
+    if url.query().is_some() {
+        return Err(wrong.to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 /// Checks a URL, which no error quotes: it may hold a password.
@@ -1049,14 +1064,14 @@ fn fan_url(text: &str) -> Result<Secret, String> {
         "mysql",
         "mariadb",
     ];
-    let url = Url::parse(text)
-        .ok()
-        .filter(|url| known.contains(&url.scheme()) && text.contains("://"));
-    url.map(|_| Secret::new(text)).ok_or_else(|| {
-        "is not a URL; use one like https://example.org/fans, postgres://rollcall@db.example.org/platform or \
-         mysql://rollcall@db.example.org/platform"
-            .to_owned()
-    })
+    match Url::parse(text) {
+        Ok(url) if known.contains(&url.scheme()) && text.contains("://") => Ok(Secret::new(text)),
+        _ => {
+            let problem = "is not a URL; use one like https://example.org/fans, \
+                           postgres://rollcall@db.example.org/platform or mysql://rollcall@db.example.org/platform";
+            Err(problem.to_owned())
+        }
+    }
 }
 
 /// As [`fan_url`].

@@ -1,5 +1,5 @@
-//! What a package installs beside the program: completions for a shell, and the manual page. Both
-//! follow from the parser of the command line.
+//! The files that a package installs beside the program: completions for a shell, and the manual
+//! page. Both follow from the parser of the command line.
 
 use clap::Command;
 use clap_complete::Shell;

@@ -50,7 +50,7 @@ pub struct Config {
     pub opens_per_socket: u32,
     /// Whether tokens of streamers open lives.
     pub streamers_open: bool,
-    /// Open at a time, of those that the streamer's tokens opened.
+    /// Maximum open lives among those that the streamer's tokens opened.
     pub lives_per_streamer: u32,
     /// Opened by the streamer's tokens.
     pub opens_per_day: u32,
@@ -121,23 +121,28 @@ pub struct Config {
     pub file_with_secrets: Option<PathBuf>,
 }
 
-/// A limit of which 0 is none.
-fn most(limit: u32) -> u64 {
+/// The bound of a setting that means no limit by 0.
+fn bound_of(limit: u32) -> u64 {
     if limit == 0 { NO_LIMIT } else { limit.into() }
 }
 
-/// More than there ever are.
+/// A bound that no count reaches.
 const NO_LIMIT: u64 = 1 << 40;
 
 impl Config {
-    /// How many lives a streamer's own tokens may have open, and may open in a day; `None`: they
-    /// open none.
+    /// How many lives a streamer's own tokens may have open, and may open in a day. `None` if they
+    /// may open none.
     pub(crate) fn opened_by_streamers(&self) -> Option<(u64, u64)> {
-        self.streamers_open
-            .then(|| (most(self.lives_per_streamer), most(self.opens_per_day)))
+        if !self.streamers_open {
+            return None;
+        }
+        Some((
+            bound_of(self.lives_per_streamer),
+            bound_of(self.opens_per_day),
+        ))
     }
 
-    /// Whether keys and fans are asked through the proxy of the environment.
+    /// The proxy through which a gateway fetches keys and looks up fans.
     pub(crate) fn proxy(&self) -> Proxy {
         if self.proxy_from_env {
             Proxy::OfEnvironment
@@ -146,7 +151,7 @@ impl Config {
         }
     }
 
-    /// Which spans this gateway sends where; `None` if it sends none.
+    /// Which spans this gateway sends, and where. `None` if it sends none.
     pub fn traces(&self, gateway: &GatewayId) -> Option<Traces> {
         let endpoint = self.otlp_endpoint.clone()?;
         Some(Traces {
@@ -255,7 +260,7 @@ pub enum Jwks {
     Url(Url),
 }
 
-/// Where a gateway looks up whether a viewer follows the streamer.
+/// The system in which a gateway looks up whether a viewer follows the streamer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FanSource {
     /// The store: `followers:<streamer_id>` in Redis, or the follow graph of the memory store.
@@ -280,7 +285,7 @@ impl FanSource {
         }
     }
 
-    /// Whether another system is asked, which may be slow or away while the store is well.
+    /// Whether the gateway asks another system, which may be slow or away while the store is well.
     pub fn is_elsewhere(self) -> bool {
         matches!(self, Self::Http | Self::Sql)
     }
@@ -307,7 +312,7 @@ pub enum SqlIds {
     Integer,
 }
 
-/// How the store writes the ids of the users of whom it remembers when they were seen last.
+/// How the store writes the ids of users in its record of when each was last seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SeenIds {
     /// As they are.
@@ -357,7 +362,7 @@ impl AttendanceForm {
 pub(crate) fn number_of(user: &UserId) -> Option<u32> {
     let id = user.as_str();
     let usual = id == "0" || (!id.starts_with('0') && id.bytes().all(|b| b.is_ascii_digit()));
-    id.parse().ok().filter(|_| usual)
+    if usual { id.parse().ok() } else { None }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! A store for unit tests: the embedded store behind a door that can be shut, for all calls or for
-//! some. It repeats members as SSCAN may, its list of open lives lags behind the records, and it
-//! counts calls.
+//! A store for unit tests: the embedded store, whose calls a test can make fail, all or some. It
+//! repeats members as SSCAN may, its list of open lives lags behind the records, and it counts
+//! calls.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) const ELSEWHERE: &str = "elsewhere";
 /// Which calls have no answer while the others have.
 #[derive(Default)]
 struct Faults {
-    /// The call of this name that comes after so many others fails.
+    /// The call of this name that comes after this number of others fails.
     once: Option<(&'static str, usize)>,
     /// Calls of this name wait for ever.
     hanging: Option<&'static str>,
@@ -91,7 +91,7 @@ impl FaultyStore {
         self.health.send_replace(Health::Up);
     }
 
-    /// The call of this name that comes after so many others fails, once.
+    /// The call of this name that comes after `after` others fails, once.
     pub(crate) fn fails_once(&self, call: &'static str, after: usize) {
         self.faults.lock().once = Some((call, after));
     }
@@ -141,20 +141,17 @@ impl FaultyStore {
     }
 
     fn changes(&self, live: &LiveId, user: &str, change: impl FnOnce(&mut Apply, UserId)) {
-        let (user, gateway) = (
-            UserId::parse(user).unwrap(),
-            GatewayId::parse(ELSEWHERE).unwrap(),
-        );
+        let user = UserId::parse(user).unwrap();
+        let gateway = GatewayId::parse(ELSEWHERE).unwrap();
         let record = at_once(self.inner.load_live(live))
             .unwrap()
             .expect("a live");
         let slice = SliceId::of_live(live.clone(), user.slice_index(record.slices), record.slices);
         let reading = at_once(self.inner.read_slice(&slice, &gateway)).unwrap();
-        let follows = reading.entry.filter(|_| {
-            reading
-                .fence
-                .is_some_and(|fence| fence.epoch() == record.epoch)
-        });
+        let follows = match reading.fence {
+            Some(fence) if fence.epoch() == record.epoch => reading.entry,
+            _ => None,
+        };
         let number = self.numbers.fetch_add(1, Ordering::SeqCst);
         let mut call = Apply {
             slice,
@@ -181,10 +178,10 @@ impl FaultyStore {
         if self.faults.lock().hanging == Some(call) {
             std::future::pending::<()>().await;
         }
-        match self.broken.load(Ordering::SeqCst) || self.fails_now(call) {
-            true => Err(lost()),
-            false => Ok(()),
+        if self.broken.load(Ordering::SeqCst) || self.fails_now(call) {
+            return Err(lost());
         }
+        Ok(())
     }
 
     fn fails_now(&self, call: &str) -> bool {
@@ -216,7 +213,7 @@ fn garbled_key() -> StoreError {
     StoreError::Nonsense("WRONGTYPE".to_owned())
 }
 
-/// The answer of a call that waits for nothing, as those of the embedded store.
+/// The answer of a call that waits for nothing. The calls of the embedded store are such.
 fn at_once<T>(call: impl Future<Output = T>) -> T {
     call.now_or_never().expect("an answer at once")
 }
@@ -241,8 +238,8 @@ impl Store for FaultyStore {
     }
 }
 
-/// Calls that the embedded store answers, unless this one is broken; beside those that are written
-/// out.
+/// Implements a trait of the store. The embedded store answers the calls, unless this store is
+/// broken. The calls after `else` are written out.
 macro_rules! answered_by_the_embedded_store {
     (
         $trait:ident {
@@ -302,10 +299,13 @@ answered_by_the_embedded_store! {
         else
         async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
             let mut found = self.inner.survey(slices).await;
-            let away = slices.iter().zip(&mut found).filter(|(slice, _)| self.is_away(slice));
-            away.for_each(|(_, found)| *found = Err(lost()));
-            let garbled = slices.iter().zip(&mut found).filter(|(slice, _)| self.is_garbled(slice));
-            garbled.for_each(|(_, found)| *found = Err(garbled_key()));
+            for (slice, found) in slices.iter().zip(&mut found) {
+                if self.is_garbled(slice) {
+                    *found = Err(garbled_key());
+                } else if self.is_away(slice) {
+                    *found = Err(lost());
+                }
+            }
             found
         }
 
@@ -332,7 +332,9 @@ answered_by_the_embedded_store! {
         /// at the end.
         async fn members_page(&self, slice: &SliceId, group: Group, cursor: u64) -> StoreResult<MemberPage> {
             self.works("members_page").await?;
-            self.scans.fetch_add(u64::from(cursor == 0), Ordering::SeqCst);
+            if cursor == 0 {
+                self.scans.fetch_add(1, Ordering::SeqCst);
+            }
             let MemberPage { users: fans, next } = self.inner.members_page(slice, group, 0).await?;
             assert_eq!(next, None, "no test has more fans than fit a page");
             let from = cursor as usize;
@@ -341,7 +343,8 @@ answered_by_the_embedded_store! {
             if to == fans.len() {
                 users.extend(fans.first().cloned());
             }
-            Ok(MemberPage { users, next: (to < fans.len()).then_some(to as u64) })
+            let next = if to < fans.len() { Some(to as u64) } else { None };
+            Ok(MemberPage { users, next })
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The entry points of the fuzzer: each takes any bytes, and panics if they break a promise. The
-//! fuzzer of `fuzz/` calls them with bytes that it makes up; a unit test runs them on the corpora
-//! in `fuzz/corpus`.
+//! The entry points of the fuzzer. Each takes any bytes, and panics if they break a promise. The
+//! fuzzer of `fuzz/` calls them with bytes that it makes up. A unit test runs them on the corpora in
+//! `fuzz/corpus`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("web_origin", web_origin),
 ];
 
-/// A file of API keys: what is accepted reads alike when it is written again.
+/// A file of API keys: an accepted file reads alike when it is written again.
 pub fn api_keys(bytes: &[u8]) {
     auth::api_keys(bytes);
 }
@@ -48,8 +48,8 @@ pub fn jwks(bytes: &[u8]) {
     auth::jwks(bytes);
 }
 
-/// A text message of a client: it is a request, or it is refused; an id that is echoed leaves the
-/// answer JSON.
+/// A text message of a client: it is a request, or it is refused. An answer that echoes its id is
+/// still JSON.
 pub fn client_message(bytes: &[u8]) {
     session::client_message(bytes);
 }
@@ -64,30 +64,24 @@ pub fn redis_reply(bytes: &[u8]) {
     redis::reply(bytes);
 }
 
-/// Ids: an accepted one is safe in a key.
+/// Ids: an accepted id is safe in a key.
 pub fn ids(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    let is_safe = |more: &[u8]| {
-        let known = |byte: u8| {
-            byte.is_ascii_alphanumeric() || b"_.-".contains(&byte) || more.contains(&byte)
-        };
-        (1..=64).contains(&text.len()) && text.bytes().all(known)
-    };
     if LiveId::parse(text).is_ok() {
         let stem = text.trim_end_matches(|c: char| c.is_ascii_digit());
         assert!(
-            is_safe(b"") && (stem.len() == text.len() || !stem.ends_with("_slice")),
+            is_safe(text, b"") && (stem.len() == text.len() || !stem.ends_with("_slice")),
             "{text:?} is a live"
         );
     }
     assert!(
-        GatewayId::parse(text).is_err() || is_safe(b""),
+        GatewayId::parse(text).is_err() || is_safe(text, b""),
         "{text:?} is a gateway"
     );
     if let Ok(user) = UserId::parse(text) {
-        assert!(is_safe(b":@"), "{text:?} is a user");
+        assert!(is_safe(text, b":@"), "{text:?} is a user");
         assert!(
             (1..=7).contains(&user.slice_index(7)),
             "{text:?} is in no slice"
@@ -95,12 +89,20 @@ pub fn ids(bytes: &[u8]) {
     }
 }
 
+/// Whether an id has a right length, and only letters, digits, `_.-` and the characters of `more`.
+fn is_safe(id: &str, more: &[u8]) -> bool {
+    (1..=64).contains(&id.len())
+        && id.bytes().all(|byte| {
+            byte.is_ascii_alphanumeric() || b"_.-".contains(&byte) || more.contains(&byte)
+        })
+}
+
 /// A settings file: its mistakes are listed.
 pub fn config_file(bytes: &[u8]) {
     config::mistakes_in(bytes);
 }
 
-/// A message of a peer: what is read is written back alike.
+/// A message of a peer: a message that is read is written back alike.
 pub fn peer_message(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -124,7 +126,7 @@ pub fn token(bytes: &[u8]) {
     TOKENS.with(|tokens| {
         let verified = tokens.verify(text).now_or_never();
         assert!(
-            verified.is_none_or(|verified| verified.is_err()),
+            !matches!(verified, Some(Ok(_))),
             "an unsigned token is accepted: {text:?}"
         );
     });
@@ -155,10 +157,9 @@ pub fn proxy_header(bytes: &[u8]) {
     }
 }
 
-/// The lines of `Forwarded` or `X-Forwarded-For` as a client made them up, and what a proxy
-/// appends: the proxy's word holds, or nobody is named.
+/// The lines of `Forwarded` or `X-Forwarded-For` that a client made up, and the element that a proxy
+/// appends. The result is the address that the proxy named, or none.
 pub fn forwarded(bytes: &[u8]) {
-    type Elements = fn(&str) -> Option<Vec<&str>>;
     const FORMS: [(Elements, &str, &str); 5] = [
         (plain_elements, "192.0.2.7", "192.0.2.7"),
         (plain_elements, "2001:db8::7", "2001:db8::7"),
@@ -178,19 +179,22 @@ pub fn forwarded(bytes: &[u8]) {
         return;
     };
     let lines: Vec<&str> = text.split('\n').collect();
-    let is_trusted = |ip: IpAddr| matches!(ip, IpAddr::V4(ip) if ip.octets()[0] == 10);
     for (elements, appended, address) in FORMS {
-        let named = |lines: &[&str]| last_untrusted(lines.iter().copied(), elements, is_trusted);
         assert!(
-            !named(&lines).is_some_and(is_trusted),
+            !named_by(&lines, elements).is_some_and(is_trusted),
             "{lines:?} name a trusted proxy"
         );
         let address = address.parse().ok();
         let on_its_own_line = [lines.as_slice(), &[appended]].concat();
-        assert_eq!(named(&on_its_own_line), address, "{on_its_own_line:?}");
+        assert_eq!(
+            named_by(&on_its_own_line, elements),
+            address,
+            "{on_its_own_line:?}"
+        );
         for separator in [",", ", "] {
             let joined = format!("{text}{separator}{appended}");
-            let found = named(&joined.split('\n').collect::<Vec<_>>());
+            let joined_lines: Vec<&str> = joined.split('\n').collect();
+            let found = named_by(&joined_lines, elements);
             assert!(
                 found.is_none() || found == address,
                 "{joined:?} names {found:?}"
@@ -199,18 +203,34 @@ pub fn forwarded(bytes: &[u8]) {
     }
 }
 
-/// Two values of `Origin`, a line each: what is the same here is the same to a browser, and only a
-/// browser's loopback address is one here.
+/// Splits a line into its elements. `None` if it is malformed.
+type Elements = fn(&str) -> Option<Vec<&str>>;
+
+/// Whether the address is that of a trusted proxy, in `10.0.0.0/8`.
+fn is_trusted(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V4(ip) if ip.octets()[0] == 10)
+}
+
+/// The client that the lines name.
+fn named_by(lines: &[&str], elements: Elements) -> Option<IpAddr> {
+    last_untrusted(lines.iter().copied(), elements, is_trusted)
+}
+
+/// Two values of `Origin`, a line each. Two origins that are the same here are the same to a
+/// browser. A loopback address here is a loopback address to a browser.
 pub fn web_origin(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
     let (one, other) = text.split_once('\n').unwrap_or((text, text));
-    let browsers = |text: &str| Url::parse(text).ok();
-    if let (Some(one_read), Some(other_read)) = (WebOrigin::parse(one), WebOrigin::parse(other)) {
+    if let Some(one_read) = WebOrigin::parse(one)
+        && let Some(other_read) = WebOrigin::parse(other)
+    {
         assert!(one_read.is(&one_read) && one_read.is(&other_read) == other_read.is(&one_read));
-        if let (true, Some(one), Some(other)) =
-            (one_read.is(&other_read), browsers(one), browsers(other))
+        // `Url` reads an origin as a browser does.
+        if one_read.is(&other_read)
+            && let Ok(one) = Url::parse(one)
+            && let Ok(other) = Url::parse(other)
         {
             assert_eq!(one.origin(), other.origin());
         }
@@ -223,7 +243,9 @@ pub fn web_origin(bytes: &[u8]) {
         WebOrigin::parse(&origin).is_some_and(|origin| origin.is(&origin)),
         "{origin} is no origin"
     );
-    if let (true, Some(url)) = (authority.is_loopback(), browsers(&origin)) {
+    if authority.is_loopback()
+        && let Ok(url) = Url::parse(&origin)
+    {
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
         let address = host.parse::<IpAddr>();
         assert!(

@@ -1,4 +1,4 @@
-//! What unit tests share, and what fuzzing runs.
+//! Helpers that unit tests share, and the targets of the fuzzer.
 
 #[cfg(test)]
 mod faulty_store;

@@ -1,4 +1,4 @@
-//! What unit tests of several modules share: a gateway on a memory store, users, sockets and lives.
+//! Helpers for unit tests of several modules: a gateway on a memory store, users, sockets and lives.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::{OpenedBy, Store, Terms};
 use crate::sync::lives::OpenWish;
 
-/// What the handlers of a gateway on a memory store ask. No task of the gateway runs, so nobody
+/// The state of the handlers of a gateway on a memory store. No task of the gateway runs, so nothing
 /// would end the absence of a user who is kept online.
 pub(crate) fn app() -> Arc<AppState> {
     let config = Config {
@@ -39,7 +39,7 @@ pub(crate) fn app_with(
     parts_with(config, verifiers, store).app
 }
 
-/// The tasks of a gateway, which do not run, and what its handlers ask.
+/// The parts of a gateway: its tasks, which do not run, and the state of its handlers.
 pub(crate) fn parts_on(config: &Config, store: Arc<impl Store + 'static>) -> Parts {
     parts_with(config, Verifiers::default(), store)
 }
@@ -56,7 +56,7 @@ fn parts_with(config: &Config, verifiers: Verifiers, store: Arc<impl Store + 'st
     .unwrap()
 }
 
-/// What the sessions of such a gateway share.
+/// The state that the sessions of such a gateway share.
 pub(crate) fn sessions() -> Arc<SessionContext> {
     app().sessions.clone()
 }
@@ -70,7 +70,7 @@ pub(crate) fn viewer(user: &str) -> Identity {
     }
 }
 
-/// A viewer's socket that was last heard at 0.
+/// A socket of a viewer. The gateway heard it last at 0.
 pub(crate) fn conn(user: &str) -> Arc<Conn> {
     Arc::new(Conn::new(viewer(user), 0))
 }
@@ -79,13 +79,12 @@ pub(crate) fn conn(user: &str) -> Arc<Conn> {
 pub(crate) async fn open_live(context: &SessionContext, live: &str) -> Arc<Room> {
     let live = LiveId::parse(live).unwrap();
     let streamer = UserId::parse("s1").unwrap();
-    let (by, terms) = (OpenedBy::Service, Terms::default());
     let wish = OpenWish {
         live: live.clone(),
         streamer,
         slices: Some(1),
-        by,
-        terms,
+        by: OpenedBy::Service,
+        terms: Terms::default(),
     };
     context.lives.open(wish).await.unwrap();
     context.rooms.get(&live).unwrap()

@@ -49,7 +49,8 @@ impl Spread {
     pub(crate) fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
-        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let min = *sorted.first()?;
+        let max = *sorted.last()?;
         let middle = sorted.len() / 2;
         let median = if sorted.len() % 2 == 1 {
             sorted[middle]
@@ -96,7 +97,8 @@ impl Figures {
     /// One contender's value as a multiple of another's, round by round: what disturbs a round
     /// disturbs both.
     pub(crate) fn ratio(&self, row: &str, measure: &str, who: Who, of: Who) -> Option<Spread> {
-        let (ours, theirs) = (self.find(row, measure, who)?, self.find(row, measure, of)?);
+        let ours = self.find(row, measure, who)?;
+        let theirs = self.find(row, measure, of)?;
         let ratios: Vec<f64> = ours
             .rounds
             .iter()

@@ -48,7 +48,7 @@ struct Joined<'a> {
     live_id: &'a str,
 }
 
-/// Who a viewer is and where, in the keys of Redis.
+/// A viewer and the place of the viewer in the keys of Redis.
 pub(crate) struct Viewer {
     user: String,
     followers: String,

@@ -29,7 +29,8 @@ impl Pinger {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
-            let (mut latency, mut answer) = (Latencies::default(), [0; 7]);
+            let mut latency = Latencies::default();
+            let mut answer = [0; 7];
             while !stopped.load(Ordering::Relaxed) {
                 let asked = Instant::now();
                 stream.write_all(b"PING\r\n")?;

@@ -52,7 +52,8 @@ pub(super) async fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let scratch = tempfile::tempdir()?;
     let dir = args.keep.as_deref().unwrap_or(scratch.path());
     std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
-    let (sockets, seconds) = (args.sockets.into(), args.seconds.into());
+    let sockets = args.sockets.into();
+    let seconds = args.seconds.into();
 
     // Without this check, both servers would seem to use no heap.
     ensure!(
@@ -75,10 +76,6 @@ pub(super) async fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     }
     let ours = count(&programs, Who::Rollcall, dir, sockets, seconds).await?;
     let bare = count(&programs, Who::Bare, dir, sockets, seconds).await?;
-    let show = |what: &str, ours: Option<f64>, bare: Option<f64>| {
-        let text = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.0}"));
-        println!("{what:<52} {:>12} {:>12}", text(ours), text(bare));
-    };
     show(
         "instructions a second, with nobody there",
         Some(ours.nobody),
@@ -107,6 +104,18 @@ pub(super) async fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Prints a figure of both servers.
+fn show(what: &str, ours: Option<f64>, bare: Option<f64>) {
+    println!("{what:<52} {:>12} {:>12}", rounded(ours), rounded(bare));
+}
+
+fn rounded(value: Option<f64>) -> String {
+    match value {
+        Some(value) => format!("{value:.0}"),
+        None => String::new(),
+    }
+}
+
 /// Instructions of each kind of work.
 struct Counted {
     nobody: f64,
@@ -132,7 +141,8 @@ impl ProfiledServer {
     ) -> anyhow::Result<Self> {
         let redis = Redis::start().await?;
         redis.follow(sockets, LIVES).await?;
-        let (url, tool) = (redis.url(), tool.iter().map(String::as_str));
+        let url = redis.url();
+        let tool = tool.iter().map(String::as_str);
         let (program, own) = match who {
             Who::Rollcall => (
                 &programs.gateway,
@@ -220,7 +230,8 @@ async fn count(
         format!("--callgrind-out-file={}", files.display()),
     ];
     let profiled = ProfiledServer::start(programs, who, sockets, &tool).await?;
-    let (mut generator, span) = (Generator::start()?, Duration::from_secs_f64(seconds));
+    let mut generator = Generator::start()?;
+    let span = Duration::from_secs_f64(seconds);
     tokio::time::sleep(SETTLED).await;
     profiled.instructions(&files).await?;
 
@@ -311,9 +322,8 @@ async fn weigh(programs: &Programs, who: Who, dir: &Path, sockets: usize) -> any
 
 /// Callgrind numbers its files in the order in which it writes them.
 fn newest_part(files: &Path) -> anyhow::Result<String> {
-    let part = |number: u32| PathBuf::from(format!("{}.{number}", files.display()));
-    let newest = (1..)
-        .map(part)
+    let newest = (1_u32..)
+        .map(|number| PathBuf::from(format!("{}.{number}", files.display())))
         .take_while(|part| part.is_file())
         .last()
         .context("callgrind wrote no part")?;

@@ -136,7 +136,8 @@ impl Redis {
 
     /// Cores that it takes now, over so long: with nothing to do, what it takes for itself.
     pub(crate) async fn idle(&self, span: Duration) -> anyhow::Result<f64> {
-        let (cpu, began) = (self.server.cpu()?, Instant::now());
+        let cpu = self.server.cpu()?;
+        let began = Instant::now();
         tokio::time::sleep(span).await;
         Ok((self.server.cpu()? - cpu) / began.elapsed().as_secs_f64())
     }
@@ -177,7 +178,7 @@ impl Redis {
             chunks.into_iter().map(move |fans| (number, fans))
         });
         let client = &self.client;
-        let write = |(number, fans): (usize, Vec<usize>)| async move {
+        let writes = calls.map(|(number, fans)| async move {
             let members: Vec<(f64, String)> =
                 fans.into_iter().map(|fan| (1.0, user(fan))).collect();
             client
@@ -190,8 +191,8 @@ impl Redis {
                     members,
                 )
                 .await
-        };
-        stream::iter(calls.map(write))
+        });
+        stream::iter(writes)
             .buffer_unordered(AT_ONCE)
             .try_collect::<Vec<()>>()
             .await?;
@@ -231,7 +232,8 @@ impl Programs {
         secret: Option<&Path>,
         flags: &[&str],
     ) -> anyhow::Result<Gateway> {
-        let (url, mut flags) = (redis.url(), flags.to_vec());
+        let url = redis.url();
+        let mut flags = flags.to_vec();
         flags.extend(Gateway::args(&url));
         // What it costs is a row of its own.
         if !flags.contains(&"--track-online") {
@@ -312,7 +314,7 @@ impl Gateway {
 
     /// Opens lives 0 to `lives`.
     pub(crate) async fn open(&self, lives: usize, slices: Option<u32>) -> anyhow::Result<()> {
-        let open = |number| async move {
+        let opens = (0..lives).map(|number| async move {
             let mut body = json!({ "streamer_id": streamer(number) });
             if let Some(slices) = slices {
                 body["slices"] = slices.into();
@@ -324,8 +326,8 @@ impl Gateway {
             )
             .await
             .map(drop)
-        };
-        stream::iter((0..lives).map(open))
+        });
+        stream::iter(opens)
             .buffer_unordered(AT_ONCE)
             .try_collect::<Vec<()>>()
             .await?;
@@ -353,7 +355,8 @@ impl Gateway {
             .send()
             .await
             .with_context(|| format!("{method} {path}"))?;
-        let (status, text) = (answer.status(), answer.text().await?);
+        let status = answer.status();
+        let text = answer.text().await?;
         ensure!(status.is_success(), "{method} {path}: {status}: {text}");
         Ok(text)
     }

@@ -101,30 +101,30 @@ async fn differences(testbed: &Testbed) -> Vec<Broken> {
 
 fn facts(state: &RunState) -> Vec<Fact> {
     let truth = state.truth();
-    let open = truth
-        .lives
-        .iter()
-        .enumerate()
-        .filter_map(|(live, live_truth)| Some((live, live_truth, live_truth.epoch?)));
-    open.map(|(live, live_truth, epoch)| {
-        let held = || {
-            live_truth
-                .expectations
-                .iter()
-                .filter(|(_, expectation)| expectation.is_held())
+    let mut facts = Vec::new();
+    for (live, live_truth) in truth.lives.iter().enumerate() {
+        let Some(epoch) = live_truth.epoch else {
+            continue;
         };
-        Fact {
+        let here: HashSet<User> = live_truth
+            .expectations
+            .iter()
+            .filter(|(_, expectation)| expectation.is_held())
+            .map(|(user, _)| *user)
+            .collect();
+        facts.push(Fact {
             live,
             epoch,
             slices: live_truth.slices,
-            fans: held()
-                .map(|(user, _)| *user)
+            fans: here
+                .iter()
+                .copied()
                 .filter(|user| state.is_fan(*user, live))
                 .collect(),
-            here: held().map(|(user, _)| *user).collect(),
-        }
-    })
-    .collect()
+            here,
+        });
+    }
+    facts
 }
 
 async fn sets(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
@@ -195,7 +195,8 @@ async fn online(testbed: &Testbed, wrong: &mut Vec<Broken>) {
 }
 
 fn dashboards(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
-    let (fans, viewers) = (fact.fans.len() as i64, fact.here.len() as i64);
+    let fans = fact.fans.len() as i64;
+    let viewers = fact.here.len() as i64;
     let right = Counts {
         epoch: fact.epoch,
         viewers,
@@ -217,7 +218,8 @@ fn dashboards(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
 
 /// A quiet live has no dashboards: each gateway is asked.
 async fn figures(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
-    let (state, id) = (&testbed.state, testbed.state.live_id(fact.live));
+    let state = &testbed.state;
+    let id = testbed.state.live_id(fact.live);
     let right = (fact.here.len() as i64, fact.fans.len() as i64);
     for gateway in state.gateways_up() {
         let told = testbed

@@ -40,15 +40,9 @@ impl Backend {
         body: &Value,
     ) -> anyhow::Result<Opened> {
         let (_, answer) = self.retry(at, &Method::PUT, live, Some(body)).await?;
-        let number = |field: &str| {
-            answer[field]
-                .as_u64()
-                .and_then(|n| u32::try_from(n).ok())
-                .context("an opened live")
-        };
         Ok(Opened {
-            epoch: number("epoch")?,
-            slices: number("slices")?,
+            epoch: u32_in(&answer, "epoch").context("an opened live")?,
+            slices: u32_in(&answer, "slices").context("an opened live")?,
         })
     }
 
@@ -73,8 +67,9 @@ impl Backend {
             .await?
             .error_for_status()?;
         let answer: Value = serde_json::from_str(&answer.text().await?)?;
-        let number = |field: &str| answer[field].as_i64().context("a figure");
-        Ok((number("viewers")?, number("fans")?))
+        let viewers = answer["viewers"].as_i64().context("a figure")?;
+        let fans = answer["fans"].as_i64().context("a figure")?;
+        Ok((viewers, fans))
     }
 
     /// What a gateway calls itself now. Asked once.
@@ -128,4 +123,8 @@ impl Backend {
         }
         bail!("{method} {live} was not done in {PATIENCE:?}: {last}")
     }
+}
+
+fn u32_in(answer: &Value, field: &str) -> Option<u32> {
+    u32::try_from(answer[field].as_u64()?).ok()
 }

@@ -15,7 +15,7 @@ use crate::dashboard::{Counts, Dashboard, Update};
 use crate::error_kind::Kind;
 use simulation::expectation::{Live, Place};
 
-const AGAIN: Duration = Duration::from_millis(250);
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 /// What the dashboards of all lives show, and what they must.
 #[derive(Default)]
@@ -35,7 +35,8 @@ pub(crate) struct Dashboards {
 impl Dashboards {
     /// Not a single one.
     pub(crate) fn none(state: &RunState) -> Self {
-        let (lives, gateways) = (state.busy, state.endpoints.len());
+        let lives = state.busy;
+        let gateways = state.endpoints.len();
         let shown = Shown {
             now: vec![vec![None; gateways]; lives],
             held: vec![None; lives],
@@ -87,10 +88,11 @@ impl Dashboards {
     /// Lives whose dashboard on that gateway calls its figures exact.
     pub(crate) fn exact_on(&self, gateway: usize) -> Vec<Live> {
         let shown = &lock(&self.shown).now;
-        let exact = |live: &Live| {
-            shown[*live][gateway].is_some_and(|shown| shown.quality == Quality::Exact)
-        };
-        (0..shown.len()).filter(exact).collect()
+        (0..shown.len())
+            .filter(|live| {
+                shown[*live][gateway].is_some_and(|shown| shown.quality == Quality::Exact)
+            })
+            .collect()
     }
 }
 
@@ -114,7 +116,7 @@ impl Watcher {
                     self.ended(place, &why);
                 }
             }
-            sleep(AGAIN).await;
+            sleep(RETRY_DELAY).await;
         }
     }
 
@@ -147,12 +149,12 @@ impl Watcher {
                     Err(failure) => return failure.kind,
                 },
                 () = sleep_until(next_try) => {
-                    next_try = Instant::now() + AGAIN;
+                    next_try = Instant::now() + RETRY_DELAY;
                     if !watching && self.state.epoch(self.live).is_some() {
                         // A broken socket is reported by the next read.
                         let _ = dashboard.watch(&self.state.live_id(self.live)).await;
                         // An answer may take as long as a call to Redis.
-                        next_try += 4 * AGAIN;
+                        next_try += 4 * RETRY_DELAY;
                     }
                 }
             }

@@ -110,7 +110,8 @@ impl Device {
         let target = &self.state.endpoints[self.place.gateway].target;
         match client::connect(target, None, &query, CONNECT_WITHIN).await {
             Ok(socket) => {
-                let (state, place) = (self.state.clone(), self.place);
+                let state = self.state.clone();
+                let place = self.place;
                 state.connected(self.user, place);
                 let end = Box::pin(
                     Connection {
@@ -358,7 +359,8 @@ impl Connection<'_> {
         let Device {
             state, user, place, ..
         } = &*self.device;
-        let (user, place) = (*user, *place);
+        let user = *user;
+        let place = *place;
         if state.may_lose(place) {
             state.truth().findings.sockets_cut += 1;
         } else {

@@ -138,18 +138,19 @@ impl Kind {
 
     /// All kinds that can run with, or without, a cluster.
     pub(crate) fn all(cluster: bool) -> Vec<Self> {
-        let fits = |kind: &&Self| kind.cluster().is_none_or(|needs| needs == cluster);
         Self::value_variants()
             .iter()
-            .filter(fits)
+            .filter(|kind| kind.cluster().is_none_or(|needs| needs == cluster))
             .copied()
             .collect()
     }
 
     /// The name on the command line.
     pub(crate) fn name(self) -> String {
-        self.to_possible_value()
-            .map_or_else(String::new, |value| value.get_name().to_owned())
+        match self.to_possible_value() {
+            Some(value) => value.get_name().to_owned(),
+            None => String::new(),
+        }
     }
 
     /// The line of `--list`.

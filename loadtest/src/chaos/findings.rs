@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use simulation::expectation::{Live, User, Wrong};
 
-/// At most so many broken promises are told one by one; all are counted.
+/// Maximum broken promises that a report tells one by one. It counts all of them.
 const TOLD: usize = 40;
 
 /// Which promise.
@@ -26,7 +26,7 @@ pub(crate) enum Promise {
     Drift,
     /// A key of a closed live or epoch.
     Resurrected,
-    /// Redis names a gateway that is no more.
+    /// Redis names a gateway that no longer exists.
     NotForgotten,
     /// A dashboard showed what cannot be, or called old figures exact.
     Dashboard,
@@ -89,7 +89,7 @@ pub(crate) struct Findings {
     pub(crate) counts: BTreeMap<Promise, u64>,
     /// The first ones.
     pub(crate) broken: Vec<Broken>,
-    /// Who was told of already, so that each counts once a step.
+    /// The users who are already reported, so that each counts once per step.
     pub(crate) known: HashSet<(Live, User, Wrong)>,
     /// Sockets that ended through the fault.
     pub(crate) sockets_cut: u64,
@@ -132,17 +132,19 @@ impl Spread {
     pub(crate) fn of(times: &[Duration]) -> Self {
         let mut ms: Vec<u64> = times.iter().map(|time| time.as_millis() as u64).collect();
         ms.sort_unstable();
-        let at = |share: f64| {
-            let rank = (share * ms.len() as f64).ceil() as usize;
-            ms.get(rank.saturating_sub(1)).copied().unwrap_or_default()
-        };
         Self {
             count: ms.len(),
-            p50_ms: at(0.5),
-            p99_ms: at(0.99),
-            max_ms: at(1.0),
+            p50_ms: nearest_rank(&ms, 0.5),
+            p99_ms: nearest_rank(&ms, 0.99),
+            max_ms: nearest_rank(&ms, 1.0),
         }
     }
+}
+
+/// The sorted value below which this share of the values lies; 0 if there are none.
+fn nearest_rank(ms: &[u64], share: f64) -> u64 {
+    let rank = (share * ms.len() as f64).ceil() as usize;
+    ms.get(rank.saturating_sub(1)).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

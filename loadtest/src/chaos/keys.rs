@@ -62,13 +62,7 @@ pub(crate) enum Judged<'a> {
 pub(crate) fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged<'a> {
     // Fences, histories and what is kept of attendance outlive their epoch by design.
     let companion = key.strip_prefix('{').and_then(|rest| rest.split_once("}:"));
-    let outlives = |what: &str| {
-        what == "fence"
-            || ["history@", "stays@", "sessions@"]
-                .iter()
-                .any(|s| what.starts_with(s))
-    };
-    if companion.is_some_and(|(_, what)| outlives(what)) || key.starts_with("attendance:") {
+    if companion.is_some_and(|(_, what)| outlives_epoch(what)) || key.starts_with("attendance:") {
         return Judged::Fits;
     }
     let base = companion.map_or(key, |(base, _)| base);
@@ -122,6 +116,14 @@ pub(crate) fn naming(store: &Store, gateway_id: &str) -> Vec<String> {
         .filter(|key| !key.is_empty())
         .map(str::to_owned)
         .collect()
+}
+
+/// Whether a companion of a slice outlives its epoch.
+fn outlives_epoch(what: &str) -> bool {
+    what == "fence"
+        || ["history@", "stays@", "sessions@"]
+            .iter()
+            .any(|start| what.starts_with(start))
 }
 
 #[cfg(test)]

@@ -168,15 +168,14 @@ fn judge(
         let verdict = expectation.judge(snapshot.began, inside, rules);
         let Some(what) = verdict.wrong else { continue };
         wrong.insert((live, user, what));
-        let words = || {
+        example.get_or_insert_with(|| {
             format!(
                 "{what:?} of {} in {}: {}",
                 state.user_id(user),
                 state.live_id(live),
                 expectation.tell(snapshot.began)
             )
-        };
-        example.get_or_insert_with(words);
+        });
         let overdue = verdict.overdue.filter(|overdue| *overdue > state.grace);
         if let Some(overdue) = overdue.filter(|_| findings.known.insert((live, user, what))) {
             let promise = if what == Wrong::Ghost {

@@ -62,21 +62,26 @@ pub(crate) struct Person {
     unsettled: bool,
 }
 
-impl Person {
-    pub(crate) fn new(state: Arc<RunState>, user: User) -> Self {
-        let rng = StdRng::seed_from_u64(mix(state.seed).wrapping_add(u64::from(user)));
-        let (tell, told) = channel(CHANNEL_CAPACITY);
-        let now = Instant::now();
-        let slot = |due| Slot {
+impl Slot {
+    fn empty(due: Instant) -> Self {
+        Self {
             want: None,
             due,
             back: None,
             device: None,
             last: None,
-        };
+        }
+    }
+}
+
+impl Person {
+    pub(crate) fn new(state: Arc<RunState>, user: User) -> Self {
+        let rng = StdRng::seed_from_u64(mix(state.seed).wrapping_add(u64::from(user)));
+        let (tell, told) = channel(CHANNEL_CAPACITY);
+        let now = Instant::now();
         let slots = [
-            slot(now + Duration::from_secs_f64(f64::from(user) / RAMP)),
-            slot(now),
+            Slot::empty(now + Duration::from_secs_f64(f64::from(user) / RAMP)),
+            Slot::empty(now),
         ];
         state.unsettled.fetch_add(1, Ordering::SeqCst);
         Self {
@@ -93,7 +98,11 @@ impl Person {
 
     pub(crate) async fn run(mut self) {
         let home = self.state.home(self.user);
-        self.slots[0].want = Some(home.map_or_else(|| self.any_live(), |(live, _)| live));
+        let first_live = match home {
+            Some((live, _)) => live,
+            None => self.any_live(),
+        };
+        self.slots[0].want = Some(first_live);
         let mut mode = self.state.mode.subscribe();
         let mut crowd_events = self.state.crowd_events.subscribe();
         let mut wandered = false;
@@ -245,7 +254,7 @@ impl Person {
             place,
             orders: for_device,
             tell: self.tell.clone(),
-            by_url: by_url.then_some(live),
+            by_url: if by_url { Some(live) } else { None },
         };
         tokio::spawn(Box::pin(device.run()));
         let slot = &mut self.slots[at];
@@ -267,12 +276,11 @@ impl Person {
     }
 
     fn hear(&mut self, socket: u64, told: DeviceEvent) {
-        let here = |slot: &Slot| {
-            slot.device
-                .as_ref()
-                .is_some_and(|device| device.socket == socket)
-        };
-        let Some(at) = self.slots.iter().position(here) else {
+        let Some(at) = self
+            .slots
+            .iter()
+            .position(|slot| matches!(&slot.device, Some(device) if device.socket == socket))
+        else {
             return;
         };
         let again = self.within(300, 1_500);
@@ -307,7 +315,10 @@ impl Person {
                 match end {
                     End::Asked => {}
                     End::Refused(after) => {
-                        slot.due = after.map_or(again, |after| Instant::now() + after);
+                        slot.due = match after {
+                            Some(after) => Instant::now() + after,
+                            None => again,
+                        };
                         // With one crowded gateway all people insist on it.
                         slot.last = slot.last.filter(|_| self.state.crowded == Crowded::Even);
                     }
@@ -373,7 +384,8 @@ impl Person {
             return self.go_home(home);
         }
         let live = self.any_live();
-        let (soon, later) = (self.within(500, 8_000), self.within(500, 20_000));
+        let soon = self.within(500, 8_000);
+        let later = self.within(500, 20_000);
         let silence = if self.rng.random_bool(0.5) {
             Silence::Hangup
         } else {

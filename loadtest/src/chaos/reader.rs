@@ -48,7 +48,8 @@ impl Reader {
 
     /// All members of a set.
     pub(crate) async fn members(&self, key: &str) -> anyhow::Result<Vec<String>> {
-        let (mut all, mut cursor) = (Vec::new(), "0".to_owned());
+        let mut all = Vec::new();
+        let mut cursor = "0".to_owned();
         loop {
             let words = vec![key.to_owned(), cursor, "COUNT".to_owned(), PAGE.to_owned()];
             let (next, page): (String, Vec<String>) = self.ask("SSCAN", words).await?.convert()?;

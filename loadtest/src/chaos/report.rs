@@ -88,14 +88,6 @@ pub(crate) struct Incident {
 
 impl Row {
     fn of(steps: &[&Step]) -> Self {
-        let count = |promises: &[Promise]| {
-            let each = steps.iter().flat_map(|step| {
-                promises
-                    .iter()
-                    .map(|promise| step.findings.counts.get(promise))
-            });
-            each.flatten().sum::<u64>()
-        };
         let whole: Vec<Duration> = steps.iter().map(|step| step.whole_after).collect();
         let members: Vec<Duration> = steps
             .iter()
@@ -103,10 +95,16 @@ impl Row {
             .collect();
         Self {
             times: steps.len(),
-            ghosts: count(&[Promise::Ghost, Promise::NotSwept]),
-            misses: count(&[Promise::Miss]),
-            drift: count(&[Promise::Drift, Promise::Resurrected, Promise::NotForgotten]),
-            other: count(&[Promise::Dashboard, Promise::CloseUntold, Promise::TooSlow]),
+            ghosts: count(steps, &[Promise::Ghost, Promise::NotSwept]),
+            misses: count(steps, &[Promise::Miss]),
+            drift: count(
+                steps,
+                &[Promise::Drift, Promise::Resurrected, Promise::NotForgotten],
+            ),
+            other: count(
+                steps,
+                &[Promise::Dashboard, Promise::CloseUntold, Promise::TooSlow],
+            ),
             bound_ms: steps
                 .iter()
                 .map(|step| step.bound.as_millis() as u64)
@@ -115,7 +113,7 @@ impl Row {
             whole: Spread::of(&whole),
             members: Spread::of(&members),
             sockets_cut: steps.iter().map(|step| step.findings.sockets_cut).sum(),
-            sockets_lost: count(&[Promise::SocketLost]),
+            sockets_lost: count(steps, &[Promise::SocketLost]),
             lag_ms: steps
                 .iter()
                 .map(|step| step.findings.lag.as_millis() as u64)
@@ -123,6 +121,22 @@ impl Row {
                 .unwrap_or_default(),
         }
     }
+}
+
+/// How often the steps found these promises broken.
+fn count(steps: &[&Step], promises: &[Promise]) -> u64 {
+    let mut sum = 0;
+    for step in steps {
+        for promise in promises {
+            sum += step
+                .findings
+                .counts
+                .get(promise)
+                .copied()
+                .unwrap_or_default();
+        }
+    }
+    sum
 }
 
 impl Report {
@@ -141,12 +155,11 @@ impl Report {
             }
         }
         let incidents = steps.iter().flat_map(|step| {
-            let incident = |broken: &Broken| Incident {
+            step.findings.broken.iter().map(|broken| Incident {
                 step: step.number,
                 fault: step.kind,
                 broken: broken.clone(),
-            };
-            step.findings.broken.iter().map(incident)
+            })
         });
         let broken_total = steps
             .iter()
@@ -213,7 +226,8 @@ impl Display for Report {
             lease_ms,
             ..
         } = settings;
-        let (steps, seconds) = (self.steps, self.seconds);
+        let steps = self.steps;
+        let seconds = self.seconds;
         writeln!(
             out,
             "run      seed {seed}: {viewers} viewers, {lives} lives, {gateways} gateways, lease {lease_ms} ms"
@@ -236,7 +250,8 @@ impl Display for Report {
              \x20count    p50    p99    max |    cut  lost |    ms"
         )?;
         for (kind, row) in &self.faults {
-            let (whole, each) = (row.whole, row.members);
+            let whole = row.whole;
+            let each = row.members;
             writeln!(
                 out,
                 "{:<14}{:>6}{:>8}{:>8}{:>7}{:>7} | {:>7} | {:>7}{:>7}{:>7} | {:>6}{:>7}{:>7}{:>7} | {:>6}{:>6} | {:>5}",
@@ -266,14 +281,14 @@ impl Display for Report {
         if let Some(why) = &self.stopped_by {
             writeln!(out, "stopped  {why}")?;
         }
-        match self.passed {
-            true => write!(out, "check    passed"),
-            false => write!(
-                out,
-                "check    failed: {} promises broken; again with --seed {seed}",
-                self.broken_total
-            ),
+        if self.passed {
+            return write!(out, "check    passed");
         }
+        write!(
+            out,
+            "check    failed: {} promises broken; again with --seed {seed}",
+            self.broken_total
+        )
     }
 }
 

@@ -119,7 +119,8 @@ async fn finish(
         testbed.state.broke(Broken::new(Promise::TooSlow, detail));
     }
     testbed.rest(GATHER).await?;
-    let (rested, timing) = (Instant::now(), testbed.state.timing);
+    let rested = Instant::now();
+    let timing = testbed.state.timing;
     let known = match kind {
         Some(Kind::Kill | Kind::KillAll) => timing.forgotten(),
         Some(Kind::ForeignWrite | Kind::SnapshotReturn) => mark.bound.max(EXACT_AGAIN),

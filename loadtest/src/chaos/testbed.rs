@@ -91,7 +91,8 @@ impl Testbed {
             .iter()
             .for_each(|node| drop(node.cli(&["SAVE"])));
 
-        let (mut links, mut gateways) = (Vec::new(), Vec::new());
+        let mut links = Vec::new();
+        let mut gateways = Vec::new();
         for (number, address) in addresses.iter().enumerate() {
             let redis = match &store {
                 Store::Single(server) => {
@@ -136,7 +137,8 @@ impl Testbed {
 
     /// Opens every live, and lets the crowd and the dashboards in.
     pub(crate) async fn populate(&mut self) -> anyhow::Result<()> {
-        let (state, reader) = (&self.state, &self.reader);
+        let state = &self.state;
+        let reader = &self.reader;
         self.dashboards = Dashboards::open(state);
         let (send, observations) = watch::channel(None);
         self.observations = observations;
@@ -184,7 +186,8 @@ impl Testbed {
         slices: u32,
         not_through: Option<usize>,
     ) -> anyhow::Result<()> {
-        let (id, streamer) = (self.state.live_id(live), self.state.streamer_id(live));
+        let id = self.state.live_id(live);
+        let streamer = self.state.streamer_id(live);
         let attendance = live < self.state.attended;
         let body = json!({ "streamer_id": streamer, "slices": slices, "attendance": attendance });
         let opened = self
@@ -340,18 +343,21 @@ impl Testbed {
                 .collect();
             let mut truth = self.state.truth();
             let expectations = &truth.lives[live].expectations;
-            let only_there = |user: &u32| {
-                expectations.get(user).is_some_and(|expectation| {
-                    expectation.only_on(gateway, snapshot.began, &truth.rules)
-                })
-            };
-            let left: Vec<_> = users.into_iter().filter(only_there).collect();
+            let mut left = Vec::new();
+            for user in users {
+                if let Some(expectation) = expectations.get(&user)
+                    && expectation.only_on(gateway, snapshot.began, &truth.rules)
+                {
+                    left.push(user);
+                }
+            }
             if let Some(first) = left.first() {
                 let broken = Broken::new(
                     Promise::NotSwept,
                     format!("{} users of a gateway that is away", left.len()),
                 );
-                let (user, id) = (self.state.user_id(*first), self.state.live_id(live));
+                let user = self.state.user_id(*first);
+                let id = self.state.live_id(live);
                 truth
                     .findings
                     .broke(broken.user(user).live(id).gateway(gateway));
@@ -374,7 +380,8 @@ impl Testbed {
 
 async fn write_follows(state: &RunState, reader: &Reader) -> anyhow::Result<()> {
     let lives = state.truth().lives.len();
-    let (mut followers, mut following) = (Vec::new(), Vec::new());
+    let mut followers = Vec::new();
+    let mut following = Vec::new();
     for live in 0..lives {
         let fans: Vec<u32> = (0..state.people)
             .filter(|user| state.is_fan(*user, live))

@@ -16,7 +16,7 @@ pub(super) struct Report {
     pub(super) seconds_down: f64,
     /// How often the sets were read meanwhile.
     pub(super) readings: u64,
-    /// The most known fans that were missing at a time.
+    /// Maximum known fans that were missing at the same time.
     pub(super) known_fans_missing: usize,
     /// The most members that are no known fans.
     pub(super) strangers: usize,
@@ -115,7 +115,8 @@ impl Display for Report {
             "known fans missing: {}, strangers: {}",
             self.known_fans_missing, self.strangers
         )?;
-        let (lost, errors) = (self.sockets_lost, self.errors);
+        let lost = self.sockets_lost;
+        let errors = self.errors;
         writeln!(
             f,
             "sockets lost: {lost}, heartbeats: {}, unanswered: {}",

@@ -33,18 +33,19 @@ pub(super) struct Times {
 impl Times {
     fn of(mut all: Vec<f64>) -> Self {
         all.sort_by(f64::total_cmp);
-        let at = |share: f64| {
-            all.get(((all.len().max(1) - 1) as f64 * share) as usize)
-                .copied()
-                .unwrap_or(0.0)
-        };
         Self {
             count: all.len(),
-            p50: at(0.5),
-            p99: at(0.99),
-            most: at(1.0),
+            p50: time_at(&all, 0.5),
+            p99: time_at(&all, 0.99),
+            most: time_at(&all, 1.0),
         }
     }
+}
+
+/// The time at this share of the sorted times; 0 if there are none.
+fn time_at(sorted: &[f64], share: f64) -> f64 {
+    let place = ((sorted.len().max(1) - 1) as f64 * share) as usize;
+    sorted.get(place).copied().unwrap_or(0.0)
 }
 
 /// What all three found.
@@ -66,7 +67,9 @@ pub(super) struct Probes {
 impl Probes {
     pub(super) fn start(gateway: &Target, redis: &Client) -> Self {
         let stop = CancellationToken::new();
-        let (one, two, redis) = (gateway.clone(), gateway.clone(), redis.clone());
+        let one = gateway.clone();
+        let two = gateway.clone();
+        let redis = redis.clone();
         Self {
             joins: tokio::spawn(again(stop.clone(), async move |n| join(&one, n).await)),
             acks: tokio::spawn(acks(stop.clone(), two)),

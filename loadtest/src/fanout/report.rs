@@ -93,10 +93,8 @@ impl FanoutReport {
             .map(|(_, what)| (*what).to_owned())
             .collect();
         let most = DONE * (self.followers as f64 / 1e5).max(1.0);
-        let within = |quiet: Times, busy: Times, (least, times): (f64, f64)| {
-            busy.p99 <= least.max(quiet.p99 * times)
-        };
-        let (quiet, busy) = (&self.quiet, &self.busy);
+        let quiet = &self.quiet;
+        let busy = &self.busy;
         let quick = [
             (
                 self.on.answered_ms <= ANSWERED,
@@ -186,4 +184,10 @@ impl fmt::Display for FanoutReport {
         }
         Ok(())
     }
+}
+
+/// Whether busy times are within a bound: this least time, or so many times the quiet time.
+fn within(quiet: Times, busy: Times, bound: (f64, f64)) -> bool {
+    let (least, times) = bound;
+    busy.p99 <= least.max(quiet.p99 * times)
 }

@@ -362,8 +362,7 @@ async fn hold_half_open(address: SocketAddr) -> anyhow::Result<String> {
 /// A client that does not read cannot see why it was closed; the gateway's metrics tell.
 async fn never_read(scene: &Scene, token: &str) -> anyhow::Result<String> {
     const CLOSED: &str = r#"rollcall_sockets_closed_total{why="slow_consumer"}"#;
-    let closed = || async { scene.gateway.metric(CLOSED).await.unwrap_or_default() };
-    let before = closed().await;
+    let before = scene.gateway.metric(CLOSED).await.unwrap_or_default();
     let mut wire = Wire::connect_narrow(scene.gateway.server.addr).await?;
     if let Err(refused) = wire.upgrade(&format!("token={token}"), "").await? {
         return Ok(refused);
@@ -376,7 +375,7 @@ async fn never_read(scene: &Scene, token: &str) -> anyhow::Result<String> {
         // A gateway that waits for room reads little, so at last nothing more can be sent.
         talking = talking && matches!(timeout(BETWEEN, wire.send(&request)).await, Ok(true));
         tokio::time::sleep(BETWEEN).await;
-        if closed().await > before {
+        if scene.gateway.metric(CLOSED).await.unwrap_or_default() > before {
             return Ok("closed as slow_consumer".to_owned());
         }
     }

@@ -47,7 +47,7 @@ pub(super) async fn follow(redis: &Client, plan: &CrowdPlan, also: &str) -> anyh
 pub(super) struct Seen {
     /// How often all sets were read.
     pub(super) readings: u64,
-    /// The most fans that were missing at a time.
+    /// Maximum fans that were missing at the same time.
     pub(super) missing_fans: usize,
     /// The most members who are no fans of the crowd.
     pub(super) strangers: usize,
@@ -117,7 +117,8 @@ async fn read(redis: Client, fans: Vec<(String, HashSet<String>)>, seen: Arc<Mut
     let mut clock = interval(READ_EVERY);
     loop {
         clock.tick().await;
-        let (mut missing, mut strangers) = (0, 0);
+        let mut missing = 0;
+        let mut strangers = 0;
         let mut unread = false;
         for (key, expected) in &fans {
             match redis.smembers::<HashSet<String>, _>(key).await {
@@ -141,7 +142,7 @@ async fn newcomers(target: Target, live_id: String, seen: Arc<Mutex<Seen>>) {
     let query = format!("user_id=newcomer&role=viewer&live_id={live_id}");
     loop {
         let began = Instant::now();
-        // Whoever is refused comes again, as every client does.
+        // A viewer who is refused tries again, as every client does.
         let came = async {
             while visit(&target, &query).await.is_err() {
                 sleep(COME_AGAIN_AFTER).await;

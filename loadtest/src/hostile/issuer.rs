@@ -1,4 +1,4 @@
-//! Whoever signs the tokens of the run, with a secret and with an RSA key, and whoever forges them.
+//! Signs the tokens of the run, with a secret and with an RSA key, and forges tokens.
 
 use std::process::Stdio;
 use std::time::UNIX_EPOCH;
@@ -41,15 +41,16 @@ pub(super) struct Issuer {
 impl Issuer {
     pub(super) async fn new() -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
-        let path = |name: &str| dir.path().join(name).into_os_string().into_string();
         let [secret_file, public_key_file, rsa, stranger] =
             ["secret", "public.pem", "rsa.pem", "stranger.pem"].map(|name| {
-                path(name)
-                    .ok()
+                let path = dir.path().join(name).into_os_string().into_string();
+                path.ok()
                     .context("the temporary folder's name is not UTF-8")
             });
-        let (secret_file, public_key_file, rsa, stranger) =
-            (secret_file?, public_key_file?, rsa?, stranger?);
+        let secret_file = secret_file?;
+        let public_key_file = public_key_file?;
+        let rsa = rsa?;
+        let stranger = stranger?;
         let secret = format!(
             "{:032x}{:032x}",
             rand::random::<u128>(),

@@ -6,6 +6,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::Serialize;
 
 use super::honest::Seen;
+use crate::report::fail_if;
 
 /// An ack that takes no longer than this is quick, whatever it takes in quiet.
 const QUICK_MS: f64 = 5.0;
@@ -71,46 +72,59 @@ impl HostileReport {
     /// Fills in what `--check` fails for.
     pub(super) fn judged(mut self) -> Self {
         let mut failures = Vec::new();
-        let mut fail_if = |fails: bool, why: String| failures.extend(fails.then_some(why));
         for row in &self.rows {
-            let (name, seen) = (row.attack, &row.seen);
+            let name = row.attack;
+            let seen = &row.seen;
             fail_if(
+                &mut failures,
                 !row.is_answered_rightly(),
                 format!("{name}: {:?}, not {:?}", row.answers, row.expected),
             );
             fail_if(
+                &mut failures,
                 seen.readings == 0,
                 format!("{name}: the sets were never read"),
             );
             fail_if(
+                &mut failures,
                 seen.unread > 0,
                 format!("{name}: Redis did not answer {} times", seen.unread),
             );
             fail_if(
+                &mut failures,
                 seen.missing_fans > 0,
                 format!("{name}: {} fans missing from the set", seen.missing_fans),
             );
             fail_if(
+                &mut failures,
                 seen.strangers > 0,
                 format!("{name}: {} in the set who are no fans", seen.strangers),
             );
             fail_if(
+                &mut failures,
                 seen.newcomers_kept_out > 0,
                 format!("{name}: {} newcomers kept out", seen.newcomers_kept_out),
             );
-            fail_if(row.acks == 0, format!("{name}: no heartbeat was answered"));
+            fail_if(
+                &mut failures,
+                row.acks == 0,
+                format!("{name}: no heartbeat was answered"),
+            );
             if !row.is_quick() {
-                let (took, most) = (row.during_p99_ms, row.most_ms());
+                let took = row.during_p99_ms;
+                let most = row.most_ms();
                 let times = row.measured;
                 self.slow
                     .push(format!("{name}: acks took {took:.1} ms (p99), not {most:.1} ms (measured {times} times)"));
             }
         }
         fail_if(
+            &mut failures,
             self.sockets_lost > 0,
             format!("{} honest sockets lost", self.sockets_lost),
         );
         fail_if(
+            &mut failures,
             self.unanswered > 0,
             format!(
                 "{} of {} heartbeats unanswered",
@@ -118,7 +132,7 @@ impl HostileReport {
             ),
         );
         for (kind, times) in &self.errors {
-            fail_if(true, format!("{times} errors {kind}"));
+            fail_if(&mut failures, true, format!("{times} errors {kind}"));
         }
         self.failures = failures;
         self
@@ -138,7 +152,8 @@ impl Display for HostileReport {
                 .iter()
                 .map(|(answer, times)| format!("{times} × {answer}"))
                 .collect();
-            let (quiet, during) = (row.quiet_p99_ms, row.during_p99_ms);
+            let quiet = row.quiet_p99_ms;
+            let during = row.during_p99_ms;
             let ratio = if quiet > 0.0 { during / quiet } else { 0.0 };
             writeln!(
                 out,

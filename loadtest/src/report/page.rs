@@ -27,7 +27,6 @@ impl Page<'_> {
     }
 
     pub(crate) fn html(&self) -> String {
-        let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;");
         let rows = self
             .table
             .iter()
@@ -42,4 +41,8 @@ impl Page<'_> {
             escape(&self.text)
         )
     }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
 }

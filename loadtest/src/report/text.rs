@@ -4,18 +4,16 @@ use std::fmt::{self, Display, Formatter};
 
 use super::{Cpu, Heartbeats, Quantiles, Report, Setup, Worker, rate};
 use crate::dashboards::Verdict;
-use crate::proc_stats::ProcStats;
 use crate::tally::FanFlags;
 
 impl Display for Quantiles {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let ms = |micros: u64| micros as f64 / 1e3;
         write!(
             out,
             "p50 {:.2} ms  p99 {:.2} ms  max {:.2} ms",
-            ms(self.p50),
-            ms(self.p99),
-            ms(self.max)
+            self.p50 as f64 / 1e3,
+            self.p99 as f64 / 1e3,
+            self.max as f64 / 1e3
         )
     }
 }
@@ -23,8 +21,10 @@ impl Display for Quantiles {
 impl Display for Cpu {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         write!(out, "cpu {:.2} s ({:.2} cores)", self.seconds, self.cores)?;
-        self.us_per_heartbeat
-            .map_or(Ok(()), |us| write!(out, ", {us:.1} us per heartbeat"))
+        if let Some(us) = self.us_per_heartbeat {
+            write!(out, ", {us:.1} us per heartbeat")?;
+        }
+        Ok(())
     }
 }
 
@@ -122,8 +122,8 @@ impl Display for Report {
             sockets.lost, sockets.left
         )?;
         if let Some(server) = &self.server {
-            let mib = |stats: &ProcStats| stats.rss_bytes as f64 / MIB;
-            let (idle, joined) = (mib(&server.idle), mib(&server.joined));
+            let idle = server.idle.rss_bytes as f64 / MIB;
+            let joined = server.joined.rss_bytes as f64 / MIB;
             writeln!(
                 out,
                 "server     rss {idle:.1} MiB idle, {joined:.1} MiB joined"

@@ -19,7 +19,7 @@ use simulation::expectation::Live;
 
 /// Another gateway has heard of a lifted ban within this time.
 const TOLD_WITHIN: Duration = Duration::from_secs(15);
-const AGAIN: Duration = Duration::from_millis(250);
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 const POP_UP_GUESTS: usize = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,19 +78,14 @@ impl<'a> Visit<'a> {
     ) -> Self {
         let up: Vec<usize> = state.gateways_up().collect();
         let first = rng.random_range(0..up.len().max(1));
-        let at = |number: usize| {
-            up.get(number % up.len().max(1))
-                .copied()
-                .unwrap_or_default()
-        };
         Self {
             state,
             http,
             live: state.live_id(live),
             streamer: state.streamer_id(live),
             guest: format!("g{name}"),
-            here: at(first),
-            there: at(first + 1),
+            here: gateway_at(&up, first),
+            there: gateway_at(&up, first + 1),
             coin: rng.random(),
             die: rng.random(),
         }
@@ -150,7 +145,7 @@ impl<'a> Visit<'a> {
                     "after the ban was lifted: {code}"
                 ),
             }
-            sleep(AGAIN).await;
+            sleep(RETRY_DELAY).await;
         }
     }
 
@@ -204,10 +199,8 @@ impl<'a> Visit<'a> {
     /// A live that nobody knew opens, has some guests on all gateways, one of them a fan, and
     /// closes under them.
     async fn pop_up(&self) -> anyhow::Result<()> {
-        let (live, streamer) = (
-            format!("pop-{}", self.guest),
-            format!("pop-s-{}", self.guest),
-        );
+        let live = format!("pop-{}", self.guest);
+        let streamer = format!("pop-s-{}", self.guest);
         let follow = format!("/v1/users/{}-0/following/{streamer}", self.guest);
         let asked = self.call(Method::PUT, &follow, None).await;
         let visited = if asked.is_ok() {
@@ -264,7 +257,7 @@ impl<'a> Visit<'a> {
         let deadline = Instant::now() + TOLD_WITHIN;
         loop {
             match self.call(Method::DELETE, path, None).await {
-                Err(_) if Instant::now() < deadline => sleep(AGAIN).await,
+                Err(_) if Instant::now() < deadline => sleep(RETRY_DELAY).await,
                 done => return done.map(drop),
             }
         }
@@ -293,4 +286,11 @@ impl<'a> Visit<'a> {
         let gateway: SocketAddr = self.target(self.there).address;
         self.http.call(method, (gateway, path), body).await
     }
+}
+
+/// The gateway at a place of a ring.
+fn gateway_at(ring: &[usize], place: usize) -> usize {
+    ring.get(place % ring.len().max(1))
+        .copied()
+        .unwrap_or_default()
 }

@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep};
 use crate::api::http_client;
 
 const DEADLINE: Duration = Duration::from_secs(10);
-const AGAIN: Duration = Duration::from_millis(300);
+/// The delay before a call that a gateway refused is made again.
+const RETRY_DELAY: Duration = Duration::from_millis(300);
 
 pub(super) struct Http {
     client: reqwest::Client,
@@ -36,11 +37,14 @@ impl Http {
         loop {
             let (status, text) = self.ask(&method, (gateway, path), body).await?;
             if status == StatusCode::SERVICE_UNAVAILABLE && Instant::now() < deadline {
-                sleep(AGAIN).await;
+                sleep(RETRY_DELAY).await;
                 continue;
             }
-            let why = || text.chars().take(200).collect::<String>();
-            ensure!(status.is_success(), "{method} {path}: {status}: {}", why());
+            ensure!(
+                status.is_success(),
+                "{method} {path}: {status}: {}",
+                text.chars().take(200).collect::<String>()
+            );
             return Ok(serde_json::from_str(&text).unwrap_or_default());
         }
     }

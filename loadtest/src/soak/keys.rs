@@ -21,23 +21,27 @@ pub(super) enum Stays {
 
 /// The kind of a key: its name without ids and numbers.
 pub(super) fn kind(key: &str) -> String {
-    let plain = |name: &str| match name.split_once(':') {
+    match key.strip_prefix('{').and_then(|rest| rest.split_once("}:")) {
+        Some((base, what)) => {
+            let what = what.split_inclusive(['@', ':']).next().unwrap_or_default();
+            format!("{{{}}}:{what}", plain_kind(base))
+        }
+        None => plain_kind(key),
+    }
+}
+
+/// The kind of a name without braces.
+fn plain_kind(name: &str) -> String {
+    match name.split_once(':') {
         Some(("rollcall", rest)) => match rest.split_once(':') {
             Some((what, _)) => format!("rollcall:{what}:"),
             None => name.to_owned(),
         },
         Some((what, _)) => format!("{what}:"),
-        None => name
-            .split_once("_slice")
-            .map_or(name, |(what, _)| what)
-            .to_owned(),
-    };
-    match key.strip_prefix('{').and_then(|rest| rest.split_once("}:")) {
-        Some((base, what)) => {
-            let what = what.split_inclusive(['@', ':']).next().unwrap_or_default();
-            format!("{{{}}}:{what}", plain(base))
-        }
-        None => plain(key),
+        None => match name.split_once("_slice") {
+            Some((what, _)) => what.to_owned(),
+            None => name.to_owned(),
+        },
     }
 }
 

@@ -24,7 +24,7 @@ const GATHER: Duration = Duration::from_secs(60);
 /// minute.
 const LAST_LOOK: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
-/// At most so many leftover keys are named.
+/// Maximum leftover keys that a report names.
 const NAMED: usize = 20;
 
 /// How the day goes.
@@ -110,8 +110,10 @@ async fn day(
 ) -> anyhow::Result<(Vec<Sample>, Vec<f64>)> {
     let mut rng = StdRng::seed_from_u64(mix(testbed.state.seed.rotate_left(32)));
     let began = Instant::now();
-    let (mut next_sample, mut next_live) = (began, began + course.live_every);
-    let (mut samples, mut restarts) = (Vec::new(), Vec::new());
+    let mut next_sample = began;
+    let mut next_live = began + course.live_every;
+    let mut samples = Vec::new();
+    let mut restarts = Vec::new();
     let mut next_restart = course.restart_every.map(|every| began + every);
     while began.elapsed() < course.length {
         testbed.check_alive()?;
@@ -167,8 +169,10 @@ async fn roll(testbed: &mut Testbed) -> anyhow::Result<()> {
 
 /// Opens the live that is closed; if none is, closes one.
 async fn turn(testbed: &mut Testbed, rng: &mut StdRng) -> anyhow::Result<()> {
-    let (busy, gateways) = (testbed.state.busy, testbed.state.endpoints.len());
-    let (live, not_through) = (rng.random_range(0..busy), rng.random_range(0..gateways));
+    let busy = testbed.state.busy;
+    let gateways = testbed.state.endpoints.len();
+    let live = rng.random_range(0..busy);
+    let not_through = rng.random_range(0..gateways);
     match (0..busy).find(|live| testbed.state.epoch(*live).is_none()) {
         Some(live) => {
             testbed
@@ -208,7 +212,8 @@ async fn keys_at_rest(
         }
         let counts = counted(&keys);
         for edges in ["following:", "followers:"] {
-            let (had, has) = (follows.get(edges), counts.get(edges));
+            let had = follows.get(edges);
+            let has = counts.get(edges);
             if has > had {
                 leftovers.insert(format!("{edges}…: {has:?} keys, {had:?} before"));
             }

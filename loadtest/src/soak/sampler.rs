@@ -87,7 +87,8 @@ impl Sampler {
     }
 
     pub(super) async fn sample(&self) -> anyhow::Result<Sample> {
-        let (gateways, keys) = (self.gateways().await?, self.keys().await?);
+        let gateways = self.gateways().await?;
+        let keys = self.keys().await?;
         let memory: String = self.redis.info(Some(InfoKind::Memory)).await?;
         let bytes = memory
             .lines()
@@ -112,7 +113,8 @@ impl Sampler {
         down_to: Option<&[Figures]>,
     ) -> anyhow::Result<Vec<Figures>> {
         let deadline = Instant::now() + within;
-        let (mut last, mut since) = (Vec::new(), Instant::now());
+        let mut last = Vec::new();
+        let mut since = Instant::now();
         loop {
             let now = self.gateways().await?;
             let figures: Vec<Figures> = now.iter().map(Figures::at_rest).collect();
@@ -130,10 +132,12 @@ impl Sampler {
     }
 
     async fn figures(&self, gateway: SocketAddr) -> anyhow::Result<Figures> {
-        let ask = || self.http.get(format!("http://{gateway}/metrics")).send();
-        let answer = match ask().await {
+        let url = format!("http://{gateway}/metrics");
+        let answer = match self.http.get(&url).send().await {
             // The connection was to a gateway that has restarted since.
-            Err(error) if error.is_request() && !error.is_timeout() => ask().await,
+            Err(error) if error.is_request() && !error.is_timeout() => {
+                self.http.get(&url).send().await
+            }
             answer => answer,
         };
         let answer = answer.context("/metrics")?;
@@ -143,24 +147,20 @@ impl Sampler {
             answer.status()
         );
         let text = answer.text().await?;
-        let read = |name: &str| {
-            metric_in(&text, name)
-                .map(|value| value as u64)
-                .with_context(|| format!("no {name} in /metrics"))
-        };
         Ok(Figures {
-            rss_bytes: read("process_resident_memory_bytes")?,
-            open_files: read("process_open_fds")?,
-            tasks: read("rollcall_tasks")?,
-            sockets: read("rollcall_sockets")?,
-            members: read("rollcall_members")?,
-            lives: read("rollcall_lives")?,
+            rss_bytes: figure(&text, "process_resident_memory_bytes")?,
+            open_files: figure(&text, "process_open_fds")?,
+            tasks: figure(&text, "rollcall_tasks")?,
+            sockets: figure(&text, "rollcall_sockets")?,
+            members: figure(&text, "rollcall_members")?,
+            lives: figure(&text, "rollcall_lives")?,
         })
     }
 
     /// Every key. SCAN may name one twice.
     pub(super) async fn keys(&self) -> anyhow::Result<HashSet<String>> {
-        let (mut keys, mut cursor) = (HashSet::new(), "0".to_owned());
+        let mut keys = HashSet::new();
+        let mut cursor = "0".to_owned();
         loop {
             let scan = CustomCommand::new_static("SCAN", ClusterHash::Random, false);
             let words = vec![cursor, "COUNT".to_owned(), PAGE.to_owned()];
@@ -187,4 +187,11 @@ pub(super) fn is_down(now: &[Figures], most: &[Figures]) -> bool {
     now.iter()
         .zip(most)
         .all(|(now, most)| now.open_files <= most.open_files && now.tasks <= most.tasks)
+}
+
+/// A figure of the text of `/metrics`.
+fn figure(text: &str, name: &str) -> anyhow::Result<u64> {
+    metric_in(text, name)
+        .map(|value| value as u64)
+        .with_context(|| format!("no {name} in /metrics"))
 }

@@ -14,7 +14,7 @@ const BLOCK_SECONDS: f64 = 60.0;
 const MOST_BLOCKS: usize = 500;
 /// From fewer blocks nothing follows.
 const FEWEST_BLOCKS: usize = 30;
-/// 95 % of a normal distribution are within so many standard deviations.
+/// The standard deviations within which 95 % of a normal distribution lie.
 const DEVIATIONS: f64 = 1.96;
 /// With more autocorrelation the interval would have no end.
 const MOST_CORRELATION: f64 = 0.95;
@@ -57,27 +57,40 @@ impl Slope {
             .collect();
         let slope = median(&mut slopes)?;
         let reach = reach(&blocks, slope);
-        let at = |place: f64| slopes[(place.round().max(0.0) as usize).min(slopes.len() - 1)];
-        let (pairs, percent) = (slopes.len() as f64, |slope: f64| {
-            slope * 3_600.0 / middle * 100.0
-        });
+        let pairs = slopes.len() as f64;
+        let low = at(&slopes, (pairs - reach) / 2.0 - 1.0);
+        let high = at(&slopes, (pairs + reach) / 2.0);
         Some(Self {
             blocks: blocks.len(),
             median: middle,
-            percent_per_hour: percent(slope),
-            low: percent(at((pairs - reach) / 2.0 - 1.0)),
-            high: percent(at((pairs + reach) / 2.0)),
+            percent_per_hour: percent_per_hour(slope, middle),
+            low: percent_per_hour(low, middle),
+            high: percent_per_hour(high, middle),
         })
     }
 
     /// Judges the growth against a bound in percent per hour.
     pub(super) fn verdict(&self, bound: f64) -> Verdict {
-        match self.blocks >= FEWEST_BLOCKS {
-            true if self.high <= bound => Verdict::Steady,
-            true if self.low > bound => Verdict::Grows,
-            _ => Verdict::TooShortToTell,
+        if self.blocks < FEWEST_BLOCKS {
+            Verdict::TooShortToTell
+        } else if self.high <= bound {
+            Verdict::Steady
+        } else if self.low > bound {
+            Verdict::Grows
+        } else {
+            Verdict::TooShortToTell
         }
     }
+}
+
+/// The slope at a place of the sorted slopes, or at the nearest end.
+fn at(slopes: &[f64], place: f64) -> f64 {
+    slopes[(place.round().max(0.0) as usize).min(slopes.len() - 1)]
+}
+
+/// A slope per second, in percent of the median per hour.
+fn percent_per_hour(slope: f64, median: f64) -> f64 {
+    slope * 3_600.0 / median * 100.0
 }
 
 /// How many of the sorted slopes the interval has.
@@ -95,11 +108,10 @@ fn correlation(blocks: &[(f64, f64)], slope: f64) -> f64 {
         .map(|(at, value)| value - slope * at)
         .collect();
     let mean = left.iter().sum::<f64>() / left.len() as f64;
-    let apart = |value: &f64| value - mean;
-    let own: f64 = left.iter().map(|value| apart(value).powi(2)).sum();
+    let own: f64 = left.iter().map(|value| (value - mean).powi(2)).sum();
     let next: f64 = left
         .windows(2)
-        .map(|pair| apart(&pair[0]) * apart(&pair[1]))
+        .map(|pair| (pair[0] - mean) * (pair[1] - mean))
         .sum();
     if own > 0.0 {
         (next / own).clamp(0.0, MOST_CORRELATION)
@@ -114,17 +126,23 @@ fn blocks(readings: &[(f64, f64)]) -> Vec<(f64, f64)> {
         return Vec::new();
     };
     let length = BLOCK_SECONDS.max((last - first) / MOST_BLOCKS as f64);
-    let block = |at: f64| ((at - first) / length) as usize;
-    let whole = readings.chunk_by(|(a, _), (b, _)| block(*a) == block(*b));
-    whole
-        .filter_map(|readings| {
-            let at = (block(readings[0].0) as f64 + 0.5) * length;
-            Some((
-                at,
-                median(&mut readings.iter().map(|(_, value)| *value).collect::<Vec<_>>())?,
-            ))
-        })
-        .collect()
+    let mut blocks = Vec::new();
+    for readings in readings
+        .chunk_by(|(a, _), (b, _)| block_of(*a, *first, length) == block_of(*b, *first, length))
+    {
+        let (began, _) = readings[0];
+        let middle = (block_of(began, *first, length) as f64 + 0.5) * length;
+        let mut values: Vec<f64> = readings.iter().map(|(_, value)| *value).collect();
+        if let Some(median) = median(&mut values) {
+            blocks.push((middle, median));
+        }
+    }
+    blocks
+}
+
+/// The number of the block in which a time lies.
+fn block_of(at: f64, first: f64, length: f64) -> usize {
+    ((at - first) / length) as usize
 }
 
 /// The median; the values are sorted afterwards.

@@ -24,7 +24,7 @@ use crate::chaos::run_state::{RunState, mix};
 use crate::client;
 use simulation::expectation::Live;
 
-/// At most so many failures are told one by one.
+/// Maximum failures that a report tells one by one.
 const TOLD: usize = 20;
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const LONGEST_STAY_MS: u64 = 30_000;
@@ -62,7 +62,8 @@ impl Staff {
         callers: usize,
         pace: Duration,
     ) -> anyhow::Result<Self> {
-        let (mut tasks, stop) = (JoinSet::new(), CancellationToken::new());
+        let mut tasks = JoinSet::new();
+        let stop = CancellationToken::new();
         let ledger = Arc::new(Mutex::new(Ledger::default()));
         for number in 0..callers {
             let rng = seeded(state, number);
@@ -162,7 +163,11 @@ fn circumstances(state: &RunState, live: Live) -> Option<(u64, Vec<u32>)> {
     let starts = gateways.map(|gateway| state.start_of(gateway)).collect();
     let truth = state.truth();
     let live = &truth.lives[live];
-    (all_up && live.epoch.is_some()).then_some((live.version, starts))
+    if all_up && live.epoch.is_some() {
+        Some((live.version, starts))
+    } else {
+        None
+    }
 }
 
 /// A streamer connects to some gateway, watches the live for a while, goes with or without a close,

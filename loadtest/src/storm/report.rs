@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::dashboards::Verdict;
-use crate::report::Quantiles;
+use crate::report::{Quantiles, fail_if};
 use crate::tally::Tally;
 
 /// What was asked for.
@@ -76,13 +76,6 @@ impl StormReport {
                 .map(|counts| u64::from(counts[which]))
                 .sum::<u64>()
         };
-        let shown = |which: usize| {
-            seen.truth
-                .iter()
-                .take(watched)
-                .map(|counts| i64::from(counts[which]))
-                .sum::<i64>()
-        };
         let last = storm
             .returns
             .last()
@@ -90,13 +83,14 @@ impl StormReport {
         let whole = seen.all_back && storm.returned == asked.cut as u64;
 
         let mut failures = Vec::new();
-        let mut fail_if = |fails: bool, why: String| failures.extend(fails.then_some(why));
         fail_if(
+            &mut failures,
             !whole,
             format!("{} of {} came back", storm.returned, asked.cut),
         );
         let late = last.is_none_or(|last| last > asked.within.as_secs_f64());
         fail_if(
+            &mut failures,
             late,
             format!(
                 "the last was back after {last:?} s, not within {:?}",
@@ -104,29 +98,41 @@ impl StormReport {
             ),
         );
         fail_if(
+            &mut failures,
             storm.untimed > 0,
             format!("{} refusals did not say when to come back", storm.untimed),
         );
         fail_if(
+            &mut failures,
             tally.lost > 0,
             format!("{} sockets lost that were not cut", tally.lost),
         );
         fail_if(
+            &mut failures,
             storm.stayed_ack.count() == 0,
             "nobody who stayed had a heartbeat answered".to_owned(),
         );
         let ack = Duration::from_micros(storm.stayed_ack.at(0.99));
         fail_if(
+            &mut failures,
             ack > asked.ack_within,
             format!("acks of those who stayed took {ack:?} (p99)"),
         );
         fail_if(
+            &mut failures,
             seen.wobbles > 0,
             format!("{} counts left the truth during the storm", seen.wobbles),
         );
         for (which, name) in ["viewers", "fans"].into_iter().enumerate() {
-            let (low, right) = (seen.lowest[which], shown(which));
+            let low = seen.lowest[which];
+            let right: i64 = seen
+                .truth
+                .iter()
+                .take(watched)
+                .map(|counts| i64::from(counts[which]))
+                .sum();
             fail_if(
+                &mut failures,
                 low < right,
                 format!("as few as {low} of {right} {name} were shown"),
             );
@@ -136,18 +142,20 @@ impl StormReport {
                 correct, watched, ..
             } = verdict;
             fail_if(
+                &mut failures,
                 !verdict.wrong.is_empty(),
                 format!("{when}: {correct} of {watched} dashboards right"),
             );
         }
         if let Some(held) = seen.fans_in_redis {
             fail_if(
+                &mut failures,
                 held != total(1),
                 format!("Redis holds {held} fans, {} are there", total(1)),
             );
         }
         for (kind, times) in &tally.errors {
-            fail_if(true, format!("{times} errors {kind}"));
+            fail_if(&mut failures, true, format!("{times} errors {kind}"));
         }
         Self {
             cut: asked.cut,
@@ -183,9 +191,10 @@ impl Display for StormReport {
             "storm      {} cut off, {} stayed",
             self.cut, self.bystanders
         )?;
-        let back = self.all_back_seconds.map_or("not all".to_owned(), |last| {
-            format!("all after {last:.2} s")
-        });
+        let back = match self.all_back_seconds {
+            Some(last) => format!("all after {last:.2} s"),
+            None => "not all".to_owned(),
+        };
         writeln!(
             out,
             "back       {} of {}, {back}; each {}",

@@ -48,14 +48,16 @@ pub(crate) struct Arrival {
 pub(crate) fn read(file: &str) -> anyhow::Result<Vec<Arrival>> {
     let text = std::fs::read_to_string(file).with_context(|| file.to_owned())?;
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    let arrival = |line: &str| {
-        let (verdict, body) = line.split_once(' ').context("a line without a body")?;
-        Ok(Arrival {
-            verdict: verdict.to_owned(),
-            event: serde_json::from_str(body)?,
-        })
-    };
-    whole.lines().map(arrival).collect()
+    whole.lines().map(arrival_in).collect()
+}
+
+/// The arrival in a line of the receiver.
+fn arrival_in(line: &str) -> anyhow::Result<Arrival> {
+    let (verdict, body) = line.split_once(' ').context("a line without a body")?;
+    Ok(Arrival {
+        verdict: verdict.to_owned(),
+        event: serde_json::from_str(body)?,
+    })
 }
 
 #[derive(Debug, Serialize)]
@@ -86,21 +88,23 @@ impl WebhookReport {
         let mut stories: HashMap<&str, Vec<(String, Value)>> = HashMap::new();
         let mut repeats = 0;
         for Arrival { verdict, event } in taken {
-            let text = |name: &str| event[name].as_str().unwrap_or_default();
+            let id = event["id"].as_str().unwrap_or_default();
+            let live = event["live_id"].as_str().unwrap_or_default();
+            let kind = event["type"].as_str().unwrap_or_default();
             if verdict != "ok" {
-                failures.push(format!("{}: a wrong {verdict}", text("id")));
+                failures.push(format!("{id}: a wrong {verdict}"));
             }
-            if let Some(before) = known.insert(text("id"), event) {
+            if let Some(before) = known.insert(id, event) {
                 repeats += 1;
                 if before != event {
-                    failures.push(format!("{}: a repeat differs", text("id")));
+                    failures.push(format!("{id}: a repeat differs"));
                 }
                 continue;
             }
             stories
-                .entry(text("live_id"))
+                .entry(live)
                 .or_default()
-                .push((text("type").to_owned(), event["user_id"].clone()));
+                .push((kind.to_owned(), event["user_id"].clone()));
         }
         let right = expected.story();
         let mut missing = 0;

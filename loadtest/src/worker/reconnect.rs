@@ -45,11 +45,11 @@ async fn enter(worker: &WorkerState, number: usize) -> Result<Socket, Failure> {
     let query = format!("user_id={}&role=viewer", plan.user_id(number));
     // From other source addresses than before: the ports of those are still taken by the cut
     // connections.
-    let source = plan
-        .target
-        .address
-        .is_ipv4()
-        .then(|| plan.sources + number % plan.sources);
+    let source = if plan.target.address.is_ipv4() {
+        Some(plan.sources + number % plan.sources)
+    } else {
+        None
+    };
     let mut socket = client::connect(&plan.target, source, &query, plan.connect_timeout).await?;
     let joining = timeout(plan.connect_timeout, join(&mut socket, Some(&live_id)));
     joining

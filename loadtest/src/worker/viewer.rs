@@ -24,7 +24,11 @@ pub(super) async fn enter(worker: &WorkerState, number: usize) -> Result<Socket,
     if by_url {
         query.push_str(&format!("&live_id={live_id}"));
     }
-    let source = (plan.sources > 1).then_some(number % plan.sources);
+    let source = if plan.sources > 1 {
+        Some(number % plan.sources)
+    } else {
+        None
+    };
     let began = Instant::now();
     let mut socket = client::connect(&plan.target, source, &query, plan.connect_timeout).await?;
     worker.tally(|tally| {
@@ -32,7 +36,7 @@ pub(super) async fn enter(worker: &WorkerState, number: usize) -> Result<Socket,
         tally.connects.mark();
         tally.connect.record(began.elapsed());
     });
-    let by_message = (!by_url).then_some(&*live_id);
+    let by_message = if by_url { None } else { Some(&*live_id) };
     let joining = timeout(plan.connect_timeout, join(&mut socket, by_message));
     let asked = joining
         .await

@@ -48,7 +48,8 @@ fn child_run() -> anyhow::Result<()> {
     let done = runtime.block_on(async {
         // Ctrl-C reaches the whole process group: the parent alone decides what it means.
         tokio::spawn(async { while tokio::signal::ctrl_c().await.is_ok() {} });
-        let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+        let input = tokio::io::stdin();
+        let output = tokio::io::stdout();
         let mut input = lines::reader(input, LONGEST_LINE);
         let assignment = lines::hear(&mut input)
             .await?

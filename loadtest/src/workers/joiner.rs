@@ -36,10 +36,13 @@ pub(crate) struct JoinArgs {
     ca: Option<PathBuf>,
 }
 
+fn run(args: &JoinArgs) -> anyhow::Result<Tally> {
+    runtime()?.block_on(join(args))
+}
+
 /// Runs `loadtest join`.
 pub(crate) fn join_main(args: &JoinArgs) -> ExitCode {
-    let run = || runtime()?.block_on(join(args));
-    match run() {
+    match run(args) {
         Ok(tally) => {
             let Tally {
                 joined,
@@ -68,7 +71,8 @@ async fn join(args: &JoinArgs) -> anyhow::Result<Tally> {
     let stream = stream.with_context(|| format!("the coordinator at {coordinator}"))?;
     stream.set_nodelay(true)?;
     let (read, write) = stream.into_split();
-    let (mut read, mut write) = (lines::reader(read, LONGEST_LINE), lines::writer(write));
+    let mut read = lines::reader(read, LONGEST_LINE);
+    let mut write = lines::writer(write);
     lines::say(&mut write, &Hello::own()).await?;
     let welcome = timeout(HELLO_WITHIN, lines::hear(&mut read))
         .await

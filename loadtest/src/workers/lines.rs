@@ -114,7 +114,7 @@ where
     let plan = match fits {
         Ok(plan) => plan,
         Err(error) => {
-            // Whoever commands should know; this process tells its own user.
+            // The coordinator should know. This process tells its own user.
             let _ = say(&mut to, &Event::Died(format!("{error:#}"))).await;
             return Err(error);
         }

@@ -1,10 +1,10 @@
 //! The coordinator's side of a crowd on several machines: a port at which the machines join, each
 //! with one worker.
 //!
-//! Whoever connects has a moment for one short line that says what it is. Another program, another
-//! version or garbage is told why it may not join, and is forgotten. No secret goes over the
-//! connection: a plan names no file, and each machine has the secret of the tokens, and whom to
-//! trust for TLS, in files of its own.
+//! A client that connects has a moment for one short line that says what it is. The coordinator tells
+//! another program, another version or garbage why it may not join, and forgets it. No secret goes
+//! over the connection: a plan names no file, and each machine has the secret of the tokens, and the
+//! authorities to trust for TLS, in files of its own.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const PROGRAM: &str = "rollcall loadtest 1";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const LONGEST_HELLO: usize = 512;
 pub(super) const HELLO_WITHIN: Duration = Duration::from_secs(5);
-/// At most so many connections may be about to say what they are; the rest wait in the kernel.
+/// Maximum connections that have not said what they are yet. The rest wait in the kernel.
 const MOST_KNOCKING: usize = 32;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -78,7 +78,8 @@ pub(crate) async fn gather(
         .with_context(|| format!("--coordinator {at}"))?;
     eprintln!("waiting for {count} machines on {}", listener.local_addr()?);
     let deadline = Instant::now() + within;
-    let (mut machines, mut knocking) = (Vec::new(), JoinSet::new());
+    let mut machines = Vec::new();
+    let mut knocking = JoinSet::new();
     while machines.len() < count {
         let next = async {
             tokio::select! {
@@ -114,7 +115,8 @@ pub(crate) async fn gather(
 async fn greet(stream: TcpStream, address: SocketAddr) -> anyhow::Result<Machine> {
     stream.set_nodelay(true)?;
     let (read, write) = stream.into_split();
-    let (mut read, mut write) = (lines::reader(read, LONGEST_HELLO), lines::writer(write));
+    let mut read = lines::reader(read, LONGEST_HELLO);
+    let mut write = lines::writer(write);
     let hello = async {
         lines::hear::<_, Hello>(&mut read)
             .await?
@@ -125,10 +127,10 @@ async fn greet(stream: TcpStream, address: SocketAddr) -> anyhow::Result<Machine
         .await
         .context("it did not say what it is")
         .and_then(|hello| hello);
-    let welcome = hello.as_ref().map_or_else(
-        |error| Welcome::Refused(format!("{error:#}")),
-        |()| Welcome::Wait,
-    );
+    let welcome = match &hello {
+        Ok(()) => Welcome::Wait,
+        Err(error) => Welcome::Refused(format!("{error:#}")),
+    };
     timeout(HELLO_WITHIN, lines::say(&mut write, &welcome))
         .await
         .with_context(|| address.to_string())??;

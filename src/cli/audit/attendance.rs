@@ -1,6 +1,6 @@
-//! Checks what is kept of lives with attendance: whether each epoch is noted, listed and ended,
-//! whether its keys expire, whether the sessions of an open epoch are those of the users who are
-//! there and, with `--users`, whether every fan who came has a session.
+//! Checks the attendance of lives. Each epoch must be noted, listed and ended, and its keys must
+//! expire. The sessions of an open epoch must be those of the users who are there. With `--users`,
+//! every fan who came must have a session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::finding::{AuditFinding, FindingKind};
 use super::inspection::{Inspection, Inspector};
-use super::scan::AT_A_TIME;
+use super::scan::MAX_CONCURRENT_READS;
 use crate::base::clock::unix_now;
 use crate::base::ids::{Epoch, SliceId, UserId};
 use crate::store::redis::RedisStore;
@@ -21,13 +21,13 @@ use crate::store::{
     Sessions, Span, StoreResult,
 };
 
-/// How many names a finding has as examples.
+/// Maximum example names per finding.
 const EXAMPLES: usize = 3;
 
-/// The pause after a part of the fans of an epoch.
+/// The pause after each part of the fans of an epoch, which leaves Redis time for gateways.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The findings of this inspection; those about open sessions are found with their slices.
+/// The findings of this inspection. The inspection of slices makes the findings about open sessions.
 pub(super) const KINDS: &[FindingKind] = &[
     FindingKind::UnlistedAttendance,
     FindingKind::UnendedAttendance,
@@ -42,12 +42,13 @@ pub(super) struct AttendanceInspector<'a> {
     found: BTreeMap<LiveEpoch, Kept>,
 }
 
-/// What the scan found of an epoch.
+/// The keys of an epoch that the scan found.
 #[derive(Debug, Default)]
 struct Kept {
-    /// Any of its keys: while it is there, something is kept.
+    /// Any one of its keys. While this key exists, the store keeps attendance of the epoch.
     any: String,
-    /// The keys of sessions, whose names only the number of slices tells.
+    /// The keys of sessions. The scan has to find them, because their names depend on the number of
+    /// slices.
     sessions: BTreeSet<String>,
     /// The keys that never expire.
     everlasting: BTreeSet<String>,
@@ -56,9 +57,9 @@ struct Kept {
 /// What the store knows of an epoch.
 struct Known {
     listed: bool,
-    /// What is noted of its attendance.
+    /// The note of its attendance.
     noted: Option<Attended>,
-    /// The record of its live, of whichever epoch.
+    /// The record of its live, which may be in another epoch.
     record: Option<LiveRecord>,
 }
 
@@ -76,15 +77,19 @@ impl Known {
     fn ended_at(&self, of: &LiveEpoch) -> Option<u64> {
         let record = self.record.as_ref()?;
         if record.epoch == of.epoch {
-            return record
-                .closure
-                .filter(|_| record.state == LiveState::Closed)
-                .map(|closure| closure.at);
+            if record.state != LiveState::Closed {
+                return None;
+            }
+            return record.closure.map(|closure| closure.at);
         }
-        (record.epoch > of.epoch).then(unix_now)
+        if record.epoch > of.epoch {
+            Some(unix_now())
+        } else {
+            None
+        }
     }
 
-    /// What should be noted.
+    /// The note that the epoch should have.
     fn attended(self, of: &LiveEpoch) -> Option<Attended> {
         let ended_at = self.ended_at(of);
         let of_record = self
@@ -124,8 +129,9 @@ impl<'a> AttendanceInspector<'a> {
                         if let Some((of, kind)) = names.read_kept(&key) {
                             let kept = found.entry(of).or_default();
                             kept.any.clone_from(&key);
-                            kept.sessions
-                                .extend((kind == KeptKey::Sessions).then_some(key));
+                            if kind == KeptKey::Sessions {
+                                kept.sessions.insert(key);
+                            }
                         }
                     }
                     Ok(())
@@ -135,11 +141,12 @@ impl<'a> AttendanceInspector<'a> {
         self.found = found;
         let this = &*self;
         let looks = stream::iter(&this.found).map(|(of, kept)| this.look_at(of, kept));
-        let found: Vec<Vec<AuditFinding>> = looks.buffered(AT_A_TIME).try_collect().await?;
+        let found: Vec<Vec<AuditFinding>> =
+            looks.buffered(MAX_CONCURRENT_READS).try_collect().await?;
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Looks again at what was found.
+    /// Inspects again every epoch that has a finding.
     pub(super) async fn confirm(&self, before: &[AuditFinding]) -> StoreResult<Vec<AuditFinding>> {
         let mut found = Vec::new();
         for (of, kept) in &self.found {
@@ -155,19 +162,23 @@ impl<'a> AttendanceInspector<'a> {
         Ok(found)
     }
 
-    /// Repairs a finding; `None` if an audit must not repair it, or if it is gone.
+    /// Repairs a finding. Returns `None` if an audit must not repair it, or if it is gone.
     pub(super) async fn fix(&self, finding: &AuditFinding) -> StoreResult<Option<String>> {
-        let is_it = |(of, _): &(&LiveEpoch, &Kept)| {
-            finding.key.as_ref() == Some(&self.store.keys().attended(of))
-        };
-        let Some((of, kept)) = self.found.iter().find(is_it) else {
+        let Some((of, kept)) = self
+            .found
+            .iter()
+            .find(|(of, _)| finding.key.as_ref() == Some(&self.store.keys().attended(of)))
+        else {
             return Ok(None);
         };
         match finding.kind {
             FindingKind::EverlastingAttendance => {
                 let keys = self.everlasting(kept).await?;
                 self.store.let_expire(&keys).await?;
-                Ok((!keys.is_empty()).then(|| format!("{} keys expire now", keys.len())))
+                if keys.is_empty() {
+                    return Ok(None);
+                }
+                Ok(Some(format!("{} keys expire now", keys.len())))
             }
             FindingKind::UnlistedAttendance | FindingKind::UnendedAttendance => {
                 self.note(of, kept).await
@@ -176,7 +187,8 @@ impl<'a> AttendanceInspector<'a> {
         }
     }
 
-    /// Notes an epoch, and its end; deletes what is left of one without attendance.
+    /// Notes an epoch and its end. If the live has no attendance in this epoch, deletes the keys
+    /// that are left.
     async fn note(&self, of: &LiveEpoch, kept: &Kept) -> StoreResult<Option<String>> {
         let known = Known::read(self.store, of).await?;
         // A gateway may write a lost record again.
@@ -211,14 +223,13 @@ impl<'a> AttendanceInspector<'a> {
         let Some(known) = seen.readable(Some(&of.live), &key, known)? else {
             return Ok(seen.findings);
         };
-        let find = |kind, detail: String| AuditFinding::new(kind, detail).live(&of.live).key(&key);
         let everlasting = self.everlasting(kept).await?;
         if let Some(first) = everlasting.first() {
             let detail = format!(
                 "{} keys of {of} never expire, such as {first}",
                 everlasting.len()
             );
-            let finding = find(FindingKind::EverlastingAttendance, detail);
+            let finding = self.finding(FindingKind::EverlastingAttendance, of, detail);
             seen.findings
                 .push(finding.members(everlasting.len() as u64));
         }
@@ -228,34 +239,42 @@ impl<'a> AttendanceInspector<'a> {
             } else {
                 "is not listed, so nobody looks after it"
             };
-            seen.findings.push(find(
-                FindingKind::UnlistedAttendance,
-                format!("the attendance of {of} {what}"),
-            ));
+            let detail = format!("the attendance of {of} {what}");
+            seen.findings
+                .push(self.finding(FindingKind::UnlistedAttendance, of, detail));
         }
-        if known
-            .noted
-            .as_ref()
-            .is_some_and(|noted| noted.closed_at.is_none())
+        if let Some(noted) = &known.noted
+            && noted.closed_at.is_none()
             && known.ended_at(of).is_some()
         {
             let detail = format!("{of} is closed, and its sessions seem to go on");
             seen.findings
-                .push(find(FindingKind::UnendedAttendance, detail));
+                .push(self.finding(FindingKind::UnendedAttendance, of, detail));
         }
-        if let Some(attended) = known.noted.as_ref().filter(|_| self.every_user) {
+        if self.every_user
+            && let Some(attended) = &known.noted
+        {
             let without = self.without_session(of, attended).await;
             let without = seen.readable(Some(&of.live), &key, without)?;
-            if let Some((fans, names)) = without.filter(|(fans, _)| *fans > 0) {
+            if let Some((fans, names)) = without
+                && fans > 0
+            {
                 let detail = format!(
                     "{fans} fans of {of} came and have no session, such as {}",
                     names.join(", ")
                 );
-                seen.findings
-                    .push(find(FindingKind::AttendanceWithoutSession, detail).members(fans));
+                let finding = self.finding(FindingKind::AttendanceWithoutSession, of, detail);
+                seen.findings.push(finding.members(fans));
             }
         }
         Ok(seen.findings)
+    }
+
+    /// A finding about the attendance of an epoch.
+    fn finding(&self, kind: FindingKind, of: &LiveEpoch, detail: String) -> AuditFinding {
+        AuditFinding::new(kind, detail)
+            .live(&of.live)
+            .key(self.store.keys().attended(of))
     }
 
     /// How many fans came to an epoch without a session, and some of them.
@@ -264,7 +283,8 @@ impl<'a> AttendanceInspector<'a> {
         of: &LiveEpoch,
         attended: &Attended,
     ) -> StoreResult<(u64, Vec<String>)> {
-        let (mut count, mut names) = (0, Vec::new());
+        let mut count = 0;
+        let mut names = Vec::new();
         let lives = std::slice::from_ref(of);
         for part in self.store.attendance_parts(lives).await? {
             let came = self
@@ -277,14 +297,15 @@ impl<'a> AttendanceInspector<'a> {
                     .store
                     .were_there(of, attended, users, Span::ALL)
                     .await?;
-                let without = users
-                    .iter()
-                    .zip(there)
-                    .filter(|(_, there)| !there)
-                    .map(|(user, _)| user.to_string());
-                let without: Vec<String> = without.collect();
-                count += without.len() as u64;
-                names.extend(without.into_iter().take(EXAMPLES - names.len()));
+                for (user, was_there) in users.iter().zip(there) {
+                    if was_there {
+                        continue;
+                    }
+                    count += 1;
+                    if names.len() < EXAMPLES {
+                        names.push(user.to_string());
+                    }
+                }
             }
             sleep(PAUSE).await;
         }
@@ -296,7 +317,8 @@ impl Inspector<'_> {
     /// Compares the sessions of an open epoch with the members of one of its slices.
     pub(super) async fn check_sessions(
         &self,
-        (slice, epoch): (&SliceId, Epoch),
+        slice: &SliceId,
+        epoch: Epoch,
         seen: &mut Inspection,
     ) -> StoreResult<()> {
         let looks = [

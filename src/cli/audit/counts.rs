@@ -1,6 +1,6 @@
-//! Inspects the counts of a live that are there for other services: in its record, and its ranks. A
-//! gateway writes them some seconds after a change, so counts that were written a moment ago are
-//! not compared.
+//! Inspects the counts of a live that other services read: those in its record, and its ranks. A
+//! gateway writes them some seconds after a change, so the audit does not compare counts that were
+//! written a moment ago.
 
 use std::time::Duration;
 
@@ -11,18 +11,20 @@ use crate::store::{
     COUNT_EVERY, Counted, Counts, Figures, LiveRecord, LiveState, Rank, StoreResult,
 };
 
-/// How long a gateway may take to write what is due.
+/// How long a gateway may take to write counts that are due.
 const GRACE: Duration = Duration::from_secs(2);
 
 impl Inspector<'_> {
-    /// `now` are the counts that the gateways hold.
+    /// Compares the counts in a record, and the ranks, with `now`, the counts that gateways hold.
     pub(super) async fn check_counts(
         &self,
         record: &LiveRecord,
         now: Figures,
     ) -> StoreResult<Vec<AuditFinding>> {
-        let (Some(Counted { figures, at }), LiveState::Open) = (record.counted, record.state)
-        else {
+        if record.state != LiveState::Open {
+            return Ok(Vec::new());
+        }
+        let Some(Counted { figures, at }) = record.counted else {
             return Ok(Vec::new());
         };
         let live = &record.live;
@@ -30,8 +32,6 @@ impl Inspector<'_> {
         if self.store.node_time(live).await? < at + millis(COUNT_EVERY + GRACE) {
             return Ok(findings);
         }
-        let show =
-            |figures: Figures| format!("{} viewers and {} fans", figures.viewers, figures.fans);
         if figures != now {
             let detail = format!(
                 "its record says {}, but gateways have {}",
@@ -65,4 +65,8 @@ impl Inspector<'_> {
         }
         Ok(findings)
     }
+}
+
+fn show(figures: Figures) -> String {
+    format!("{} viewers and {} fans", figures.viewers, figures.fans)
 }

@@ -2,7 +2,7 @@
 //!
 //! Both change all the time. A gateway numbers its calls to a slice, and Redis keeps the number of
 //! the last call in the gateway's entry. If both sides have the same number, before and after the
-//! audit reads the held set, they must agree in how many members and fans. Otherwise the audit
+//! audit reads the held set, they must agree on the number of members and fans. Otherwise the audit
 //! tries the slice again. A slice that never stays unchanged is restless.
 
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use anyhow::Context;
 use tokio::time::sleep;
 
 use super::finding::{AuditFinding, FindingKind};
-use super::scan::{FoundKeys, slice_id};
+use super::scan::{FoundKeys, scanned_id};
 use crate::base::clock::millis;
 use crate::base::ids::{Epoch, GatewayId, Group, SliceId};
 use crate::cli::common::seconds;
@@ -27,7 +27,7 @@ const TRIES: u32 = 12;
 /// The time between two tries: an odd number, so that the tries do not fall into step with flushes.
 const BETWEEN: Duration = Duration::from_millis(37);
 
-/// A change that has waited for so long is not merely under way.
+/// The wait after which a change is stuck, and no longer merely under way.
 const STUCK: Duration = Duration::from_millis(1_500);
 
 /// A gateway that answered what it holds.
@@ -44,7 +44,7 @@ pub(super) struct AskedGateway {
     pub restless: u64,
 }
 
-/// What a gateway has to write and could not write yet.
+/// The changes that a gateway has to write and could not write yet.
 #[derive(Debug, Default)]
 struct Unwritten {
     changes: u64,
@@ -66,8 +66,8 @@ impl Unwritten {
 
 /// Asks every gateway what it holds. A gateway that does not answer is a finding.
 pub(super) async fn ask(gateways: Vec<GatewayApi>) -> (Vec<AskedGateway>, Vec<AuditFinding>) {
-    let (mut asked, mut findings): (Vec<AskedGateway>, Vec<AuditFinding>) =
-        (Vec::new(), Vec::new());
+    let mut asked: Vec<AskedGateway> = Vec::new();
+    let mut findings = Vec::new();
     for api in gateways {
         let url = api.url.clone();
         match ask_one(api).await {
@@ -84,21 +84,24 @@ pub(super) async fn ask(gateways: Vec<GatewayApi>) -> (Vec<AskedGateway>, Vec<Au
 }
 
 async fn ask_one(api: GatewayApi) -> anyhow::Result<AskedGateway> {
-    let (mut id, mut slices, mut cursor) = (String::new(), HashSet::new(), Some(String::new()));
+    let mut id = String::new();
+    let mut slices = HashSet::new();
+    let mut cursor = Some(String::new());
     let mut unwritten = Unwritten::default();
     while let Some(from) = cursor {
         let page = api.slices(&from).await?;
         for held in page.items {
             unwritten.add(&held);
-            let SliceId { set, index, of } = held.id().context("it names a slice of no live")?;
-            // One whose changes wait for Redis cannot be compared, and there may be many.
+            let slice = held.id().context("it names a slice of no live")?;
+            // The audit cannot compare a slice whose changes wait for Redis. There may be many.
             let is_stuck =
                 !held.settled && held.unsettled_ms.is_some_and(|waits| waits > millis(STUCK));
             if !is_stuck {
-                slices.insert(slice_id(set, (of > 1).then_some(index)));
+                slices.insert(scanned_id(slice));
             }
         }
-        (id, cursor) = (page.gateway_id, page.cursor);
+        id = page.gateway_id;
+        cursor = page.cursor;
     }
     Ok(AskedGateway {
         api,
@@ -111,8 +114,8 @@ async fn ask_one(api: GatewayApi) -> anyhow::Result<AskedGateway> {
 }
 
 impl AskedGateway {
-    /// What the gateway could not write; only what has waited for so long, because there are always
-    /// changes under way.
+    /// The changes that the gateway could not write, if the oldest has waited for `at_least`. A
+    /// shorter wait proves nothing, because some changes are always under way.
     pub(super) fn unwritten(&self, at_least: Duration) -> Option<AuditFinding> {
         let Unwritten {
             changes,
@@ -134,8 +137,8 @@ impl AskedGateway {
         )
     }
 
-    /// Asks the gateway again what it could not write. One that does not answer has been asked
-    /// once.
+    /// Asks the gateway again what it could not write. If it does not answer, its first answer
+    /// stays.
     pub(super) async fn look_again(&mut self) {
         if let Ok(now) = ask_one(self.api.clone()).await
             && now.id == self.id
@@ -151,12 +154,12 @@ impl AskedGateway {
         store: &RedisStore,
         keys: &FoundKeys,
     ) -> StoreResult<Vec<AuditFinding>> {
-        let stored = keys.slices().filter(|(_, held)| held.contains(&self.id));
-        let slices: HashSet<SliceId> = stored
-            .map(|(slice, _)| slice)
-            .chain(&self.slices)
-            .cloned()
-            .collect();
+        let mut slices = self.slices.clone();
+        for (slice, holders) in keys.slices() {
+            if holders.contains(&self.id) {
+                slices.insert(slice.clone());
+            }
+        }
         let mut findings = Vec::new();
         for slice in slices {
             findings.extend(self.compare(store, &slice).await?);
@@ -164,26 +167,19 @@ impl AskedGateway {
         Ok(findings)
     }
 
-    /// Compares a slice, and answers how the two sides differ. A slice that neither side has any
-    /// more, or whose epoch is over, does not count.
+    /// Compares a slice, and returns how the two sides differ. A slice that neither side has any
+    /// more, or whose epoch is over, does not count as compared.
     pub(super) async fn compare(
         &mut self,
         store: &RedisStore,
         slice: &SliceId,
     ) -> StoreResult<Option<AuditFinding>> {
-        let id = self.id.clone();
-        let differs = |detail: String, members: u64| {
-            AuditFinding::new(FindingKind::GatewayDrift, detail)
-                .slice(slice, store.keys())
-                .gateway(&id)
-                .members(members)
-        };
         for attempt in 0..TRIES {
             if attempt > 0 {
                 sleep(BETWEEN).await;
             }
-            let Some((number, _)) = entry(store, slice, &id).await? else {
-                let Ok(said) = self.api.slice(&id, slice).await else {
+            let Some((number, _)) = entry(store, slice, &self.id).await? else {
+                let Ok(said) = self.api.slice(&self.id, slice).await else {
                     continue;
                 };
                 let Some(said) = said else { return Ok(None) };
@@ -192,47 +188,63 @@ impl AskedGateway {
                 if !said.settled || attempt + 1 < TRIES {
                     continue;
                 }
-                let open = match slice.live() {
-                    Some(live) => store
-                        .load_live(live)
-                        .await?
-                        .is_some_and(|record| record.epoch == Epoch(said.epoch)),
-                    None => true,
-                };
+                if let Some(live) = slice.live() {
+                    let record = store.load_live(live).await?;
+                    if record.is_none_or(|record| record.epoch != Epoch(said.epoch)) {
+                        return Ok(None);
+                    }
+                }
+                self.compared += 1;
                 let held = said.members.unwrap_or(0);
-                self.compared += u64::from(open);
                 let detail =
                     format!("it says that it holds {held} members, but Redis has no entry of it");
-                return Ok(open.then(|| differs(detail, held)));
+                return Ok(Some(self.drift(store, slice, detail, held)));
             };
-            let Some(stored) = read(store, slice, &id, number).await? else {
+            let Some(stored) = read(store, slice, &self.id, number).await? else {
                 continue;
             };
-            // The gateway is asked after the held set was read. If the numbers match, no call came
-            // in between.
-            let Ok(said) = self.api.slice(&id, slice).await else {
+            // The audit asks the gateway after it has read the held set. If the numbers match, no
+            // call came in between.
+            let Ok(said) = self.api.slice(&self.id, slice).await else {
                 continue;
             };
             match said {
                 Some(said) if said.settled && said.number == Some(stored.number) => {
                     self.compared += 1;
-                    return Ok(difference(&said, &stored).map(|(detail, by)| differs(detail, by)));
+                    let Some((detail, members)) = difference(&said, &stored) else {
+                        return Ok(None);
+                    };
+                    return Ok(Some(self.drift(store, slice, detail, members)));
                 }
                 // A gateway that let go of a slice leaves its entry there.
                 None if stored.members == 0 => return Ok(None),
                 None if attempt + 1 == TRIES => {
                     self.compared += 1;
-                    let Stored { members, .. } = stored;
+                    let members = stored.members;
                     let detail = format!(
                         "Redis has an entry of it with {members} members, but it says that it has none"
                     );
-                    return Ok(Some(differs(detail, members)));
+                    return Ok(Some(self.drift(store, slice, detail, members)));
                 }
                 _ => {}
             }
         }
         self.restless += 1;
         Ok(None)
+    }
+
+    /// A finding about a slice in which this gateway and Redis differ by `members` members.
+    fn drift(
+        &self,
+        store: &RedisStore,
+        slice: &SliceId,
+        detail: String,
+        members: u64,
+    ) -> AuditFinding {
+        AuditFinding::new(FindingKind::GatewayDrift, detail)
+            .slice(slice, store.keys())
+            .gateway(&self.id)
+            .members(members)
     }
 }
 
@@ -245,10 +257,11 @@ struct Stored {
     fans: u64,
 }
 
-/// How a gateway and Redis differ after the same call, and by how many members at least.
+/// Describes how a gateway and Redis differ after the same call, and by how many members at least.
 fn difference(said: &SliceHeld, stored: &Stored) -> Option<(String, u64)> {
-    let (members, fans) = (said.members.unwrap_or(0), said.fans.unwrap_or(0));
-    if (members, fans) == (stored.members, stored.fans) && said.epoch == stored.epoch.0 {
+    let members = said.members.unwrap_or(0);
+    let fans = said.fans.unwrap_or(0);
+    if members == stored.members && fans == stored.fans && said.epoch == stored.epoch.0 {
         return None;
     }
     let detail = format!(
@@ -268,14 +281,15 @@ async fn entry(
 ) -> StoreResult<Option<(u64, Epoch)>> {
     let inside = store.inspect_slice(slice).await?;
     let epoch = inside.fence.map_or(Epoch(0), Fence::epoch);
-    Ok(inside
-        .entries
-        .iter()
-        .find(|(name, _)| name == gateway)
-        .map(|(_, number)| (*number, epoch)))
+    for (holder, number) in inside.entries {
+        if holder == *gateway {
+            return Ok(Some((number, epoch)));
+        }
+    }
+    Ok(None)
 }
 
-/// How many users a gateway holds; `None` if a call changed that meanwhile.
+/// How many users a gateway holds. `None` if a call changed that meanwhile.
 async fn read(
     store: &RedisStore,
     slice: &SliceId,
@@ -284,13 +298,13 @@ async fn read(
 ) -> StoreResult<Option<Stored>> {
     let members = store.held_card(slice, Group::All, gateway).await?;
     let fans = store.held_card(slice, Group::Fans, gateway).await?;
-    let after = entry(store, slice, gateway)
-        .await?
-        .filter(|(after, _)| *after == number);
-    Ok(after.map(|(number, epoch)| Stored {
-        number,
-        epoch,
-        members,
-        fans,
-    }))
+    match entry(store, slice, gateway).await? {
+        Some((after, epoch)) if after == number => Ok(Some(Stored {
+            number,
+            epoch,
+            members,
+            fans,
+        })),
+        _ => Ok(None),
+    }
 }

@@ -1,5 +1,5 @@
-//! What an audit finds: every kind of finding with its stable name and severity, and one finding
-//! with its place.
+//! The findings of an audit: every kind of finding with its stable name and severity, and one
+//! finding with its place.
 
 use std::fmt;
 
@@ -42,8 +42,8 @@ impl FindingKind {
         Self::ALL[self as usize].1
     }
 
-    /// By when gateways repair it by themselves, so that an audit need not; `None` if they do not,
-    /// or not always.
+    /// The time within which gateways repair it, so that an audit need not. `None` if they do not
+    /// repair it, or not always.
     pub(super) fn gateways_repair_it(self) -> Option<&'static str> {
         match self {
             Self::MissingMembers => Some("within --check-every and 15 s"),
@@ -156,7 +156,7 @@ kinds! {
     GatewayUnreachable = "gateway_unreachable" Error,
 }
 
-/// Something that is wrong. Before an audit reports it, a second look has confirmed it.
+/// Something that is wrong. An audit reports a finding only after a second look has confirmed it.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct AuditFinding {
     pub kind: FindingKind,
@@ -167,11 +167,11 @@ pub(crate) struct AuditFinding {
     pub key: Option<String>,
     /// What is wrong, in a sentence.
     pub detail: String,
-    /// By when gateways do; `None` if they do not.
+    /// The time within which gateways repair it. `None` if they do not.
     pub gateways_repair_it: Option<&'static str>,
 }
 
-/// Where something is wrong; each field only if it applies.
+/// The place of a finding. A field is `None` if it does not apply.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Subject {
     pub live_id: Option<LiveId>,
@@ -202,7 +202,7 @@ impl AuditFinding {
         }
     }
 
-    /// Of a key whose content cannot be read.
+    /// A finding about a key whose content cannot be read.
     pub(super) fn unreadable(key: &str, why: &str) -> Self {
         let detail = format!("{key}, or a key beside it, cannot be read: {why}");
         Self::new(FindingKind::UnreadableKey, detail).key(key)
@@ -288,8 +288,9 @@ impl fmt::Display for Subject {
         if let Some(user) = &self.user_id {
             write!(f, " user {user}")?;
         }
-        self.gateway_id
-            .as_ref()
-            .map_or(Ok(()), |gateway| write!(f, " {gateway}"))
+        if let Some(gateway) = &self.gateway_id {
+            write!(f, " {gateway}")?;
+        }
+        Ok(())
     }
 }

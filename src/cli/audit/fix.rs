@@ -1,6 +1,6 @@
-//! Repairs for `--fix` what gateways do not repair by themselves, or not for sure. Each step looks
-//! again at the moment in which it acts. A fix adds no member to a slice, so nothing of a closed
-//! epoch comes back.
+//! The repairs of `--fix`, for findings that gateways do not repair by themselves, or not for sure.
+//! Each step checks the state again at the moment in which it acts. A fix adds no member to a
+//! slice, so nothing of a closed epoch comes back.
 
 use std::time::Duration;
 
@@ -40,11 +40,12 @@ pub(super) struct Fixer<'a> {
 }
 
 impl Fixer<'_> {
-    /// Repairs a finding; `None` if an audit must not repair it, or if it is gone.
+    /// Repairs a finding. Returns `None` if an audit must not repair it, or if it is gone.
     pub(super) async fn fix(
         &self,
         finding: &AuditFinding,
-        (attendance, platform): (&AttendanceInspector<'_>, &PlatformInspector<'_>),
+        attendance: &AttendanceInspector<'_>,
+        platform: &PlatformInspector<'_>,
     ) -> StoreResult<Option<Fixed>> {
         let Subject {
             live_id,
@@ -77,19 +78,20 @@ impl Fixer<'_> {
         }))
     }
 
-    /// Repairs what is wrong with a live besides its slices.
+    /// Repairs a finding about a live that is not about one of its slices.
     async fn fix_live(&self, kind: FindingKind, live: &LiveId) -> StoreResult<Option<String>> {
-        Ok(match kind {
-            FindingKind::OrphanedBans => self
-                .store
-                .drop_left_overs(live)
-                .await?
-                .then(|| "bans and removals unlinked".to_owned()),
-            FindingKind::UnfinishedClose => self.finish_close(live).await?,
-            FindingKind::UnlistedLive => self.relist(live).await?,
-            FindingKind::WrongCounts => self.recount(live).await?,
-            _ => None,
-        })
+        match kind {
+            FindingKind::OrphanedBans => {
+                if !self.store.drop_left_overs(live).await? {
+                    return Ok(None);
+                }
+                Ok(Some("bans and removals unlinked".to_owned()))
+            }
+            FindingKind::UnfinishedClose => self.finish_close(live).await,
+            FindingKind::UnlistedLive => self.relist(live).await,
+            FindingKind::WrongCounts => self.recount(live).await,
+            _ => Ok(None),
+        }
     }
 
     /// Removes everything that a buried gateway holds in a slice.
@@ -131,7 +133,10 @@ impl Fixer<'_> {
             .store
             .stray_sessions(slice, record.epoch, StraySessions::EndGhosts)
             .await?;
-        Ok((ended > 0).then(|| format!("{ended} sessions ended")))
+        if ended == 0 {
+            return Ok(None);
+        }
+        Ok(Some(format!("{ended} sessions ended")))
     }
 
     /// Closes a slice for the epoch that is over. The fence of a newer epoch refuses this.
@@ -153,7 +158,7 @@ impl Fixer<'_> {
                 epoch,
                 ..
             }) => *epoch,
-            // A gateway that may be alive restores the record.
+            // If a gateway with an entry may be alive, it restores the record.
             None if inside
                 .entries
                 .iter()
@@ -164,14 +169,13 @@ impl Fixer<'_> {
             _ => return Ok(None),
         };
         self.store.close_slice(slice, over).await?;
-        // The close removes the held sets of gateways with an entry; this sweeps the others.
-        let holders = self
-            .keys
-            .lives
-            .get(live)
-            .and_then(|keys| keys.slices.get(slice));
-        for gateway in holders.into_iter().flatten() {
-            self.sweep(slice, gateway).await?;
+        // The close removes the held sets of gateways with an entry. The sweep removes the others.
+        if let Some(keys) = self.keys.lives.get(live)
+            && let Some(holders) = keys.slices.get(slice)
+        {
+            for gateway in holders {
+                self.sweep(slice, gateway).await?;
+            }
         }
         Ok(Some(format!(
             "closed for epoch {over}: {} members unlinked",
@@ -211,13 +215,12 @@ impl Fixer<'_> {
             figures.viewers += inside.card;
             figures.fans += inside.fans;
         }
-        let (peaks, arrived) = (Peaks::default(), Arrived::default());
         let wish = CountLive {
             live: live.clone(),
             epoch: record.epoch,
             figures,
-            peaks,
-            arrived,
+            peaks: Peaks::default(),
+            arrived: Arrived::default(),
         };
         self.store.count_live(&wish).await?;
         self.store.rank_lives(&[(live.clone(), figures)]).await?;
@@ -227,11 +230,9 @@ impl Fixer<'_> {
         )))
     }
 
+    /// The record of a live, if the live is in this state.
     async fn record(&self, live: &LiveId, state: LiveState) -> StoreResult<Option<LiveRecord>> {
-        Ok(self
-            .store
-            .load_live(live)
-            .await?
-            .filter(|record| record.state == state))
+        let record = self.store.load_live(live).await?;
+        Ok(record.filter(|record| record.state == state))
     }
 }

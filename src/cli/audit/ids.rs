@@ -1,10 +1,10 @@
-//! Finds ids that are none any more: `.` and `..` were ids once, and no URL can carry them, so
-//! nobody can name such a user or live over HTTP.
+//! Finds the ids `.` and `..`. Rollcall accepted them once. No URL can carry them, so no client can
+//! name such a user or live over HTTP.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::finding::{AuditFinding, FindingKind};
-use super::scan::{AT_A_TIME, FoundKeys};
+use super::scan::{FoundKeys, MAX_CONCURRENT_READS};
 use crate::base::ids::{Group, SliceId};
 use crate::store::redis::RedisStore;
 use crate::store::{StoreError, StoreResult};
@@ -18,20 +18,21 @@ pub(super) async fn inspect(
         let detail = format!("{id:?} is no id, because no URL can carry it; delete it by hand");
         findings.push(AuditFinding::new(FindingKind::UnusableId, detail).key(key));
     }
-    let groups = |slice: &SliceId| slice.set.groups().iter().copied();
-    let sets = keys
-        .slices()
-        .flat_map(|(slice, _)| groups(slice).map(move |group| (slice, group)));
-    let looks = sets.map(|(slice, group)| look(store, slice, group));
+    let mut looks = Vec::new();
+    for (slice, _) in keys.slices() {
+        for group in slice.set.groups() {
+            looks.push(look(store, slice, *group));
+        }
+    }
     let seen: Vec<Option<AuditFinding>> = stream::iter(looks)
-        .buffer_unordered(AT_A_TIME)
+        .buffer_unordered(MAX_CONCURRENT_READS)
         .try_collect()
         .await?;
     findings.extend(seen.into_iter().flatten());
     Ok(findings)
 }
 
-/// Looks again at what was found.
+/// Inspects again if there was such a finding.
 pub(super) async fn confirm(
     store: &RedisStore,
     keys: &FoundKeys,
@@ -54,7 +55,7 @@ async fn look(
     group: Group,
 ) -> StoreResult<Option<AuditFinding>> {
     let members = match store.dots_in_slice(slice, group).await {
-        // The inspection of the slices says what is wrong with the key.
+        // The inspection of the slices reports the unreadable key.
         Err(StoreError::Nonsense(_)) => return Ok(None),
         members => members?,
     };

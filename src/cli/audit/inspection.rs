@@ -1,5 +1,5 @@
-//! What an inspection needs, and what it finds. The inspections of a live and of its slices build
-//! on this.
+//! The inputs and the results of an inspection, which the inspections of a live and of its slices
+//! share.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::finding::AuditFinding;
-use super::scan::slice_id;
+use super::scan::scanned_id;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use crate::cli::leases::LeaseSnapshot;
@@ -22,7 +22,7 @@ pub(super) struct Inspector<'a> {
     pub overdue: Duration,
 }
 
-/// What an inspection saw of a slice, a live, or all lives.
+/// The result of inspecting a slice, a live, or all lives.
 #[derive(Debug, Default)]
 pub(super) struct Inspection {
     pub findings: Vec<AuditFinding>,
@@ -73,7 +73,8 @@ impl Inspection {
         }
     }
 
-    /// Turns content that cannot be read into a finding; the inspection goes on without it.
+    /// Turns the error of unreadable content into a finding, so that the inspection goes on without
+    /// it.
     pub(super) fn readable<T>(
         &mut self,
         live: Option<&LiveId>,
@@ -83,9 +84,11 @@ impl Inspection {
         match answer {
             Ok(read) => Ok(Some(read)),
             Err(StoreError::Nonsense(why)) => {
-                let finding = AuditFinding::unreadable(key, &why);
-                self.findings
-                    .push(live.into_iter().fold(finding, AuditFinding::live));
+                let mut finding = AuditFinding::unreadable(key, &why);
+                if let Some(live) = live {
+                    finding = finding.live(live);
+                }
+                self.findings.push(finding);
                 Ok(None)
             }
             Err(why) => Err(why),
@@ -95,7 +98,5 @@ impl Inspection {
 
 /// The slices that the live has according to its record.
 pub(super) fn slices_of(record: &LiveRecord) -> impl Iterator<Item = SliceId> {
-    record
-        .all_slices()
-        .map(|SliceId { set, index, of }| slice_id(set, (of > 1).then_some(index)))
+    record.all_slices().map(scanned_id)
 }

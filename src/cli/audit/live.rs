@@ -1,5 +1,5 @@
-//! Inspects one live: what its record says, and whether its bans, its entry in `lives` and its
-//! slices agree with that.
+//! Inspects one live: its record, and whether its bans, its entry in `lives` and its slices agree
+//! with the record.
 
 use std::time::Duration;
 
@@ -21,9 +21,8 @@ impl Inspector<'_> {
         let state = record.as_ref().map(|record| record.state);
         let listed = self.store.listed_at(live).await?.is_some();
         seen.findings.extend(self.check_listed(live, state, listed));
-        if let Some(record) = record
-            .as_ref()
-            .filter(|record| record.state == LiveState::Closing)
+        if let Some(record) = &record
+            && record.state == LiveState::Closing
         {
             let begun = record.closure.map_or(0, |closure| closure.at);
             let since =
@@ -40,7 +39,7 @@ impl Inspector<'_> {
                 );
             }
         }
-        // If the record is lost, the bans may be needed: a gateway that restores the record
+        // If the record is lost, nothing is wrong with the bans: a gateway that restores the record
         // restores them too.
         if state == Some(LiveState::Closed)
             && found.removals
@@ -63,7 +62,9 @@ impl Inspector<'_> {
             let findings = self.check_counts(record, now).await?;
             seen.findings.extend(findings);
         }
-        if let Some(record) = record.filter(|record| record.state != LiveState::Closed) {
+        if let Some(record) = record
+            && record.state != LiveState::Closed
+        {
             seen.lives.push(LiveRow {
                 live_id: live.clone(),
                 state: record.state.as_str(),
@@ -93,12 +94,12 @@ impl Inspector<'_> {
         seen: &mut Inspection,
     ) -> StoreResult<()> {
         let mut slices = found.slices.clone();
-        for slice in record
-            .into_iter()
-            .filter(|record| record.state == LiveState::Open)
-            .flat_map(slices_of)
+        if let Some(record) = record
+            && record.state == LiveState::Open
         {
-            slices.entry(slice).or_default();
+            for slice in slices_of(record) {
+                slices.entry(slice).or_default();
+            }
         }
         for (slice, holders) in slices {
             let inspection = self.slice(&slice, Expected::Live(record), &holders).await;
@@ -125,6 +126,7 @@ impl Inspector<'_> {
         Ok(seen)
     }
 
+    /// Checks whether `lives` lists the live if, and only if, it is open.
     fn check_listed(
         &self,
         live: &LiveId,

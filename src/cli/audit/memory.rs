@@ -1,6 +1,6 @@
-//! Finds masters that have no memory left. Such a master refuses what needs some, joins first of
-//! all, so the sets lack fans whom gateways hold in their own memory, where an audit without
-//! `--gateway` does not see them.
+//! Finds masters that have no memory left. Such a master refuses writes that need memory, above all
+//! joins. The sets then lack fans whom gateways hold in their own memory, and an audit without
+//! `--gateway` does not see these.
 
 use super::finding::{AuditFinding, FindingKind};
 use crate::store::StoreResult;

@@ -1,6 +1,6 @@
-//! Checks what Redis knows of the users of the platform besides who is online: when they were seen
-//! last, and in which live they are. Both follow every change within a moment, so a second look is
-//! at the very users of the first, whose names are kept in memory.
+//! Checks what Redis knows of the users of the platform: when each was last seen, and in which live
+//! each is. Redis follows every change within a moment. The second look therefore inspects the same
+//! users as the first, and the inspector keeps their names in memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 
 use super::finding::{AuditFinding, FindingKind};
-use super::scan::{AT_A_TIME, slice_id};
+use super::scan::{MAX_CONCURRENT_READS, slice_id};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{GatewayId, Group, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::cli::leases::LeaseSnapshot;
@@ -17,10 +17,10 @@ use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::LeaseInside;
 use crate::store::{LiveState, LiveStore, MAX_BATCH, Slices, StoreResult};
 
-/// How many names a finding has as examples.
+/// Maximum example names per finding.
 const EXAMPLES: usize = 3;
 
-/// The clocks of gateways may differ by so much.
+/// The difference that the clocks of gateways may have.
 const FUTURE: Duration = Duration::from_secs(60);
 
 /// The findings of this inspection.
@@ -34,21 +34,22 @@ const KINDS: &[FindingKind] = &[
 
 pub(super) struct PlatformInspector<'a> {
     store: &'a RedisStore,
-    /// The walk comes by within this time. Words of a gateway that was buried longer ago are a
-    /// finding, and so are users who should have been forgotten longer ago.
+    /// The time within which the walk of a gateway cleans up. Words of a gateway that was buried
+    /// longer ago are a finding, and so are users whose time ran out longer ago.
     walked: Duration,
-    /// How long it is remembered when a user was seen last.
+    /// How long the store remembers when a user was last seen.
     remember: Duration,
     every_user: bool,
     suspects: BTreeMap<u32, Suspects>,
-    /// The slices of the lives that this look has read; `None` for one that is not open.
+    /// The number of slices of each live that this look has read. `None` for a live that is not
+    /// open.
     lives: Mutex<HashMap<LiveId, Option<u32>>>,
 }
 
-/// Whom the last look found in a slice.
+/// The users and words that the last look found in a slice.
 #[derive(Debug, Default)]
 struct Suspects {
-    /// Online, and seen at these times.
+    /// The users who are online and also remembered as seen, with these times.
     both: Vec<(UserId, UnixMillis)>,
     words: Vec<Word>,
 }
@@ -91,32 +92,36 @@ impl<'a> PlatformInspector<'a> {
             };
             StoreResult::Ok((slice, suspects))
         });
-        self.suspects = slices.buffer_unordered(AT_A_TIME).try_collect().await?;
+        self.suspects = slices
+            .buffer_unordered(MAX_CONCURRENT_READS)
+            .try_collect()
+            .await?;
         self.findings(leases, 1..=USERS_SLICES).await
     }
 
-    /// Looks again at what was found.
+    /// Inspects again the slices that have findings.
     pub(super) async fn confirm(
         &mut self,
         leases: &LeaseSnapshot,
         before: &[AuditFinding],
     ) -> StoreResult<Vec<AuditFinding>> {
         self.lives.lock().clear();
-        let mine = before
-            .iter()
-            .filter(|finding| KINDS.contains(&finding.kind));
-        let mut slices: Vec<u32> = mine
-            .filter_map(|finding| Some(finding.subject.slice.as_ref()?.index))
-            .collect();
+        let mut slices: Vec<u32> = Vec::new();
+        for finding in before {
+            if KINDS.contains(&finding.kind)
+                && let Some(slice) = &finding.subject.slice
+            {
+                slices.push(slice.index);
+            }
+        }
         slices.sort_unstable();
         slices.dedup();
         for slice in &slices {
-            let Suspects { both, words } = self.suspects.remove(slice).unwrap_or_default();
-            let both: Vec<UserId> = both.into_iter().map(|(user, _)| user).collect();
-            let both = self.still_both(*slice, &both).await?;
-            let words = self
-                .wrong(leases, self.still_said(*slice, words).await?)
-                .await?;
+            let earlier = self.suspects.remove(slice).unwrap_or_default();
+            let users: Vec<UserId> = earlier.both.into_iter().map(|(user, _)| user).collect();
+            let both = self.still_both(*slice, &users).await?;
+            let said = self.still_said(*slice, earlier.words).await?;
+            let words = self.wrong(leases, said).await?;
             self.suspects.insert(*slice, Suspects { both, words });
         }
         let mut found = self.findings(leases, slices).await?;
@@ -124,39 +129,51 @@ impl<'a> PlatformInspector<'a> {
         Ok(found)
     }
 
-    /// Repairs a finding; `None` if it is none of these, or if it is gone.
+    /// Repairs a finding. Returns `None` if it is of another inspection, or if it is gone.
     pub(super) async fn fix(&self, finding: &AuditFinding) -> StoreResult<Option<String>> {
         let Some(SliceId { index: slice, .. }) = &finding.subject.slice else {
             return Ok(None);
         };
         let empty = Suspects::default();
         let suspects = self.suspects.get(slice).unwrap_or(&empty);
-        Ok(match finding.kind {
+        match finding.kind {
             FindingKind::SeenAndOnline => {
                 for some in suspects.both.chunks(MAX_BATCH) {
-                    // In the moment of the call, whoever is online is taken out. Others keep their
-                    // time.
+                    // The call takes out the users who are online at that moment. The others keep
+                    // their time.
                     self.store.note_seen_again(*slice, some).await?;
                 }
-                (!suspects.both.is_empty())
-                    .then(|| format!("{} users are only online now", suspects.both.len()))
+                if suspects.both.is_empty() {
+                    return Ok(None);
+                }
+                Ok(Some(format!(
+                    "{} users are only online now",
+                    suspects.both.len()
+                )))
             }
             FindingKind::SeenInFuture => {
-                let (now, mut lowered) = (self.store.users_time(*slice).await?, 0);
+                let now = self.store.users_time(*slice).await?;
+                let mut lowered = 0;
                 loop {
                     let some = self.store.cap_seen(*slice, now).await?;
                     lowered += some;
                     if some < MAX_BATCH as u64 {
-                        break (lowered > 0).then(|| format!("{lowered} times set to now"));
+                        break;
                     }
                 }
+                if lowered == 0 {
+                    return Ok(None);
+                }
+                Ok(Some(format!("{lowered} times set to now")))
             }
-            _ => None,
-        })
+            _ => Ok(None),
+        }
     }
 
+    /// The users of a slice who are online and also remembered as seen, with the times.
     async fn find_both(&self, slice: u32) -> StoreResult<Vec<(UserId, UnixMillis)>> {
-        let (mut both, mut cursor) = (Vec::new(), Some(0));
+        let mut both = Vec::new();
+        let mut cursor = Some(0);
         while let Some(from) = cursor {
             let (users, next) = self.store.online_page(slice, from).await?;
             both.extend(self.still_both(slice, &users).await?);
@@ -168,7 +185,7 @@ impl<'a> PlatformInspector<'a> {
         Ok(both)
     }
 
-    /// Those of some users who are online and seen, with the times.
+    /// The users of `users` who are online and also remembered as seen, with the times.
     async fn still_both(
         &self,
         slice: u32,
@@ -177,24 +194,33 @@ impl<'a> PlatformInspector<'a> {
         let mut both = Vec::new();
         for some in users.chunks(MAX_BATCH) {
             let inside = self.store.inspect_users(slice, some).await?;
-            let inside = some.iter().zip(inside).filter(|(_, inside)| inside.online);
-            both.extend(inside.filter_map(|(user, inside)| Some((user.clone(), inside.seen?))));
+            for (user, inside) in some.iter().zip(inside) {
+                if inside.online
+                    && let Some(seen) = inside.seen
+                {
+                    both.push((user.clone(), seen));
+                }
+            }
         }
         Ok(both)
     }
 
     async fn find_words(&self, leases: &LeaseSnapshot, slice: u32) -> StoreResult<Vec<Word>> {
-        let (mut wrong, mut cursor) = (Vec::new(), Some(0));
+        let mut wrong = Vec::new();
+        let mut cursor = Some(0);
         while let Some(from) = cursor {
             let (users, next) = self.store.whereabouts_page(slice, from).await?;
-            let said = users.into_iter().flat_map(|(user, words)| {
-                words.into_iter().map(move |(gateway, live)| Word {
-                    user: user.clone(),
-                    gateway,
-                    live,
-                })
-            });
-            wrong.extend(self.wrong(leases, said.collect()).await?);
+            let mut said = Vec::new();
+            for (user, words) in users {
+                for (gateway, live) in words {
+                    said.push(Word {
+                        user: user.clone(),
+                        gateway,
+                        live,
+                    });
+                }
+            }
+            wrong.extend(self.wrong(leases, said).await?);
             cursor = next;
         }
         wrong.sort_unstable_by(|a: &Word, b| (&a.user, &a.gateway).cmp(&(&b.user, &b.gateway)));
@@ -202,23 +228,26 @@ impl<'a> PlatformInspector<'a> {
         Ok(wrong)
     }
 
-    /// Those of some words that are still there.
+    /// The words of `words` that gateways still say.
     async fn still_said(&self, slice: u32, words: Vec<Word>) -> StoreResult<Vec<Word>> {
         let mut still = Vec::new();
         for some in words.chunks(MAX_BATCH) {
             let users: Vec<UserId> = some.iter().map(|word| word.user.clone()).collect();
             let inside = self.store.inspect_users(slice, &users).await?;
-            let said = some.iter().zip(inside).filter(|(word, user)| {
-                user.words
+            for (word, user) in some.iter().zip(inside) {
+                let is_said = user
+                    .words
                     .iter()
-                    .any(|(gateway, live)| *gateway == word.gateway && *live == word.live)
-            });
-            still.extend(said.map(|(word, _)| word.clone()));
+                    .any(|(gateway, live)| *gateway == word.gateway && *live == word.live);
+                if is_said {
+                    still.push(word.clone());
+                }
+            }
         }
         Ok(still)
     }
 
-    /// Those of some words that are wrong, or nobody's.
+    /// The words of `words` that are wrong, or whose gateway is gone.
     async fn wrong(&self, leases: &LeaseSnapshot, words: Vec<Word>) -> StoreResult<Vec<Word>> {
         let mut wrong = Vec::new();
         for word in words {
@@ -228,13 +257,15 @@ impl<'a> PlatformInspector<'a> {
                 None => true,
                 Some(LeaseInside::Living { .. }) => self.lacks(&word.live, &word.user).await?,
             };
-            wrong.extend(is_wrong.then_some(word));
+            if is_wrong {
+                wrong.push(word);
+            }
         }
         Ok(wrong)
     }
 
-    /// Whether a user is certainly not in a live. Of those that are open an audit asks with
-    /// `--users`.
+    /// Whether a user is certainly not in a live. An audit asks for the members of an open live only
+    /// with `--users`.
     async fn lacks(&self, live: &LiveId, user: &UserId) -> StoreResult<bool> {
         let Some(of) = self.slices_if_open(live).await? else {
             return Ok(true);
@@ -251,12 +282,10 @@ impl<'a> PlatformInspector<'a> {
         if let Some(known) = known {
             return Ok(known);
         }
-        let record = self
-            .store
-            .load_live(live)
-            .await?
-            .filter(|record| record.state == LiveState::Open);
-        let slices = record.map(|record| record.slices);
+        let slices = match self.store.load_live(live).await? {
+            Some(record) if record.state == LiveState::Open => Some(record.slices),
+            _ => None,
+        };
         self.lives.lock().insert(live.clone(), slices);
         Ok(slices)
     }
@@ -277,19 +306,9 @@ impl<'a> PlatformInspector<'a> {
         Ok(findings)
     }
 
-    /// What is wrong with the times of a slice.
+    /// The findings about the times in a slice at which users were last seen.
     async fn times(&self, slice: u32) -> StoreResult<Vec<AuditFinding>> {
         let now = self.store.users_time(slice).await?;
-        let key = self.store.keys().last_seen(slice);
-        let finding = |kind, members: u64, what: &str| {
-            let finding = AuditFinding::new(kind, format!("{members} users {what}"));
-            (members > 0).then(|| {
-                finding
-                    .slice(&users_slice(slice), self.store.keys())
-                    .key(&key)
-                    .members(members)
-            })
-        };
         let future = format!("({}", now.saturating_add(millis(FUTURE)));
         let future = self.store.count_seen(slice, &future, "+inf").await?;
         let old = now
@@ -299,44 +318,53 @@ impl<'a> PlatformInspector<'a> {
             .store
             .count_seen(slice, "-inf", &format!("({old}"))
             .await?;
-        let findings = [
-            finding(
-                FindingKind::SeenInFuture,
-                future,
-                "were seen last at a time that is yet to come",
-            ),
-            finding(
-                FindingKind::NotForgotten,
-                old,
-                "were seen longer ago than users are remembered",
-            ),
-        ];
-        Ok(findings.into_iter().flatten().collect())
+        let mut findings = Vec::new();
+        if future > 0 {
+            let detail = format!("{future} users were seen last at a time that is yet to come");
+            findings.push(self.seen_finding(FindingKind::SeenInFuture, slice, detail, future));
+        }
+        if old > 0 {
+            let detail = format!("{old} users were seen longer ago than users are remembered");
+            findings.push(self.seen_finding(FindingKind::NotForgotten, slice, detail, old));
+        }
+        Ok(findings)
+    }
+
+    /// A finding about the times in a slice at which `members` users were last seen.
+    fn seen_finding(
+        &self,
+        kind: FindingKind,
+        slice: u32,
+        detail: String,
+        members: u64,
+    ) -> AuditFinding {
+        AuditFinding::new(kind, detail)
+            .slice(&users_slice(slice), self.store.keys())
+            .key(self.store.keys().last_seen(slice))
+            .members(members)
     }
 
     fn seen_and_online(&self, slice: u32, both: &[(UserId, UnixMillis)]) -> Option<AuditFinding> {
+        if both.is_empty() {
+            return None;
+        }
         let names = examples(both.iter().map(|(user, _)| user));
         let detail = format!(
             "{} users who are online are also among those seen, such as {names}",
             both.len()
         );
-        let finding =
-            AuditFinding::new(FindingKind::SeenAndOnline, detail).members(both.len() as u64);
-        let key = self.store.keys().last_seen(slice);
-        (!both.is_empty()).then(|| {
-            finding
-                .slice(&users_slice(slice), self.store.keys())
-                .key(key)
-        })
+        let members = both.len() as u64;
+        Some(self.seen_finding(FindingKind::SeenAndOnline, slice, detail, members))
     }
 
-    /// One finding for each gateway.
+    /// One finding for each gateway that says something wrong.
     fn whereabouts(&self, leases: &LeaseSnapshot, slice: u32, words: &[Word]) -> Vec<AuditFinding> {
         let mut by_gateway: BTreeMap<&GatewayId, Vec<&Word>> = BTreeMap::new();
         for word in words {
             by_gateway.entry(&word.gateway).or_default().push(word);
         }
-        let finding = |(gateway, words): (&GatewayId, Vec<&Word>)| {
+        let mut findings = Vec::new();
+        for (gateway, words) in by_gateway {
             let said = examples(
                 words
                     .iter()
@@ -353,12 +381,14 @@ impl<'a> PlatformInspector<'a> {
             );
             let finding =
                 AuditFinding::new(kind, detail).slice(&users_slice(slice), self.store.keys());
-            finding
-                .gateway(gateway)
-                .key(self.store.keys().whereabouts(slice))
-                .members(words.len() as u64)
-        };
-        by_gateway.into_iter().map(finding).collect()
+            findings.push(
+                finding
+                    .gateway(gateway)
+                    .key(self.store.keys().whereabouts(slice))
+                    .members(words.len() as u64),
+            );
+        }
+        findings
     }
 }
 

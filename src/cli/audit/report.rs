@@ -54,27 +54,30 @@ impl Report {
         for gateway in living.chain(asked.iter().map(|gateway| &gateway.id)) {
             gateways.entry(gateway.clone()).or_default();
         }
-        let gateways = gateways
-            .into_iter()
-            .map(|(gateway_id, Holding { slices, members })| {
-                let asked = asked.iter().find(|gateway| gateway.id == gateway_id);
-                GatewayRow {
-                    slices,
-                    members,
-                    lease: leases.get(&gateway_id).into(),
-                    asked: asked.is_some(),
-                    compared: asked.map_or(0, |gateway| gateway.compared),
-                    restless: asked.map_or(0, |gateway| gateway.restless),
-                    gateway_id,
-                }
-            });
-        let gateways = gateways.collect();
+        let mut rows = Vec::new();
+        for (gateway_id, Holding { slices, members }) in gateways {
+            let mut row = GatewayRow {
+                slices,
+                members,
+                lease: leases.get(&gateway_id).into(),
+                asked: false,
+                compared: 0,
+                restless: 0,
+                gateway_id,
+            };
+            if let Some(gateway) = asked.iter().find(|gateway| gateway.id == row.gateway_id) {
+                row.asked = true;
+                row.compared = gateway.compared;
+                row.restless = gateway.restless;
+            }
+            rows.push(row);
+        }
         Self {
             findings: Vec::new(),
             fixed: Vec::new(),
             lives: seen.lives,
             users_online: seen.users_online,
-            gateways,
+            gateways: rows,
             totals,
             seconds: 0.0,
         }
@@ -83,23 +86,16 @@ impl Report {
     /// Sorts lives by id, and findings by severity.
     pub(super) fn sort(&mut self) {
         self.lives.sort_by(|a, b| a.live_id.cmp(&b.live_id));
-        self.findings.sort_by_cached_key(
-            |AuditFinding {
-                 severity,
-                 kind,
-                 subject,
-                 ..
-             }| {
-                let slice = subject.slice.as_ref().map(|slice| slice.index);
-                (
-                    *severity,
-                    *kind,
-                    subject.live_id.clone(),
-                    slice,
-                    subject.gateway_id.clone(),
-                )
-            },
-        );
+        self.findings.sort_by_cached_key(|finding| {
+            let subject = &finding.subject;
+            (
+                finding.severity,
+                finding.kind,
+                subject.live_id.clone(),
+                subject.slice.as_ref().map(|slice| slice.index),
+                subject.gateway_id.clone(),
+            )
+        });
     }
 }
 
@@ -188,14 +184,20 @@ impl Display for Report {
             ("most members", biggest_by_members),
             ("most memory", biggest_by_bytes),
         ] {
-            let bytes = |key: &BigKey| {
-                key.bytes
-                    .map_or_else(|| "?".to_owned(), |bytes| bytes.to_string())
-            };
-            let rows = keys
-                .iter()
-                .map(|key| [key.key.clone(), key.members.to_string(), bytes(key)]);
-            table(f, [title, "members", "bytes"], &rows.collect::<Vec<_>>())?;
+            let mut rows = Vec::new();
+            for BigKey {
+                key,
+                members,
+                bytes,
+            } in keys
+            {
+                let bytes = match bytes {
+                    Some(bytes) => bytes.to_string(),
+                    None => "?".to_owned(),
+                };
+                rows.push([key.clone(), members.to_string(), bytes]);
+            }
+            table(f, [title, "members", "bytes"], &rows)?;
         }
         writeln!(f)?;
         if !self.fixed.is_empty() {
@@ -215,8 +217,9 @@ impl Display for Report {
             (findings, true) => write!(f, "{}:", count(findings, "finding")),
             (findings, false) => write!(f, "{} left:", count(findings, "finding")),
         }?;
-        self.findings
-            .iter()
-            .try_for_each(|finding| write!(f, "\n{finding}"))
+        for finding in &self.findings {
+            write!(f, "\n{finding}")?;
+        }
+        Ok(())
     }
 }

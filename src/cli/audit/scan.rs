@@ -1,5 +1,5 @@
-//! Finds keys with SCAN, which may return a key twice: those of lives and the biggest of them, and
-//! those that one look each judges.
+//! Finds keys with SCAN, which may return a key twice: the keys of lives and the biggest of them,
+//! and the keys that an inspection judges one by one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,16 +13,16 @@ use crate::store::redis::inspect::KeyType;
 use crate::store::redis::keys::{LiveKey, ReadKey, SliceKey};
 use crate::store::{LiveStore, StoreError, StoreResult};
 
-/// How many lives or keys an audit reads concurrently.
-pub(super) const AT_A_TIME: usize = 8;
+/// Maximum lives or keys that an audit reads concurrently.
+pub(super) const MAX_CONCURRENT_READS: usize = 8;
 
-/// How many entries of `lives` one call reads.
+/// Maximum entries of `lives` that one call reads.
 const PAGE: usize = 500;
 
 /// The gateways with a held set in each slice. [`slice_id`] made the ids.
 pub(super) type Holders = HashMap<SliceId, BTreeSet<GatewayId>>;
 
-/// What an audit inspects.
+/// The keys that an audit inspects.
 #[derive(Debug, Default)]
 pub(super) struct FoundKeys {
     /// Every live that has a key or is in `lives`.
@@ -82,6 +82,16 @@ pub(super) fn slice_id(set: OnlineSet, number: Option<u32>) -> SliceId {
     }
 }
 
+/// The id under which the scan notes a slice.
+pub(super) fn scanned_id(slice: SliceId) -> SliceId {
+    let number = if slice.of > 1 {
+        Some(slice.index)
+    } else {
+        None
+    };
+    slice_id(slice.set, number)
+}
+
 /// Finds every key of lives, and the `top` biggest.
 pub(super) async fn find_keys(
     store: &RedisStore,
@@ -95,7 +105,10 @@ pub(super) async fn find_keys(
     });
     let (keys_scanned, masters) = scanned.await?;
     let mut found = FoundKeys::default();
-    for key in names.iter().filter_map(|key| store.keys().read_key(key)) {
+    for name in &names {
+        let Some(key) = store.keys().read_key(name) else {
+            continue;
+        };
         match key {
             ReadKey::Live(live, key) => {
                 let of_live = found.lives.entry(live).or_default();
@@ -129,15 +142,9 @@ pub(super) async fn find_keys(
     } else {
         Vec::new()
     };
-    let biggest = |size: fn(&BigKey) -> u64| {
-        let mut keys = sizes.clone();
-        keys.sort_by(|a, b| size(b).cmp(&size(a)).then_with(|| a.key.cmp(&b.key)));
-        keys.truncate(top);
-        keys
-    };
     let totals = ScanTotals {
-        biggest_by_members: biggest(|key| key.members),
-        biggest_by_bytes: biggest(|key| key.bytes.unwrap_or(0)),
+        biggest_by_members: biggest(&sizes, top, |key| key.members),
+        biggest_by_bytes: biggest(&sizes, top, |key| key.bytes.unwrap_or(0)),
         keys_scanned,
         live_keys,
         masters,
@@ -145,7 +152,15 @@ pub(super) async fn find_keys(
     Ok((found, totals))
 }
 
-/// Turns content that cannot be read into a finding; the audit goes on without it.
+/// The `top` biggest keys by a size, the biggest first.
+fn biggest(sizes: &[BigKey], top: usize, size: fn(&BigKey) -> u64) -> Vec<BigKey> {
+    let mut keys = sizes.to_vec();
+    keys.sort_by(|a, b| size(b).cmp(&size(a)).then_with(|| a.key.cmp(&b.key)));
+    keys.truncate(top);
+    keys
+}
+
+/// Turns the error of unreadable content into a finding, so that the audit goes on without it.
 pub(super) fn or_unreadable(
     key: &str,
     seen: StoreResult<Option<AuditFinding>>,
@@ -156,37 +171,49 @@ pub(super) fn or_unreadable(
     }
 }
 
-/// Looks at every key that matches, and collects what is wrong with each, by key.
+/// Calls `look` for every key that matches. Returns the findings, sorted by key.
 pub(super) async fn each_key(
     store: &RedisStore,
     glob: &str,
     look: impl AsyncFn(&str) -> StoreResult<Option<AuditFinding>>,
 ) -> StoreResult<Vec<AuditFinding>> {
     let mut findings = Vec::new();
-    let pages = store.each_page(glob, async |keys| {
-        let looks = stream::iter(keys).map(async |key| or_unreadable(&key, look(&key).await));
-        let found: Vec<_> = looks.buffer_unordered(AT_A_TIME).try_collect().await?;
-        findings.extend(found.into_iter().flatten());
-        Ok(())
-    });
-    pages.await?;
+    store
+        .each_page(glob, async |keys| {
+            let looks = stream::iter(keys).map(async |key| or_unreadable(&key, look(&key).await));
+            let found: Vec<_> = looks
+                .buffer_unordered(MAX_CONCURRENT_READS)
+                .try_collect()
+                .await?;
+            findings.extend(found.into_iter().flatten());
+            Ok(())
+        })
+        .await?;
     findings.sort_by(|a: &AuditFinding, b| a.key.cmp(&b.key));
     // SCAN may return a key twice.
     findings.dedup_by(|a, b| a.key == b.key);
     Ok(findings)
 }
 
+/// The type of a key whose size an audit measures. `None` for a key that stays small.
+fn measured_type(key: &ReadKey) -> Option<KeyType> {
+    match key {
+        ReadKey::Slice(.., SliceKey::Set(_) | SliceKey::Held(..)) => Some(KeyType::Set),
+        ReadKey::Slice(.., SliceKey::Gateways | SliceKey::Notes) => Some(KeyType::Hash),
+        ReadKey::Live(_, LiveKey::Record | LiveKey::Removals | LiveKey::History(_))
+        | ReadKey::Slice(.., SliceKey::Fence | SliceKey::Uniques(_)) => None,
+    }
+}
+
 async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec<BigKey>> {
-    let sized = names.into_iter().filter_map(|key| {
-        let kind = match store.keys().read_key(&key)? {
-            ReadKey::Slice(.., SliceKey::Set(_) | SliceKey::Held(..)) => KeyType::Set,
-            ReadKey::Slice(.., SliceKey::Gateways | SliceKey::Notes) => KeyType::Hash,
-            // These keys stay small.
-            ReadKey::Live(_, LiveKey::Record | LiveKey::Removals | LiveKey::History(_))
-            | ReadKey::Slice(.., SliceKey::Fence | SliceKey::Uniques(_)) => return None,
-        };
-        Some((key, kind))
-    });
+    let mut sized = Vec::new();
+    for name in names {
+        if let Some(key) = store.keys().read_key(&name)
+            && let Some(kind) = measured_type(&key)
+        {
+            sized.push((name, kind));
+        }
+    }
     let sizes = stream::iter(sized).map(|(key, kind)| async move {
         match store.key_size(&key, kind).await {
             Ok(size) => Ok(size.map(|size| BigKey {
@@ -200,7 +227,7 @@ async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec
         }
     });
     sizes
-        .buffer_unordered(AT_A_TIME)
+        .buffer_unordered(MAX_CONCURRENT_READS)
         .try_filter_map(async |size| Ok(size))
         .try_collect()
         .await

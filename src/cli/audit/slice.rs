@@ -1,5 +1,5 @@
 //! Inspects one slice: whether it should exist, which gateways have an entry in it, and whether its
-//! members are those that gateways hold.
+//! members are the users whom gateways hold.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::cli::common::{fence_name, seconds};
 use crate::store::redis::inspect::{LeaseInside, SliceInside};
 use crate::store::{Fence, LiveRecord, LiveState, MAX_BATCH, Slices, StoreResult, Strays};
 
-/// The pause after a page of members.
+/// The pause after each page of members, which leaves Redis time for gateways.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How many members a finding names as examples.
+/// Maximum example members per finding.
 const EXAMPLES: usize = 3;
 
-/// What says whether a slice should exist.
+/// The source that says whether a slice should exist.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Expected<'a> {
     /// The record of its live, if there is one.
@@ -45,10 +45,10 @@ impl Inspector<'_> {
                 .insert(gateway.clone(), Holding { slices: 1, members });
         }
         let mut without_entry = Vec::new();
-        for gateway in holders
-            .iter()
-            .filter(|gateway| !seen.gateways.contains_key(*gateway))
-        {
+        for gateway in holders {
+            if seen.gateways.contains_key(gateway) {
+                continue;
+            }
             let members = self.store.held_card(slice, Group::All, gateway).await?;
             if members > 0 {
                 without_entry.push((gateway.clone(), members));
@@ -58,14 +58,8 @@ impl Inspector<'_> {
             || !inside.entries.is_empty()
             || !without_entry.is_empty();
         let (record, due) = match expected {
-            Expected::Live(record) => {
-                let open = record.filter(|record| record.state == LiveState::Open);
-                (
-                    record,
-                    open.filter(|record| slices_of(record).any(|due| due == *slice))
-                        .map(|record| record.epoch),
-                )
-            }
+            Expected::Live(Some(record)) => (Some(record), due_epoch(record, slice)),
+            Expected::Live(None) => (None, None),
             Expected::AlwaysOpen => (None, Some(PLATFORM_EPOCH)),
         };
         if let Some(epoch) = due {
@@ -83,28 +77,24 @@ impl Inspector<'_> {
                 if record.is_some_and(|record| record.terms.attendance)
                     && slice.set.live().is_some()
                 {
-                    self.check_sessions((slice, epoch), &mut seen).await?;
+                    self.check_sessions(slice, epoch, &mut seen).await?;
                 }
             }
         }
-        seen.findings.extend(
-            self.problem(&inside, record, due, used)
-                .map(|(kind, detail)| {
-                    let finding = AuditFinding::new(kind, detail)
-                        .slice(slice, self.store.keys())
-                        .members(inside.card);
-                    if kind == FindingKind::FenceAhead {
-                        finding.key(self.store.keys().fence(slice))
-                    } else {
-                        finding
-                    }
-                }),
-        );
+        if let Some((kind, detail)) = self.problem(&inside, record, due, used) {
+            let mut finding = AuditFinding::new(kind, detail)
+                .slice(slice, self.store.keys())
+                .members(inside.card);
+            if kind == FindingKind::FenceAhead {
+                finding = finding.key(self.store.keys().fence(slice));
+            }
+            seen.findings.push(finding);
+        }
         Ok(seen)
     }
 
-    /// What is wrong with a slice as a whole. `due` is the epoch that is open and should have this
-    /// slice.
+    /// The problem of a slice as a whole, if it has one. `due` is the epoch that is open and should
+    /// have this slice.
     fn problem(
         &self,
         inside: &SliceInside,
@@ -112,28 +102,14 @@ impl Inspector<'_> {
         due: Option<Epoch>,
         used: bool,
     ) -> Option<(FindingKind, String)> {
-        let fence = inside
-            .fence
-            .map_or_else(|| "by nothing".to_owned(), fence_name);
-        let ahead = |why: String| {
-            Some((
-                FindingKind::FenceAhead,
-                format!("fenced {fence}, but {why}"),
-            ))
-        };
-        let left_over = |why: String| {
-            Some((
-                FindingKind::OrphanedSlice,
-                format!("left over, fenced {fence}; {why}"),
-            ))
-        };
         if let Some(epoch) = due {
             return match inside.fence {
                 Some(there) if there.epoch() > epoch || there.is_closed_in(epoch) => {
-                    let open = || "the set is always open, in epoch 1".to_owned();
-                    ahead(record.map_or_else(open, |_| {
-                        format!("its record says that epoch {epoch} is open")
-                    }))
+                    let why = match record {
+                        Some(_) => format!("its record says that epoch {epoch} is open"),
+                        None => "the set is always open, in epoch 1".to_owned(),
+                    };
+                    Some(fence_ahead(inside, &why))
                 }
                 Some(Fence::Open(there)) if there == epoch => None,
                 _ if !used => None,
@@ -141,7 +117,7 @@ impl Inspector<'_> {
                     FindingKind::SliceWithoutFence,
                     "in use, but without a fence".to_owned(),
                 )),
-                Some(_) => left_over(format!("epoch {epoch} is open")),
+                Some(_) => Some(left_over(inside, &format!("epoch {epoch} is open"))),
             };
         }
         match record {
@@ -154,12 +130,17 @@ impl Inspector<'_> {
                     .fence
                     .is_some_and(|fence| fence.epoch() > record.epoch) =>
             {
-                ahead(format!("its record knows no epoch above {}", record.epoch))
+                let why = format!("its record knows no epoch above {}", record.epoch);
+                Some(fence_ahead(inside, &why))
             }
             Some(record) if record.state == LiveState::Open => {
-                left_over(format!("the live has {} slices now", record.slices))
+                let why = format!("the live has {} slices now", record.slices);
+                Some(left_over(inside, &why))
             }
-            Some(record) => left_over(format!("epoch {} is closed", record.epoch)),
+            Some(record) => {
+                let why = format!("epoch {} is closed", record.epoch);
+                Some(left_over(inside, &why))
+            }
             None if inside
                 .entries
                 .iter()
@@ -168,57 +149,59 @@ impl Inspector<'_> {
                 let detail = "living gateways have entries in it, but its live has no record";
                 Some((FindingKind::NoRecord, detail.to_owned()))
             }
-            None => left_over(
-                "its live has no record, and no living gateway has an entry in it".to_owned(),
-            ),
+            None => Some(left_over(
+                inside,
+                "its live has no record, and no living gateway has an entry in it",
+            )),
         }
     }
 
     /// Checks whether every gateway that holds members has an entry, and is alive or was buried
-    /// only a moment ago.
+    /// only a moment ago. `without_entry` are the gateways without an entry, with the number of
+    /// members that each holds.
     fn check_gateways(
         &self,
         slice: &SliceId,
         without_entry: &[(GatewayId, u64)],
         seen: &mut Inspection,
     ) {
-        let mut find = |kind, gateway, members, problem: &str| {
-            let finding = AuditFinding::new(kind, format!("holds {members} members and {problem}"));
+        for (gateway, holding) in &seen.gateways {
+            let members = holding.members;
+            let finding = match self.leases.get(gateway) {
+                None => {
+                    let detail = format!("holds {members} members and has no lease");
+                    AuditFinding::new(FindingKind::EntryWithoutLease, detail)
+                }
+                Some(LeaseInside::Dead { age, .. }) if age > self.overdue => {
+                    let detail = format!(
+                        "holds {members} members and was buried {} ago, and nobody has swept it",
+                        seconds(age)
+                    );
+                    AuditFinding::new(FindingKind::UnsweptGateway, detail)
+                }
+                Some(_) => continue,
+            };
             seen.findings.push(
                 finding
                     .slice(slice, self.store.keys())
                     .gateway(gateway)
                     .members(members),
             );
-        };
-        for (gateway, &Holding { members, .. }) in &seen.gateways {
-            match self.leases.get(gateway) {
-                None => find(
-                    FindingKind::EntryWithoutLease,
-                    gateway,
-                    members,
-                    "has no lease",
-                ),
-                Some(LeaseInside::Dead { age, .. }) if age > self.overdue => {
-                    let problem =
-                        format!("was buried {} ago, and nobody has swept it", seconds(age));
-                    find(FindingKind::UnsweptGateway, gateway, members, &problem);
-                }
-                Some(_) => {}
-            }
         }
         for (gateway, members) in without_entry {
-            find(
-                FindingKind::HeldWithoutEntry,
-                gateway,
-                *members,
-                "has no entry, so nobody would sweep it",
+            let detail =
+                format!("holds {members} members and has no entry, so nobody would sweep it");
+            seen.findings.push(
+                AuditFinding::new(FindingKind::HeldWithoutEntry, detail)
+                    .slice(slice, self.store.keys())
+                    .gateway(gateway)
+                    .members(*members),
             );
         }
     }
 
-    /// Compares the members of a slice with those that gateways hold. If the set changes meanwhile,
-    /// a member may count twice.
+    /// Compares the members of a slice with the users whom gateways hold. If the set changes
+    /// meanwhile, a member may count twice.
     async fn check_members(
         &self,
         slice: &SliceId,
@@ -248,20 +231,17 @@ impl Inspector<'_> {
         } else {
             "in which lives they are"
         };
-        if let Some(unnoted) = inside
-            .noted
-            .map(|noted| inside.card.saturating_sub(noted))
-            .filter(|n| *n > 0)
+        if let Some(noted) = inside.noted
+            && noted < inside.card
+            && let Some(notes) = self.store.keys().notes(slice)
         {
+            let unnoted = inside.card - noted;
             let detail = format!("{unnoted} members of whom it is not noted {what}");
-            let finding = AuditFinding::new(FindingKind::MissingNotes, detail)
-                .slice(slice, self.store.keys())
-                .members(unnoted);
-            seen.findings.extend(
-                self.store
-                    .keys()
-                    .notes(slice)
-                    .map(|notes| finding.key(notes)),
+            seen.findings.push(
+                AuditFinding::new(FindingKind::MissingNotes, detail)
+                    .slice(slice, self.store.keys())
+                    .members(unnoted)
+                    .key(notes),
             );
         }
         for (gateway, _) in &inside.entries {
@@ -273,7 +253,7 @@ impl Inspector<'_> {
         Ok(())
     }
 
-    /// Looks whether a slice has all those of a group whom a gateway holds.
+    /// Checks whether a slice has all users of a group whom a gateway holds.
     async fn check_held(
         &self,
         slice: &SliceId,
@@ -286,6 +266,9 @@ impl Inspector<'_> {
             .boxed();
         let (missing, names) =
             count(pages.map_ok(|missing| (missing.len() as u64, missing))).await?;
+        if missing == 0 {
+            return Ok(None);
+        }
         let detail = format!(
             "{missing} {} that it holds are not in the slice, such as {names}",
             who(group)
@@ -296,11 +279,37 @@ impl Inspector<'_> {
             .key(self.store.keys().members(slice, group))
             .members(missing)
             .gateway(gateway);
-        Ok((missing > 0).then_some(finding))
+        Ok(Some(finding))
     }
 }
 
-/// What the users of a group are called in a finding.
+/// The epoch of a live, if the live is open and should have this slice.
+fn due_epoch(record: &LiveRecord, slice: &SliceId) -> Option<Epoch> {
+    if record.state == LiveState::Open && slices_of(record).any(|due| due == *slice) {
+        Some(record.epoch)
+    } else {
+        None
+    }
+}
+
+fn fence_ahead(inside: &SliceInside, why: &str) -> (FindingKind, String) {
+    let detail = format!("fenced {}, but {why}", name_of_fence(inside));
+    (FindingKind::FenceAhead, detail)
+}
+
+fn left_over(inside: &SliceInside, why: &str) -> (FindingKind, String) {
+    let detail = format!("left over, fenced {}; {why}", name_of_fence(inside));
+    (FindingKind::OrphanedSlice, detail)
+}
+
+fn name_of_fence(inside: &SliceInside) -> String {
+    match inside.fence {
+        Some(fence) => fence_name(fence),
+        None => "by nothing".to_owned(),
+    }
+}
+
+/// The word for the users of a group in a finding.
 fn who(group: Group) -> &'static str {
     match group {
         Group::All => "members",
@@ -309,7 +318,7 @@ fn who(group: Group) -> &'static str {
 }
 
 impl Inspector<'_> {
-    /// Those of these users who are not in the slice: a page names those, too, of whom the slice
+    /// The users of `named` who are not in the slice. A page also names users for whom the slice
     /// only lacks the time.
     async fn missing(
         &self,
@@ -320,13 +329,11 @@ impl Inspector<'_> {
         let mut missing = Vec::new();
         for users in named.chunks(MAX_BATCH) {
             let there = self.store.are_members(slice, group, users).await?;
-            missing.extend(
-                users
-                    .iter()
-                    .zip(there)
-                    .filter(|(_, there)| !there)
-                    .map(|(user, _)| user.clone()),
-            );
+            for (user, is_there) in users.iter().zip(there) {
+                if !is_there {
+                    missing.push(user.clone());
+                }
+            }
         }
         Ok(missing)
     }
@@ -336,7 +343,8 @@ impl Inspector<'_> {
 async fn count(
     mut pages: impl Stream<Item = StoreResult<(u64, Vec<UserId>)>> + Unpin,
 ) -> StoreResult<(u64, String)> {
-    let (mut sum, mut examples) = (0, Vec::new());
+    let mut sum = 0;
+    let mut examples = Vec::new();
     while let Some((count, names)) = pages.try_next().await? {
         sum += count;
         examples.extend(

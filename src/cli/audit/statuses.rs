@@ -1,5 +1,5 @@
-//! Checks, with `--users`, every timeline: whether a status is left in it that stands no longer,
-//! and that nobody is about to take out.
+//! Checks every timeline, with `--users`. A finding is a status that stands no longer, if no gateway
+//! is about to take it out.
 
 use super::finding::{AuditFinding, FindingKind};
 use super::users::UserInspector;
@@ -23,7 +23,7 @@ impl UserInspector<'_> {
         ))
     }
 
-    /// Takes stale statuses out of a timeline. Answers how many.
+    /// Takes stale statuses out of a timeline. Returns how many.
     pub(super) async fn drop_stale(store: &RedisStore, key: &str) -> StoreResult<usize> {
         let stale = stale_statuses(store, key).await?;
         if let Some(timeline) = store.keys().read_timeline(key) {
@@ -37,11 +37,13 @@ async fn stale_statuses(store: &RedisStore, key: &str) -> StoreResult<Vec<Status
     let Some(timeline) = store.keys().read_timeline(key) else {
         return Ok(Vec::new());
     };
-    let read = store
+    let mut answers = store
         .read_timelines(&[(timeline, None)], MAX_TIMELINE)
-        .await
-        .pop()
-        .unwrap_or_else(|| Ok(Vec::new()))?;
+        .await;
+    let read = match answers.pop() {
+        Some(answer) => answer?,
+        None => Vec::new(),
+    };
     let statuses: Vec<StatusId> = read.into_iter().map(|entry| entry.id).collect();
     let states = states_of(store, &statuses).await;
     let mut stale = Vec::new();

@@ -1,6 +1,6 @@
 //! Checks what Redis knows of users: changes that a gateway left half done and, with `--users`,
-//! every follow, every login and, in [`super::statuses`], every timeline. It keeps no names in
-//! memory but those of its findings.
+//! every follow, every login and, in [`super::statuses`], every timeline. The inspector keeps only
+//! the names of its findings in memory.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use super::scan::{each_key, or_unreadable};
 use crate::base::ids::{Login, UserId};
 use crate::cli::common::seconds;
 use crate::store::redis::RedisStore;
-use crate::store::redis::users::{HalfFollow, LeftChange};
+use crate::store::redis::users::HalfFollow;
 use crate::store::{Profiles, StoreError, StoreResult};
 
-/// How many names a finding has as examples.
+/// Maximum example names per finding.
 const EXAMPLES: usize = 3;
 
 pub(super) struct UserInspector<'a> {
     pub store: &'a RedisStore,
-    /// A change that was left for longer is a finding.
+    /// A change that nobody has finished for longer than this is a finding.
     pub overdue: Duration,
     pub every_user: bool,
 }
@@ -26,10 +26,8 @@ impl UserInspector<'_> {
     pub(super) async fn inspect(&self) -> StoreResult<Vec<AuditFinding>> {
         let mut findings = self.left_changes().await?;
         if self.every_user {
-            let (edges, timelines) = (
-                self.store.keys().edge_keys(),
-                self.store.keys().timeline_keys(),
-            );
+            let edges = self.store.keys().edge_keys();
+            let timelines = self.store.keys().timeline_keys();
             findings.extend(
                 each_key(self.store, &edges, async |key| self.follows_at(key).await).await?,
             );
@@ -44,29 +42,26 @@ impl UserInspector<'_> {
         Ok(findings)
     }
 
-    /// Looks again at what was found.
+    /// Inspects again what `before` is about.
     pub(super) async fn confirm(&self, before: &[AuditFinding]) -> StoreResult<Vec<AuditFinding>> {
         let mut found = Vec::new();
         for finding in before {
-            found.extend(
-                match (finding.kind, &finding.key, &finding.subject.user_id) {
-                    (FindingKind::HalfFollow, Some(key), _) => self.follows_at(key).await?,
-                    (FindingKind::StaleStatus, Some(key), _) => self.timeline_at(key).await?,
-                    (FindingKind::StaleLogin, _, Some(user)) => match &finding.subject.login {
-                        Some(login)
-                            if self.store.login_owner(login).await?.as_ref() == Some(user) =>
-                        {
-                            self.claim_of(login, user).await?
-                        }
-                        _ => None,
-                    },
-                    (FindingKind::UnclaimedLogin, _, Some(user)) => self.profile_of(user).await?,
-                    (FindingKind::UnreadableKey, Some(key), _) => {
-                        or_unreadable(key, self.anything_at(key).await)?
+            let remaining = match (finding.kind, &finding.key, &finding.subject.user_id) {
+                (FindingKind::HalfFollow, Some(key), _) => self.follows_at(key).await?,
+                (FindingKind::StaleStatus, Some(key), _) => self.timeline_at(key).await?,
+                (FindingKind::StaleLogin, _, Some(user)) => match &finding.subject.login {
+                    Some(login) if self.store.login_owner(login).await?.as_ref() == Some(user) => {
+                        self.claim_of(login, user).await?
                     }
                     _ => None,
                 },
-            );
+                (FindingKind::UnclaimedLogin, _, Some(user)) => self.profile_of(user).await?,
+                (FindingKind::UnreadableKey, Some(key), _) => {
+                    or_unreadable(key, self.anything_at(key).await)?
+                }
+                _ => None,
+            };
+            found.extend(remaining);
         }
         if before
             .iter()
@@ -78,51 +73,60 @@ impl UserInspector<'_> {
         Ok(found)
     }
 
-    /// Repairs a finding; `None` if it is not about users, or if it is gone.
+    /// Repairs a finding. Returns `None` if it is not about users, or if it is gone.
     pub(super) async fn fix(
         store: &RedisStore,
         finding: &AuditFinding,
     ) -> StoreResult<Option<String>> {
-        let done = match (finding.kind, &finding.key, &finding.subject.user_id) {
+        match (finding.kind, &finding.key, &finding.subject.user_id) {
             (FindingKind::HalfFollow, Some(key), _) => {
                 let mut added = 0;
                 for half in store.half_follows(key).await? {
                     store.restore_follow(&half).await?;
                     added += 1;
                 }
-                (added > 0).then(|| format!("{added} follows added at the other end"))
+                if added == 0 {
+                    return Ok(None);
+                }
+                Ok(Some(format!("{added} follows added at the other end")))
             }
             (FindingKind::StaleStatus, Some(key), _) => {
                 let taken = Self::drop_stale(store, key).await?;
-                (taken > 0).then(|| format!("{taken} statuses taken out"))
+                if taken == 0 {
+                    return Ok(None);
+                }
+                Ok(Some(format!("{taken} statuses taken out")))
             }
             (FindingKind::StaleLogin, _, Some(user)) => match &finding.subject.login {
-                Some(login) => store
-                    .drop_claim(login, user)
-                    .await?
-                    .then(|| "login freed".to_owned()),
-                None => None,
+                Some(login) => {
+                    if !store.drop_claim(login, user).await? {
+                        return Ok(None);
+                    }
+                    Ok(Some("login freed".to_owned()))
+                }
+                None => Ok(None),
             },
-            (FindingKind::UnclaimedLogin, _, Some(user)) => store
-                .claim_again(user)
-                .await?
-                .then(|| "login claimed".to_owned()),
-            _ => None,
-        };
-        Ok(done)
+            (FindingKind::UnclaimedLogin, _, Some(user)) => {
+                if !store.claim_again(user).await? {
+                    return Ok(None);
+                }
+                Ok(Some("login claimed".to_owned()))
+            }
+            _ => Ok(None),
+        }
     }
 
     async fn left_changes(&self) -> StoreResult<Vec<AuditFinding>> {
-        let left = self.store.left_changes(self.overdue).await?;
-        let finding = |left: LeftChange| {
+        let mut findings = Vec::new();
+        for left in self.store.left_changes(self.overdue).await? {
             let detail = format!(
                 "{} began {} ago, and nobody finishes it",
                 left.change,
                 seconds(left.age)
             );
-            AuditFinding::new(FindingKind::UnfinishedChange, detail).key(left.key)
-        };
-        Ok(left.into_iter().map(finding).collect())
+            findings.push(AuditFinding::new(FindingKind::UnfinishedChange, detail).key(left.key));
+        }
+        Ok(findings)
     }
 
     async fn anything_at(&self, key: &str) -> StoreResult<Option<AuditFinding>> {
@@ -162,7 +166,7 @@ impl UserInspector<'_> {
             let page = self.store.logins(from).await?;
             for (login, user) in page.logins {
                 match self.claim_of(&login, &user).await {
-                    // The look at the profile itself tells of it.
+                    // The inspection of the profile itself, below, reports this.
                     Err(StoreError::Nonsense(_)) => {}
                     seen => findings.extend(seen?),
                 }
@@ -184,12 +188,11 @@ impl UserInspector<'_> {
         Ok(findings)
     }
 
-    /// Whether the profile of a user carries a login that is claimed for the user.
+    /// Checks whether the profile of a user carries a login that is claimed for the user.
     async fn claim_of(&self, login: &Login, user: &UserId) -> StoreResult<Option<AuditFinding>> {
         let carried = self.store.profile(user).await?.map(|profile| profile.login);
-        if carried
-            .as_ref()
-            .is_some_and(|carried| carried.folded() == *login)
+        if let Some(carried) = carried
+            && carried.folded() == *login
         {
             return Ok(None);
         }
@@ -204,7 +207,7 @@ impl UserInspector<'_> {
         ))
     }
 
-    /// Whether the login of a profile is claimed for its user.
+    /// Checks whether the login of a profile is claimed for its user.
     async fn profile_of(&self, user: &UserId) -> StoreResult<Option<AuditFinding>> {
         let Some(profile) = self.store.profile(user).await? else {
             return Ok(None);
@@ -213,7 +216,10 @@ impl UserInspector<'_> {
         if owner.as_ref() == Some(user) {
             return Ok(None);
         }
-        let owner = owner.map_or_else(|| "nobody".to_owned(), |owner| owner.to_string());
+        let owner = match owner {
+            Some(owner) => owner.to_string(),
+            None => "nobody".to_owned(),
+        };
         let detail = format!(
             "the profile carries the login {}, which is claimed for {owner}",
             profile.login

@@ -18,7 +18,7 @@ pub(super) struct Explanation {
     pub epoch: Option<Epoch>,
     /// Whether `lives` lists the live.
     pub listed: bool,
-    /// All slices, or only the user's one; none if the live is closed.
+    /// All slices, or only the slice of the user. Empty if the live is closed.
     pub slices: Vec<SliceStatus>,
     pub user: Option<UserStatus>,
     /// The explanation, in sentences.
@@ -46,9 +46,9 @@ pub(super) struct EntryStatus {
     pub expired: bool,
     /// The number of the gateway's last call.
     pub number: u64,
-    /// How many members the gateway holds; 0 if it has let go of the slice.
+    /// How many members the gateway holds. 0 if it has let go of the slice.
     pub members: u64,
-    /// How many of them as fans.
+    /// How many of these members it holds as fans.
     pub fans: u64,
     /// Whether the gateway holds the user as a fan.
     pub holds_user: Option<bool>,
@@ -59,11 +59,11 @@ pub(super) struct UserStatus {
     pub user_id: UserId,
     /// Whether the user is in the slice, and so counts as an online fan.
     pub counted: bool,
-    /// Whether the fan source says that the user is a fan; null if it does not say.
+    /// Whether the fan source says that the user is a fan. Null if it does not say.
     pub fan: Option<bool>,
-    /// Null if the user does not follow the streamer, or if follows are elsewhere than in Redis.
+    /// Null if the user does not follow the streamer, or if follows are not in Redis.
     pub follows_since: Option<UnixMillis>,
-    /// When the user's ban from the live ends or ended; null if there was none.
+    /// When the user's ban from the live ends or ended. Null if there was none.
     pub banned_until: Option<UnixMillis>,
     pub gateways: Vec<GatewayAnswer>,
 }

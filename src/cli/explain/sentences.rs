@@ -1,4 +1,4 @@
-//! The sentences of an explanation. They only put into words what the command has read.
+//! The sentences of an explanation. They put into words what the command has read, and nothing more.
 
 use std::time::Duration;
 
@@ -45,22 +45,23 @@ pub(super) fn about(record: &LiveRecord, listed: bool) -> String {
     said + "."
 }
 
-/// Whether a user is counted, and why, by what the store holds.
+/// Whether the store counts a user, and why.
 pub(super) fn verdict(
     user: &UserId,
     index: u32,
     counted: bool,
     slice: Option<&SliceStatus>,
 ) -> String {
-    let holders: Vec<&EntryStatus> = slice
-        .into_iter()
-        .flat_map(|slice| &slice.gateways)
-        .filter(|gateway| gateway.holds_user == Some(true))
-        .collect();
-    let names = holders
+    let entries: &[EntryStatus] = match slice {
+        Some(slice) => &slice.gateways,
+        None => &[],
+    };
+    let holders: Vec<String> = entries
         .iter()
-        .map(|holder| format!("{} ({})", holder.gateway_id, holder.standing()));
-    let names = names.collect::<Vec<_>>().join(" and ");
+        .filter(|entry| entry.holds_user == Some(true))
+        .map(|entry| format!("{} ({})", entry.gateway_id, entry.standing()))
+        .collect();
+    let names = holders.join(" and ");
     match (counted, holders.is_empty()) {
         (true, false) => format!("{user} is counted as a fan, in slice {index}: held by {names}."),
         (true, true) => format!(
@@ -77,36 +78,41 @@ pub(super) fn verdict(
     }
 }
 
-/// Whether gateways take the user for a fan of the streamer, by what the fan source answers them.
+/// Whether gateways take the user for a fan of the streamer, according to the fan source.
 pub(super) fn fan_check(
     user: &UserId,
     streamer: &UserId,
-    (source, answer, since): (FanSource, &Result<FanAnswers, FanError>, Option<UnixMillis>),
+    source: FanSource,
+    answer: &Result<FanAnswers, FanError>,
+    since: Option<UnixMillis>,
 ) -> String {
     let source = source.as_str();
-    match answer
-        .as_ref()
-        .map(|answers| answers.first().copied().flatten())
-    {
-        Ok(Some(true)) => {
-            let since = since
-                .map(|at| format!(", since {}", time(at)))
-                .unwrap_or_default();
+    let answers = match answer {
+        Ok(answers) => answers,
+        Err(why) => {
+            return format!(
+                "The fan source ({source}) does not say whether {user} is a fan of {streamer}: {why}."
+            );
+        }
+    };
+    match answers.first().copied().flatten() {
+        Some(true) => {
+            let since = match since {
+                Some(at) => format!(", since {}", time(at)),
+                None => String::new(),
+            };
             format!("{user} follows {streamer}{since}, says the fan source ({source}).")
         }
-        Ok(Some(false)) => {
+        Some(false) => {
             format!(
                 "{user} does not follow {streamer}, says the fan source ({source}), so gateways count them as no fan."
             )
         }
-        Ok(None) => {
+        None => {
             format!(
                 "Whether {user} is a fan of {streamer} is for the user's token to say (fan-source {source})."
             )
         }
-        Err(why) => format!(
-            "The fan source ({source}) does not say whether {user} is a fan of {streamer}: {why}."
-        ),
     }
 }
 

@@ -1,5 +1,5 @@
-//! How many keys of each kind there are. Every key is counted once and asked for its type; only
-//! some of each kind are asked for their memory.
+//! The number of keys of each kind. The census counts every key once and asks for its type. It asks
+//! for the memory of only some keys of each kind.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::{self, Display, Formatter};
@@ -14,32 +14,32 @@ use crate::cli::tables::{bytes, count, table};
 use crate::store::StoreResult;
 use crate::store::redis::RedisStore;
 
-/// Keys of each kind that are asked for their memory. SCAN answers keys in the order of their
-/// hashes, so that the first ones are a fair sample.
+/// Keys of each kind whose memory is measured. SCAN returns keys in the order of their hashes, so
+/// the first ones are a fair sample.
 const SAMPLE: u64 = 100;
 
-/// Kinds that are told apart. Another program's keys may each look like a kind of its own.
-const MOST_KINDS: usize = 1_000;
+/// Maximum kinds. Each key of another program may look like a kind of its own.
+const MAX_KINDS: usize = 1_000;
 
 /// The kind of the keys beyond these.
 const OTHER: &str = "(others)";
 
-/// Keys that are known again if SCAN returns them twice: 8 bytes for each.
-const MOST_KNOWN: usize = 20_000_000;
+/// Maximum keys that the census recognizes if SCAN returns them twice. Each takes 8 bytes.
+const MAX_KNOWN: usize = 20_000_000;
 
-/// Keys that are measured concurrently.
-const AT_A_TIME: usize = 8;
+/// Maximum keys that are measured concurrently.
+const MAX_CONCURRENT_SIZES: usize = 8;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Census {
     pattern: String,
     keys: u64,
     masters: usize,
-    /// An estimate; null if the server gives none.
+    /// An estimate. Null if the server gives none.
     bytes: Option<u64>,
     kinds: Vec<KindRow>,
     listed: Vec<ListedKey>,
-    /// Whether keys may have been counted twice, because there are too many to remember.
+    /// Whether the census may have counted keys twice, because there are too many to remember.
     uncertain: bool,
     seconds: f64,
     #[serde(skip)]
@@ -49,9 +49,20 @@ pub(super) struct Census {
 #[derive(Debug, Default)]
 struct Counting {
     kinds: BTreeMap<String, Kind>,
-    /// The hashes of the keys: two keys with the same one are rarer than what SCAN misses.
+    /// The hashes of the keys. Two keys with the same hash are rarer than keys that SCAN misses.
     known: HashSet<u64>,
     to_list: usize,
+}
+
+/// A key that is to be measured.
+struct ToMeasure {
+    key: String,
+    r#type: String,
+    kind: String,
+    /// Whether the key is in the sample of its kind.
+    in_sample: bool,
+    /// Whether the census lists the key.
+    is_listed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +78,7 @@ struct KindRow {
     kind: String,
     keys: u64,
     types: BTreeMap<String, u64>,
-    /// An estimate from the sample; null without one.
+    /// An estimate from the sample. Null without a sample.
     bytes: Option<u64>,
     sampled: u64,
 }
@@ -107,41 +118,53 @@ impl Census {
         let started = Instant::now();
         keys.retain(|key| self.is_new(key));
         let types = store.key_types(&keys).await?;
-        let mut measured = Vec::new();
-        for (key, r#type) in keys
-            .into_iter()
-            .zip(types)
-            .filter(|(_, r#type)| r#type != "none")
-        {
+        let mut to_measure = Vec::new();
+        for (key, r#type) in keys.into_iter().zip(types) {
+            // The key is gone since SCAN returned it.
+            if r#type == "none" {
+                continue;
+            }
             self.keys += 1;
             let (name, kind) = self.counting.kind(store, &key);
             kind.keys += 1;
             *kind.types.entry(r#type.clone()).or_default() += 1;
             let in_sample = kind.keys <= SAMPLE;
             let is_listed = self.counting.to_list > 0;
-            self.counting.to_list -= usize::from(is_listed);
+            if is_listed {
+                self.counting.to_list -= 1;
+            }
             if in_sample || is_listed {
-                measured.push((name, in_sample, is_listed, (key, r#type)));
+                to_measure.push(ToMeasure {
+                    key,
+                    r#type,
+                    kind: name,
+                    in_sample,
+                    is_listed,
+                });
             }
         }
-        let sizes =
-            stream::iter(measured).map(async |(kind, in_sample, is_listed, (key, r#type))| {
-                let bytes = store.key_bytes(&key).await?;
-                StoreResult::Ok((
-                    kind,
-                    in_sample,
-                    is_listed.then_some(ListedKey { key, r#type, bytes }),
-                    bytes,
-                ))
-            });
-        let sizes: Vec<_> = sizes.buffered(AT_A_TIME).try_collect().await?;
-        for (kind, in_sample, listed, bytes) in sizes {
-            self.listed.extend(listed);
-            if let (true, Some(bytes), Some(kind)) =
-                (in_sample, bytes, self.counting.kinds.get_mut(&kind))
+        let measures = stream::iter(to_measure).map(async |measured| {
+            let bytes = store.key_bytes(&measured.key).await?;
+            StoreResult::Ok((measured, bytes))
+        });
+        let measures: Vec<(ToMeasure, Option<u64>)> = measures
+            .buffered(MAX_CONCURRENT_SIZES)
+            .try_collect()
+            .await?;
+        for (measured, bytes) in measures {
+            if measured.in_sample
+                && let Some(bytes) = bytes
+                && let Some(kind) = self.counting.kinds.get_mut(&measured.kind)
             {
                 kind.sampled += 1;
                 kind.sampled_bytes += bytes;
+            }
+            if measured.is_listed {
+                self.listed.push(ListedKey {
+                    key: measured.key,
+                    r#type: measured.r#type,
+                    bytes,
+                });
             }
         }
         sleep(started.elapsed()).await;
@@ -149,48 +172,49 @@ impl Census {
     }
 
     fn is_new(&mut self, key: &str) -> bool {
-        let (known, hash) = (&mut self.counting.known, xxh3_64(key.as_bytes()));
-        if known.len() < MOST_KNOWN {
+        let hash = xxh3_64(key.as_bytes());
+        let known = &mut self.counting.known;
+        if known.len() < MAX_KNOWN {
             return known.insert(hash);
         }
         self.uncertain = true;
         !known.contains(&hash)
     }
 
-    /// Makes the rows, those with most memory first.
+    /// Makes the rows, and sorts them by memory, the largest first.
     pub(super) fn finish(&mut self, masters: usize, took: Duration) {
-        let rows = std::mem::take(&mut self.counting)
-            .kinds
-            .into_iter()
-            .map(|(kind, found)| {
-                let Kind {
-                    keys,
-                    types,
-                    sampled,
-                    sampled_bytes,
-                } = found;
-                // Through 128 bits: a sample of large keys times many of them.
-                let bytes =
-                    (u128::from(sampled_bytes) * u128::from(keys)).checked_div(u128::from(sampled));
-                let bytes = bytes.map(|bytes| u64::try_from(bytes).unwrap_or(u64::MAX));
-                KindRow {
-                    kind,
-                    keys,
-                    types,
-                    bytes,
-                    sampled,
-                }
+        let counting = std::mem::take(&mut self.counting);
+        for (kind, found) in counting.kinds {
+            self.kinds.push(KindRow {
+                kind,
+                keys: found.keys,
+                bytes: found.estimated_bytes(),
+                sampled: found.sampled,
+                types: found.types,
             });
-        self.kinds = rows.collect();
+        }
         self.kinds
             .sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.kind.cmp(&b.kind)));
         self.listed.sort_by(|a, b| a.key.cmp(&b.key));
-        let known = self
+        self.bytes = self
             .kinds
             .iter()
             .filter_map(|row| row.bytes)
             .reduce(u64::saturating_add);
-        (self.bytes, self.masters, self.seconds) = (known, masters, took.as_secs_f64());
+        self.masters = masters;
+        self.seconds = took.as_secs_f64();
+    }
+}
+
+impl Kind {
+    /// The memory of all keys of the kind, estimated from the sample. `None` without a sample.
+    fn estimated_bytes(&self) -> Option<u64> {
+        if self.sampled == 0 {
+            return None;
+        }
+        // The product of the bytes of a sample and the number of keys may exceed 64 bits.
+        let product = u128::from(self.sampled_bytes) * u128::from(self.keys);
+        Some(u64::try_from(product / u128::from(self.sampled)).unwrap_or(u64::MAX))
     }
 }
 
@@ -198,7 +222,7 @@ impl Counting {
     /// The kind of a key, by its name.
     fn kind(&mut self, store: &RedisStore, key: &str) -> (String, &mut Kind) {
         let mut name = store.keys().kind(key).unwrap_or_else(|| OTHER.to_owned());
-        if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(&name) {
+        if self.kinds.len() >= MAX_KINDS && !self.kinds.contains_key(&name) {
             OTHER.clone_into(&mut name);
         }
         (name.clone(), self.kinds.entry(name).or_default())
@@ -206,36 +230,40 @@ impl Counting {
 }
 
 fn estimate(n: Option<u64>) -> String {
-    n.map_or_else(|| "?".to_owned(), bytes)
+    match n {
+        Some(n) => bytes(n),
+        None => "?".to_owned(),
+    }
+}
+
+/// The types of the keys of a kind. Each has its number of keys if there are several types.
+fn types_in_words(types: &BTreeMap<String, u64>) -> String {
+    let mut words = Vec::new();
+    for (name, keys) in types {
+        if types.len() == 1 {
+            words.push(name.clone());
+        } else {
+            words.push(format!("{name} {keys}"));
+        }
+    }
+    words.join(", ")
 }
 
 impl Display for Census {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (keys, masters) = (
-            count(self.keys as usize, "key"),
-            count(self.masters, "master"),
-        );
         writeln!(
             f,
-            "{keys} on {masters}, about {} in all; {:.1} s",
+            "{} on {}, about {} in all; {:.1} s",
+            count(self.keys as usize, "key"),
+            count(self.masters, "master"),
             estimate(self.bytes),
             self.seconds
         )?;
-        let types = |types: &BTreeMap<String, u64>| {
-            let said = types.iter().map(|(name, keys)| {
-                if types.len() == 1 {
-                    name.clone()
-                } else {
-                    format!("{name} {keys}")
-                }
-            });
-            said.collect::<Vec<_>>().join(", ")
-        };
         let rows = self.kinds.iter().map(|row| {
             [
                 row.kind.clone(),
                 row.keys.to_string(),
-                types(&row.types),
+                types_in_words(&row.types),
                 estimate(row.bytes),
                 row.sampled.to_string(),
             ]
@@ -256,7 +284,7 @@ impl Display for Census {
         if self.uncertain {
             write!(
                 f,
-                "\nbeyond {MOST_KNOWN} keys, those that SCAN returns twice count twice"
+                "\nbeyond {MAX_KNOWN} keys, those that SCAN returns twice count twice"
             )?;
         }
         write!(

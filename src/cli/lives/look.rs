@@ -1,5 +1,5 @@
-//! One look at the open lives of a gateway. Nothing that it says is trusted: answers and pages are
-//! bounded, and fields that an older gateway does not have are left out.
+//! One look at the open lives of a gateway. The command does not trust the gateway: it bounds answers
+//! and pages. It leaves out fields that an older gateway does not have.
 
 use std::collections::HashSet;
 
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::cli::gateways::GatewayApi;
 use crate::config::LivesSort;
 
-/// Pages of a thousand lives that are read.
-const MOST_PAGES: usize = 100;
+/// Maximum pages of a look. A page has up to a thousand lives.
+const MAX_PAGES: usize = 100;
 
 /// An open live.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub(super) struct OpenLive {
     /// `None` if the gateway does not hold the live.
     #[serde(default)]
     pub(super) away: Option<u64>,
-    /// As [`Self::away`].
+    /// `None` if the gateway does not hold the live.
     #[serde(default)]
     pub(super) quality: Option<String>,
     pub(super) counted_at: Option<u64>,
@@ -46,12 +46,12 @@ struct Page {
     cursor: Option<String>,
 }
 
-/// What a gateway told.
+/// The lives of which a gateway told.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Look {
-    /// Largest first, each once.
+    /// Each live once, the largest first.
     pub(super) lives: Vec<OpenLive>,
-    /// Whether there are more.
+    /// Whether the gateway has more lives.
     pub(super) more: bool,
 }
 
@@ -63,14 +63,14 @@ pub(super) async fn at(gateway: &GatewayApi, sort: LivesSort) -> anyhow::Result<
     let mut cursor = String::new();
     // A live whose counts change while the pages are read may come twice.
     let mut seen = HashSet::new();
-    for _ in 0..MOST_PAGES {
+    for _ in 0..MAX_PAGES {
         let query = format!("/v1/lives?sort={}&limit=1000{cursor}", sort.as_str());
         let page: Page = gateway.get(&query).await?;
-        look.lives.extend(
-            page.items
-                .into_iter()
-                .filter(|live| seen.insert(live.live_id.clone())),
-        );
+        for live in page.items {
+            if seen.insert(live.live_id.clone()) {
+                look.lives.push(live);
+            }
+        }
         let Some(next) = page.cursor else {
             look.more = false;
             break;

@@ -35,13 +35,16 @@ fn sum(lives: &[OpenLive], figure: fn(&OpenLive) -> u64) -> u64 {
 }
 
 fn row(live: &OpenLive, now: UnixMillis) -> [String; 8] {
+    let away = match live.away {
+        Some(away) => away.to_string(),
+        None => "-".to_owned(),
+    };
     [
         live.live_id.clone(),
         live.viewers.to_string(),
         live.fans.to_string(),
-        live.away
-            .map_or_else(|| "-".to_owned(), |away| away.to_string()),
-        live.quality.clone().unwrap_or_else(|| "-".to_owned()),
+        away,
+        live.quality.as_deref().unwrap_or("-").to_owned(),
         age(now, live.opened_at),
         live.streamer_id.clone(),
         live.title.clone().unwrap_or_default(),

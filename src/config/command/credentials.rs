@@ -69,8 +69,10 @@ fn streamer(text: &str) -> Result<UserId, InvalidId> {
 }
 
 fn name(text: &str) -> Result<String, &'static str> {
-    let fits = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
-    let is_right = (1..=64).contains(&text.len()) && text.bytes().all(fits);
+    let is_right = (1..=64).contains(&text.len())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
     if is_right {
         Ok(text.to_owned())
     } else {

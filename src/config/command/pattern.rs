@@ -3,20 +3,24 @@
 /// The longest pattern, in bytes. A key of two ids is shorter.
 const LONGEST_PATTERN: usize = 1_024;
 
-/// Redis takes any text for a pattern, and finds nothing with a broken one.
+/// Refuses a broken pattern. Redis would accept it, and find nothing.
 pub(super) fn parse(pattern: &str) -> Result<String, &'static str> {
     if pattern.is_empty() || pattern.len() > LONGEST_PATTERN {
         return Err("must have 1 to 1024 bytes; * finds every key");
     }
-    let (mut escaped, mut in_class) = (false, false);
+    let mut escaped = false;
+    let mut in_class = false;
     for c in pattern.chars() {
-        (escaped, in_class) = match c {
-            _ if escaped => (false, in_class),
-            '\\' => (true, in_class),
-            '[' => (false, true),
-            ']' => (false, false),
-            _ => (false, in_class),
-        };
+        if escaped {
+            escaped = false;
+            continue;
+        }
+        match c {
+            '\\' => escaped = true,
+            '[' => in_class = true,
+            ']' => in_class = false,
+            _ => {}
+        }
     }
     if escaped {
         return Err("ends with a backslash; write two for one");

@@ -45,7 +45,8 @@ pub(super) fn dial(crowd: &Crowd, number: usize, position: usize) -> io::Result<
 
 /// The upgrade.
 pub(super) fn request(crowd: &Crowd, number: usize) -> String {
-    let (user, live_number) = (user(number), number % crowd.lives);
+    let user = user(number);
+    let live_number = number % crowd.lives;
     // Rollcall reads the streamer off the live's record; the naive server is told.
     let place = format!("streamer_id={}", streamer(live_number));
     let join = if crowd.enter == Enter::Joined {

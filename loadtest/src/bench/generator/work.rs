@@ -24,12 +24,10 @@ pub(crate) fn carry_out(
     order: Order,
     clock: Option<&JoinClock>,
 ) -> io::Result<Outcome> {
-    let (cpu, sent, answered, lost) = (
-        cpu::this_thread(),
-        engine.sent,
-        engine.answered,
-        engine.lost,
-    );
+    let cpu = cpu::this_thread();
+    let sent = engine.sent;
+    let answered = engine.answered;
+    let lost = engine.lost;
     engine.latency = Default::default();
     engine.trouble = None;
     let began = Instant::now();
@@ -62,15 +60,12 @@ pub(crate) fn carry_out(
         latency: std::mem::take(&mut engine.latency),
         gave_up: None,
     };
-    let why = |done: bool| {
+    let gave_up = if done && outcome.lost == 0 {
+        None
+    } else {
         let trouble = engine.trouble.clone();
-        if !done {
-            Some(trouble.unwrap_or_else(|| "it took too long".to_owned()))
-        } else {
-            None
-        }
+        Some(trouble.unwrap_or_else(|| "it took too long".to_owned()))
     };
-    let gave_up = why(done && outcome.lost == 0);
     if leaving {
         engine.clear();
     }
@@ -104,7 +99,8 @@ fn connect(engine: &mut Engine) -> io::Result<bool> {
 }
 
 fn join(engine: &mut Engine, per_second: f64, clock: Option<&JoinClock>) -> io::Result<bool> {
-    let (began, count) = (Instant::now(), engine.len());
+    let began = Instant::now();
+    let count = engine.len();
     let mut asked = 0;
     while engine.joined + engine.lost < count {
         let due = ((began.elapsed().as_secs_f64() * per_second) as usize + 1).min(count);
@@ -142,9 +138,12 @@ fn run_loop(engine: &mut Engine, seconds: f64) -> io::Result<()> {
 }
 
 fn pace(engine: &mut Engine, every_s: f64, seconds: f64) -> io::Result<bool> {
-    let (began, count) = (Instant::now(), engine.len());
-    let (mut beats, per_second) = (0_usize, count as f64 / every_s);
-    let (sent, answered) = (engine.sent, engine.answered);
+    let began = Instant::now();
+    let count = engine.len();
+    let mut beats = 0_usize;
+    let per_second = count as f64 / every_s;
+    let sent = engine.sent;
+    let answered = engine.answered;
     while began.elapsed().as_secs_f64() < seconds {
         let due = (began.elapsed().as_secs_f64() * per_second) as usize;
         while beats < due {
@@ -157,8 +156,10 @@ fn pace(engine: &mut Engine, every_s: f64, seconds: f64) -> io::Result<bool> {
 }
 
 fn ask_at_length(engine: &mut Engine, per_second: f64) -> io::Result<bool> {
-    let (began, count) = (Instant::now(), engine.len());
-    let (sent, answered) = (engine.sent, engine.answered);
+    let began = Instant::now();
+    let count = engine.len();
+    let sent = engine.sent;
+    let answered = engine.answered;
     let mut asked = 0;
     while asked < count {
         let due = ((began.elapsed().as_secs_f64() * per_second) as usize + 1).min(count);

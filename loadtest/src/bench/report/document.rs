@@ -37,17 +37,20 @@ impl Report {
         quick: bool,
         whole: bool,
     ) -> anyhow::Result<Self> {
-        let touched = |budget: &Budget| {
-            whole
+        let mut judged = Vec::new();
+        for budget in budgets {
+            let touched = whole
                 || run.not_run.contains_key(&budget.row)
-                || run.figures.iter().any(|figure| figure.row == budget.row)
-        };
-        let judge = |budget: Budget| Judged {
-            found: budget.bounded(&run),
-            verdict: budget.verdict(&run),
-            budget,
-        };
-        let budgets = budgets.into_iter().filter(touched).map(judge).collect();
+                || run.figures.iter().any(|figure| figure.row == budget.row);
+            if touched {
+                judged.push(Judged {
+                    found: budget.bounded(&run),
+                    verdict: budget.verdict(&run),
+                    budget,
+                });
+            }
+        }
+        let budgets = judged;
         let redis = tokio::process::Command::new("redis-server")
             .arg("--version")
             .output()

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use plotters::prelude::*;
 
-use super::document::{Judged, Report};
+use super::document::Report;
 use super::text;
 use crate::bench::figures::{Spread, Who};
 use crate::report::page::Page;
@@ -158,16 +158,17 @@ impl Scale {
 }
 
 fn page(report: &Report, svg: String) -> Page<'static> {
-    let row = |judged: &Judged| {
-        [
+    let mut table = Vec::new();
+    for judged in &report.budgets {
+        table.push([
             text::mark(judged.verdict).to_owned(),
             text::in_words(judged),
-        ]
-    };
+        ]);
+    }
     Page {
         title: "loadtest bench",
         machine: text::machine(report),
-        table: report.budgets.iter().map(row).collect(),
+        table,
         svg,
         text: report.to_string(),
     }

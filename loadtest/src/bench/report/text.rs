@@ -131,10 +131,6 @@ impl Display for Report {
             writeln!(out, "QUICK: numbers too small to say anything about speed")?;
         }
         writeln!(out, "median (lowest–highest of the rounds)\n")?;
-        let label = |measure: &str, unit: &str| match unit {
-            "" => measure.to_owned(),
-            unit => format!("{measure}, {unit}"),
-        };
         let lines = lines(self);
         let width = lines
             .iter()
@@ -173,6 +169,14 @@ impl Display for Report {
             writeln!(out, "  {:<13} {}", mark(judged.verdict), in_words(judged))?;
         }
         Ok(())
+    }
+}
+
+/// A measure with its unit, if it has one.
+fn label(measure: &str, unit: &str) -> String {
+    match unit {
+        "" => measure.to_owned(),
+        unit => format!("{measure}, {unit}"),
     }
 }
 

@@ -48,7 +48,7 @@ fn came(n: usize, live: usize) -> bool {
     ((n * LIVES + live) as u32).wrapping_mul(2_654_435_761) >> 16 >= 6_554
 }
 
-/// Those who came to each live, so many each.
+/// The fans who come to each live, `fans` of them.
 fn crowds(fans: usize) -> Vec<Vec<usize>> {
     (0..LIVES)
         .map(|live| (0..).filter(|n| came(*n, live)).take(fans).collect())
@@ -138,13 +138,13 @@ struct Asked<'a> {
     gateway: &'a Gateway,
     redis: &'a Redis,
     form: AttendanceForm,
-    /// Who comes to each live.
+    /// The fans of each live.
     crowds: &'a [Vec<usize>],
     times: usize,
 }
 
 impl Asked<'_> {
-    /// Opens the lives and has the fans come to them. Answers by how much the memory of Redis grew.
+    /// Opens the lives and has the fans come to them. Returns by how much the memory of Redis grew.
     async fn seed(&self, store: &RedisStore) -> anyhow::Result<f64> {
         let before = used_memory(self.redis).await?;
         for (live, crowd) in self.crowds.iter().enumerate() {
@@ -190,19 +190,13 @@ impl Asked<'_> {
             .map(|crowd| crowd.iter().copied().collect())
             .collect();
         let everybody: BTreeSet<usize> = came.iter().flatten().copied().collect();
-        let takes = |n: &usize| {
-            which.takes(
-                &came
-                    .iter()
-                    .map(|crowd| crowd.contains(n))
-                    .collect::<Vec<_>>(),
-            )
-        };
-        let expected = everybody
-            .into_iter()
-            .filter(takes)
-            .map(|n| user(self.form, n).to_string());
-        let expected: BTreeSet<String> = expected.collect();
+        let mut expected = BTreeSet::new();
+        for n in everybody {
+            let came_to: Vec<bool> = came.iter().map(|crowd| crowd.contains(&n)).collect();
+            if which.takes(&came_to) {
+                expected.insert(user(self.form, n).to_string());
+            }
+        }
         let found = self.list(&path, expected.len()).await?;
         ensure!(
             found == expected,
@@ -210,7 +204,8 @@ impl Asked<'_> {
             found.len(),
             expected.len()
         );
-        let (mut times, mut slow) = (Vec::with_capacity(self.times), f64::MAX);
+        let mut times = Vec::with_capacity(self.times);
+        let mut slow = f64::MAX;
         for _ in 0..self.times {
             watch_slow_calls(self.redis).await?;
             let began = Instant::now();
@@ -221,9 +216,20 @@ impl Asked<'_> {
             slow = slow.min(slow_calls(self.redis).await?);
         }
         times.sort_by(f64::total_cmp);
-        let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-        note(figures, self.form, &format!("{what}: p50"), "ms", at(0.5));
-        note(figures, self.form, &format!("{what}: p99"), "ms", at(0.99));
+        note(
+            figures,
+            self.form,
+            &format!("{what}: p50"),
+            "ms",
+            time_at(&times, 0.5),
+        );
+        note(
+            figures,
+            self.form,
+            &format!("{what}: p99"),
+            "ms",
+            time_at(&times, 0.99),
+        );
         note(
             figures,
             self.form,
@@ -235,7 +241,8 @@ impl Asked<'_> {
     }
 
     async fn list(&self, path: &str, count: usize) -> anyhow::Result<BTreeSet<String>> {
-        let (mut all, mut cursor) = (Vec::new(), String::new());
+        let mut all = Vec::new();
+        let mut cursor = String::new();
         loop {
             let page = self
                 .gateway
@@ -275,10 +282,13 @@ async fn sessions(users: usize, figures: &mut Figures) -> anyhow::Result<()> {
         .for_each(|user| of_slice[user.slice_index(2) as usize - 1].push(user));
     let before = used_memory(&redis).await?;
     let mut grown = Vec::new();
-    let (mut number, mut cpu, mut dearest) = (0, 0.0, 0.0_f64);
+    let mut number = 0;
+    let mut cpu = 0.0;
+    let mut dearest = 0.0_f64;
     for _ in 0..2 {
         for joins in [true, false] {
-            let (began, before) = (number, redis.server.cpu()?);
+            let began = number;
+            let before = redis.server.cpu()?;
             for (index, users) in (1..).zip(&of_slice) {
                 for some in users.chunks(SESSIONS_A_CALL) {
                     number += 1;
@@ -356,4 +366,9 @@ async fn change(
         "a change was refused"
     );
     Ok(())
+}
+
+/// The time at this share of the sorted times.
+fn time_at(sorted: &[f64], share: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * share) as usize]
 }

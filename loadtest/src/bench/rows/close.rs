@@ -108,11 +108,14 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
 /// Users 0 to `fans`, by their slices of live 0.
 fn fans_by_slice(fans: usize) -> anyhow::Result<Vec<(SliceId, Vec<UserId>)>> {
     let live = LiveId::parse(&live(0))?;
-    let slice = |index| (SliceId::of_live(live.clone(), index, SLICES), Vec::new());
-    let mut slices: Vec<_> = (1..=SLICES).map(slice).collect();
+    let mut slices: Vec<(SliceId, Vec<UserId>)> = Vec::new();
+    for index in 1..=SLICES {
+        slices.push((SliceId::of_live(live.clone(), index, SLICES), Vec::new()));
+    }
     for number in 0..fans {
         let user = UserId::parse(&user(number))?;
-        slices[user.slice_index(SLICES) as usize - 1].1.push(user);
+        let (_, inside) = &mut slices[user.slice_index(SLICES) as usize - 1];
+        inside.push(user);
     }
     Ok(slices)
 }
@@ -150,7 +153,9 @@ fn read_until(server: SocketAddr, until: Instant) -> anyhow::Result<u64> {
     )
     .repeat(PIPELINED);
     let mut answers = BufReader::with_capacity(64 << 10, stream.try_clone()?);
-    let (mut reads, mut line, mut body) = (0, String::new(), Vec::new());
+    let mut reads = 0;
+    let mut line = String::new();
+    let mut body = Vec::new();
     while Instant::now() < until {
         stream.write_all(request.as_bytes())?;
         for _ in 0..PIPELINED {

@@ -75,7 +75,8 @@ impl<'a> Contender<'a> {
 }
 
 pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
-    let (ours, theirs) = (Redis::start().await?, Redis::start().await?);
+    let ours = Redis::start().await?;
+    let theirs = Redis::start().await?;
     for redis in [&ours, &theirs] {
         redis.follow(SOCKETS, 1).await?;
     }
@@ -92,7 +93,8 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         Contender::enter(Who::Bare, &bare, 1, None).await?,
         Contender::enter(Who::Naive, &naive, 2, None).await?,
     ];
-    let (warm_up, seconds) = (bench.pick(1.0, 0.1), bench.pick(3.0, 0.2));
+    let warm_up = bench.pick(1.0, 0.1);
+    let seconds = bench.pick(3.0, 0.2);
     for contender in &mut contenders {
         contender
             .generator

@@ -14,10 +14,8 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let sockets = bench.pick(10_000, 200);
     let redis = Redis::start().await?;
     redis.follow(sockets, LIVES).await?;
-    let (gateway, bare) = (
-        bench.programs.gateway(&redis).await?,
-        bench.programs.bare().await?,
-    );
+    let gateway = bench.programs.gateway(&redis).await?;
+    let bare = bench.programs.bare().await?;
     gateway.open(LIVES, None).await?;
     let servers: [(Who, &Server); 2] = [(Who::Rollcall, &gateway.server), (Who::Bare, &bare)];
     let mut generator = Generator::start()?;

@@ -24,7 +24,7 @@ use crate::bench::settings::Bench;
 
 pub(super) const NAME: &str = "friends";
 const FOLLOWED: usize = 1_000;
-/// Of these so many are online; half of the others were within the window.
+/// Of the followed users, this many are online. Half of the others were online within the window.
 const FRIENDS_ONLINE: usize = 500;
 const FRIENDS_BEFORE: usize = 250;
 const CALLS: &str = "rollcall_store_calls_total";
@@ -68,22 +68,20 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
 
 /// Users 0 to `users`, by their slices of the platform.
 fn users_by_slice(users: usize) -> Vec<(SliceId, Vec<UserId>)> {
-    let slice = |index| {
-        (
-            SliceId {
-                set: OnlineSet::Users,
-                index,
-                of: USERS_SLICES,
-            },
-            Vec::new(),
-        )
-    };
-    let mut slices: Vec<_> = (1..=USERS_SLICES).map(slice).collect();
-    (0..users).map(user).for_each(|user| {
-        slices[user.slice_index(USERS_SLICES) as usize - 1]
-            .1
-            .push(user)
-    });
+    let mut slices: Vec<(SliceId, Vec<UserId>)> = Vec::new();
+    for index in 1..=USERS_SLICES {
+        let slice = SliceId {
+            set: OnlineSet::Users,
+            index,
+            of: USERS_SLICES,
+        };
+        slices.push((slice, Vec::new()));
+    }
+    for user in (0..users).map(user) {
+        let place = user.slice_index(USERS_SLICES) as usize - 1;
+        let (_, inside) = &mut slices[place];
+        inside.push(user);
+    }
     slices
 }
 
@@ -95,17 +93,15 @@ async fn seed(
     users: usize,
 ) -> anyhow::Result<()> {
     let now = unix_now();
-    let away = |n: usize| {
-        (
-            user(users + n),
-            if n < FRIENDS_BEFORE {
-                now
-            } else {
-                now - 3_600_000
-            },
-        )
-    };
-    let away: Vec<(UserId, u64)> = (0..users / 4).map(away).collect();
+    let mut away: Vec<(UserId, u64)> = Vec::new();
+    for n in 0..users / 4 {
+        let seen = if n < FRIENDS_BEFORE {
+            now
+        } else {
+            now - 3_600_000
+        };
+        away.push((user(users + n), seen));
+    }
     for some in away.chunks(20_000) {
         store.note_seen(some, Duration::ZERO).await?;
     }
@@ -167,10 +163,8 @@ impl Asked<'_> {
         self.redis_does("CONFIG", &["SET", "slowlog-log-slower-than", SLOW])
             .await?;
         self.redis_does("SLOWLOG", &["RESET"]).await?;
-        let (before, mut times) = (
-            self.gateway.metric(CALLS).await?,
-            Vec::with_capacity(self.times),
-        );
+        let before = self.gateway.metric(CALLS).await?;
+        let mut times = Vec::with_capacity(self.times);
         for _ in 0..self.times {
             let began = Instant::now();
             self.gateway.call(Method::GET, path, None).await?;
@@ -194,22 +188,20 @@ impl Asked<'_> {
 
 impl Took {
     fn note(&self, figures: &mut Figures, what: &str) {
-        let at = |share: f64| self.times[((self.times.len() - 1) as f64 * share) as usize];
-        let mut note = |measure: &str, unit, value| {
-            figures.note(
-                NAME,
-                Who::Rollcall,
-                (&format!("{what}: {measure}"), unit),
-                value,
-            );
-        };
-        note("p50", "ms", at(0.5));
-        note("p99", "ms", at(0.99));
-        note("calls to Redis", "", self.calls);
-        note(
-            "calls over 1 ms in Redis, of all",
-            "",
-            self.slow / (self.calls * self.times.len() as f64),
-        );
+        let slow_share = self.slow / (self.calls * self.times.len() as f64);
+        for (measure, unit, value) in [
+            ("p50", "ms", self.time_at(0.5)),
+            ("p99", "ms", self.time_at(0.99)),
+            ("calls to Redis", "", self.calls),
+            ("calls over 1 ms in Redis, of all", "", slow_share),
+        ] {
+            let measure = format!("{what}: {measure}");
+            figures.note(NAME, Who::Rollcall, (&measure, unit), value);
+        }
+    }
+
+    /// The time at this share of the sorted times.
+    fn time_at(&self, share: f64) -> f64 {
+        self.times[((self.times.len() - 1) as f64 * share) as usize]
     }
 }

@@ -27,37 +27,32 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
             .map(|_| Generator::start())
             .collect::<anyhow::Result<Vec<_>>>()?;
         let share = sockets / count;
-        let crowd = |(place, gateway): (usize, &Gateway)| {
+        let mut orders = Vec::new();
+        for (place, gateway) in gateways.iter().enumerate() {
             let crowd = Crowd::new(gateway.server.addr, share, Enter::Joined, 180 + step as u8);
-            Order::Connect(Crowd {
+            orders.push(Order::Connect(Crowd {
                 first: place * share,
                 lives: LIVES,
                 in_flight: 16,
                 ..crowd
-            })
-        };
-        let orders: Vec<Order> = gateways.iter().enumerate().map(crowd).collect();
+            }));
+        }
         together(&mut generators, &orders).await?;
         tokio::time::sleep(bench.pick(Duration::from_secs(3), Duration::from_millis(300))).await;
 
         let full = sum(&gateways, |gateway| gateway.server.rss())?;
-        let (cpu, redis_cpu) = (
-            sum(&gateways, |gateway| gateway.server.cpu())?,
-            redis.server.cpu()?,
-        );
-        let (commands, messages) = (
-            redis.commands().await?,
-            metrics(&gateways, "rollcall_words_sent_total").await?,
-        );
+        let cpu = sum(&gateways, |gateway| gateway.server.cpu())?;
+        let redis_cpu = redis.server.cpu()?;
+        let commands = redis.commands().await?;
+        let messages = metrics(&gateways, "rollcall_words_sent_total").await?;
         let (every_s, seconds) = bench.pick((5.0, 15.0), (0.2, 0.4));
         let outcome = together(
             &mut generators,
             &vec![Order::Pace { every_s, seconds }; count],
         )
         .await?;
-        let per_second = |amount: f64| amount / outcome.seconds;
-        let cpu = per_second(sum(&gateways, |gateway| gateway.server.cpu())? - cpu);
-        let redis_cpu = per_second(redis.server.cpu()? - redis_cpu);
+        let cpu = (sum(&gateways, |gateway| gateway.server.cpu())? - cpu) / outcome.seconds;
+        let redis_cpu = (redis.server.cpu()? - redis_cpu) / outcome.seconds;
         let executed = redis.commands().await?.total_since(&commands);
         let messages = metrics(&gateways, "rollcall_words_sent_total").await? - messages;
 
@@ -74,9 +69,13 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
             (
                 "Redis commands, inner ones too",
                 "1/s",
-                per_second(executed),
+                executed / outcome.seconds,
             ),
-            ("messages between gateways", "1/s", per_second(messages)),
+            (
+                "messages between gateways",
+                "1/s",
+                messages / outcome.seconds,
+            ),
             ("ack p99", "ms", outcome.latency.at(0.99) as f64 / 1e3),
         ] {
             figures.note(

@@ -29,7 +29,7 @@ impl Holder {
             lease = Some(renew(store, &gateway, lease).await?);
             for (number, users) in (1..).zip(users.chunks(MAX_BATCH)) {
                 let users = users.to_vec();
-                // Who is held in a live is a fan there.
+                // Every user who is held in a live is a fan there.
                 let (joins, fans) = if slice.live().is_some() {
                     (Vec::new(), users)
                 } else {
@@ -40,7 +40,7 @@ impl Holder {
                     epoch,
                     gateway: gateway.clone(),
                     number,
-                    follows: (number > 1).then_some(number - 1),
+                    follows: if number > 1 { Some(number - 1) } else { None },
                     known: SliceSize::default(),
                     uniques: false,
                     since: vec![1; fans.len()],

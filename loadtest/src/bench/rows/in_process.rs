@@ -200,10 +200,12 @@ impl InProcessGateway {
     /// Plays the clients: each viewer with a session sends a heartbeat at this interval, spread
     /// evenly.
     fn beat(&self, every: Duration) -> Clients {
-        let (sockets, serving) = (self.sockets.clone(), self.serving.clone());
+        let sockets = self.sockets.clone();
+        let serving = self.serving.clone();
         let stop = Arc::new(AtomicBool::new(false));
         let cpu_nanos = Arc::new(AtomicUsize::new(0));
-        let (stopped, noted) = (stop.clone(), cpu_nanos.clone());
+        let stopped = stop.clone();
+        let noted = cpu_nanos.clone();
         let thread = std::thread::spawn(move || {
             let began = Instant::now();
             let mut done = 0_u64;

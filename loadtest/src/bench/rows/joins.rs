@@ -59,7 +59,8 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     }
     drop(neighbour);
     dashboard.shows(0, 0).await?;
-    let (mut first, mut last) = (Latencies::default(), Latencies::default());
+    let mut first = Latencies::default();
+    let mut last = Latencies::default();
     for _ in 0..bench.pick(20, 1) {
         let (came, left) = come_and_go(&gateway, &dashboard).await?;
         first.record(came);
@@ -129,10 +130,8 @@ async fn one_crowd(
     round: usize,
 ) -> anyhow::Result<(Latencies, JoinClock)> {
     let clock: JoinClock = Arc::new((0..sockets).map(|_| AtomicU64::new(0)).collect());
-    let (done, all_seen) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicBool::new(false)),
-    );
+    let done = Arc::new(AtomicBool::new(false));
+    let all_seen = Arc::new(AtomicBool::new(false));
     let crowd = Crowd::new(
         gateway.server.addr,
         sockets,
@@ -140,7 +139,9 @@ async fn one_crowd(
         140 + round as u8,
     );
     let generator = {
-        let (clock, done, all_seen) = (clock.clone(), done.clone(), all_seen.clone());
+        let clock = clock.clone();
+        let done = done.clone();
+        let all_seen = all_seen.clone();
         std::thread::spawn(move || {
             let outcome = drive(crowd, &clock, &all_seen);
             done.store(true, Ordering::Release);

@@ -26,49 +26,69 @@ const LIVES: &str = "gw-0123456789abcdef live-1234567";
 pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let users = bench.pick(1_000_000, 2_000);
     for _ in 0..bench.rounds.min(3) {
-        let mut note = |who, what: &str, bytes: f64| {
-            figures.note(
-                NAME,
-                who,
-                (&format!("{what}: Redis memory of a user"), "B"),
-                bytes / users as f64,
-            );
-        };
         for ids in [SeenIds::Text, SeenIds::U32] {
             let grown = Filled::new(users)
                 .await?
                 .grows(async |filled| filled.see(ids).await)
                 .await?;
-            note(
-                Who::Rollcall,
-                &format!("last seen, ids as {}", ids.as_str()),
-                grown,
-            );
+            let what = format!("last seen, ids as {}", ids.as_str());
+            note(figures, Who::Rollcall, &what, grown, users);
         }
         let plain = Filled::new(users)
             .await?
             .grows(async |filled| filled.plain().await)
             .await?;
-        note(Who::Naive, "last seen, one plain ZSET", plain);
+        note(
+            figures,
+            Who::Naive,
+            "last seen, one plain ZSET",
+            plain,
+            users,
+        );
         let online = Filled::new(users).await?;
         let set = online.grows(async |it| {
             seed_sets(&it.redis, it.users, |k| format!("online-users_slice{k}")).await
         });
-        note(Who::Rollcall, "online", set.await?);
-        let held = |slice| format!("{{online-users_slice{slice}}}:held:gw-a");
+        note(figures, Who::Rollcall, "online", set.await?, users);
         let held = online
-            .grows(async |it| seed_sets(&it.redis, it.users, held).await)
+            .grows(async |it| seed_sets(&it.redis, it.users, held_key).await)
             .await?;
-        note(Who::Rollcall, "online, held by a gateway", held);
+        note(
+            figures,
+            Who::Rollcall,
+            "online, held by a gateway",
+            held,
+            users,
+        );
         let lives = online
             .grows(async |it| seed_lives(&it.redis, (0..it.users).map(user), LIVES).await)
             .await?;
-        note(Who::Rollcall, "in which live, on one gateway", lives);
+        note(
+            figures,
+            Who::Rollcall,
+            "in which live, on one gateway",
+            lives,
+            users,
+        );
     }
     Ok(())
 }
 
-/// A Redis of its own, to be filled with so many users.
+/// Notes the memory of one user, when all users take so many bytes.
+fn note(figures: &mut Figures, who: Who, what: &str, bytes: f64, users: usize) {
+    figures.note(
+        NAME,
+        who,
+        (&format!("{what}: Redis memory of a user"), "B"),
+        bytes / users as f64,
+    );
+}
+
+fn held_key(slice: u32) -> String {
+    format!("{{online-users_slice{slice}}}:held:gw-a")
+}
+
+/// A Redis of its own that the row fills with `users`.
 struct Filled {
     redis: Redis,
     store: RedisStore,

@@ -44,7 +44,8 @@ impl Reading {
 pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let sockets = bench.pick(10_000, 100);
     let (every_s, seconds) = bench.pick((EVERY_S, 10.0), (0.2, 0.3));
-    let (ours, theirs) = (Redis::start().await?, Redis::start().await?);
+    let ours = Redis::start().await?;
+    let theirs = Redis::start().await?;
     // The CPU time of an idle Redis is no cost of heartbeats.
     let idle_redis = ours
         .idle(bench.pick(Duration::from_secs(10), Duration::from_millis(300)))
@@ -91,15 +92,16 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
 
     // A round without measurement comes first: the server pings sockets that rested until now, and
     // sockets at an ordinary pace get no pings.
-    let (warm_up, pace) = (
-        Order::Pace {
-            every_s,
-            seconds: every_s,
-        },
-        Order::Pace { every_s, seconds },
-    );
-    let (our_start, began) = (Reading::take(&ours, Some(&gateway)).await?, Instant::now());
-    let (mut naive_cpu, mut naive_commands, mut naive_beats) = (0.0, 0.0, 0.0);
+    let warm_up = Order::Pace {
+        every_s,
+        seconds: every_s,
+    };
+    let pace = Order::Pace { every_s, seconds };
+    let our_start = Reading::take(&ours, Some(&gateway)).await?;
+    let began = Instant::now();
+    let mut naive_cpu = 0.0;
+    let mut naive_commands = 0.0;
+    let mut naive_beats = 0.0;
     for round in 0..bench.rounds {
         for step in 0..servers.len() {
             let turn = (round + step) % servers.len();

@@ -41,7 +41,8 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let plain = Plain {
         client: redis.client.clone(),
     };
-    let (began, mut epoch) = (Instant::now(), 0);
+    let began = Instant::now();
+    let mut epoch = 0;
     // The first round only loads the scripts and opens the connections.
     for turn in 0..=bench.rounds as u64 {
         if turn > 1 && began.elapsed() > NO_ROUND_AFTER {
@@ -112,7 +113,8 @@ impl<'a> Meter<'a> {
         calls: usize,
         call: impl Fn(usize) -> F,
     ) -> anyhow::Result<f64> {
-        let (cpu, began) = (self.redis.server.cpu()?, Instant::now());
+        let cpu = self.redis.server.cpu()?;
+        let began = Instant::now();
         stream::iter((0..calls).map(call))
             .buffer_unordered(AT_ONCE)
             .try_collect::<Vec<()>>()

@@ -39,8 +39,7 @@ pub(super) async fn seed_sets(
         let chunks: Vec<Vec<String>> = users.chunks(USERS_A_CALL).map(<[String]>::to_vec).collect();
         chunks.into_iter().map(move |users| (key.clone(), users))
     });
-    let add = |(key, users)| redis.client.sadd::<(), _, _>(key, users);
-    stream::iter(calls.map(add))
+    stream::iter(calls.map(|(key, users)| redis.client.sadd::<(), _, _>(key, users)))
         .buffer_unordered(AT_ONCE)
         .try_collect::<Vec<()>>()
         .await?;

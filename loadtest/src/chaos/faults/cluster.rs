@@ -15,18 +15,17 @@ use simulation::expectation::Live;
 /// The nodes that are masters, each with the number of its replicas.
 fn masters(testbed: &mut Testbed) -> anyhow::Result<Vec<(usize, usize)>> {
     let nodes = &testbed.store.cluster()?.nodes;
-    let role = |(n, node)| {
+    let mut masters = Vec::new();
+    for (n, node) in nodes.iter().enumerate() {
         let said = cli(node, &["ROLE"]);
         let mut lines = said.lines();
         // "master", its offset, then three lines a replica.
-        (lines.next() == Some("master")).then(|| {
-            (
-                n,
-                lines.skip(1).filter(|line| !line.trim().is_empty()).count() / 3,
-            )
-        })
-    };
-    Ok(nodes.iter().enumerate().filter_map(role).collect())
+        if lines.next() == Some("master") {
+            let about_replicas = lines.skip(1).filter(|line| !line.trim().is_empty());
+            masters.push((n, about_replicas.count() / 3));
+        }
+    }
+    Ok(masters)
 }
 
 /// kill -9 of a master. Its replica takes over and lacks the writes that had not reached it.
@@ -125,8 +124,11 @@ impl Fault for Lone {
         }
         // It serves its slots again as soon as the other nodes have seen it.
         let lone = &testbed.store.cluster()?.nodes[LONE];
-        let well = || cli(lone, &["CLUSTER", "INFO"]).contains("cluster_state:ok");
-        wait_until(well, "the cluster is not well").await?;
+        wait_until(
+            || cli(lone, &["CLUSTER", "INFO"]).contains("cluster_state:ok"),
+            "the cluster is not well",
+        )
+        .await?;
         testbed.state.all_well();
         Ok(Mark::healed_from_now(testbed))
     }
@@ -147,14 +149,13 @@ impl Fault for SlotMove {
         let masters: Vec<usize> = masters(testbed)?.into_iter().map(|(n, _)| n).collect();
         let cluster = testbed.store.cluster()?;
         let slot = cluster.slot(&key);
-        let serves = |n: &usize| {
-            let said = cli(&cluster.nodes[*n], &["GET", &format!("{{{key}}}:nothing")]);
-            !said.contains("MOVED")
-        };
         let from = masters
             .iter()
             .copied()
-            .find(serves)
+            .find(|n| {
+                let said = cli(&cluster.nodes[*n], &["GET", &format!("{{{key}}}:nothing")]);
+                !said.contains("MOVED")
+            })
             .context("no master serves the slot")?;
         let others: Vec<usize> = masters.into_iter().filter(|n| *n != from).collect();
         let to = others[(self.chance * others.len() as f64) as usize];

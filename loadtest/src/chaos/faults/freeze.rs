@@ -87,7 +87,8 @@ impl Fault for Long {
             .await?;
         let named = keys::naming(&testbed.store, &self.id);
         if let Some(first) = named.first() {
-            let (count, id) = (named.len(), &self.id);
+            let count = named.len();
+            let id = &self.id;
             let detail = format!(
                 "{FORGOTTEN:?} after the thaw {count} keys still name {id}; one of them: {first}"
             );

@@ -106,17 +106,20 @@ impl Fault for KillAll {
     }
 }
 
+fn cannot_open(failure: Failure) -> anyhow::Error {
+    anyhow!("the streamer cannot open a live: {}", failure.kind)
+}
+
 async fn open_orphan(testbed: &Testbed, gateway: usize) -> anyhow::Result<Socket> {
-    let failed = |failure: Failure| anyhow!("the streamer cannot open a live: {}", failure.kind);
     let target = &testbed.state.endpoints[gateway].target;
     let query = "user_id=orphan-s&role=streamer";
     let mut socket = client::connect(target, None, query, CONNECT_WITHIN)
         .await
-        .map_err(failed)?;
+        .map_err(cannot_open)?;
     let open = format!(r#"{{"type":"open","live_id":"{ORPHAN}"}}"#);
-    client::send(&mut socket, open).await.map_err(failed)?;
+    client::send(&mut socket, open).await.map_err(cannot_open)?;
     loop {
-        let text = client::receive(&mut socket).await.map_err(failed)?;
+        let text = client::receive(&mut socket).await.map_err(cannot_open)?;
         if client::parse(&text).is_ok_and(|message| message.kind == "opened") {
             return Ok(socket);
         }

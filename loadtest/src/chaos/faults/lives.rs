@@ -49,13 +49,15 @@ impl Fault for CloseCut {
         testbed.state.trouble_for_all();
         testbed.links.iter().for_each(|link| link.cut());
         testbed.state.closing(self.live);
-        let (state, links) = (testbed.state.clone(), &testbed.links);
+        let state = testbed.state.clone();
+        let links = &testbed.links;
         let heals = async {
             sleep(self.hold).await;
             links.iter().for_each(|link| link.heal());
             state.all_well();
         };
-        let (at, id) = (testbed.up_but(None), state.live_id(self.live));
+        let at = testbed.up_but(None);
+        let id = state.live_id(self.live);
         let (closed, ()) = tokio::join!(testbed.backend.close(&at, &id), heals);
         closed?;
         testbed.state.closed(self.live);

@@ -70,8 +70,11 @@ fn follow(replica: &RedisServer, master: &RedisServer) -> anyhow::Result<()> {
 }
 
 async fn in_sync(replica: &RedisServer) -> anyhow::Result<()> {
-    let up = || cli(replica, &["INFO", "replication"]).contains("master_link_status:up");
-    wait_until(up, "a replica is not in sync").await
+    wait_until(
+        || cli(replica, &["INFO", "replication"]).contains("master_link_status:up"),
+        "a replica is not in sync",
+    )
+    .await
 }
 
 fn ok(server: &RedisServer, command: &[&str]) -> anyhow::Result<()> {

@@ -60,15 +60,18 @@ impl Fault for Return {
                 cluster.nodes[LONE].kill();
                 cluster.restart(LONE).await;
                 let returned = &cluster.nodes[LONE];
-                let well = || cli(returned, &["CLUSTER", "INFO"]).contains("cluster_state:ok");
-                wait_until(well, "the cluster is not well").await?;
+                wait_until(
+                    || cli(returned, &["CLUSTER", "INFO"]).contains("cluster_state:ok"),
+                    "the cluster is not well",
+                )
+                .await?;
             }
         }
         let at = Instant::now();
         if let Some((file, former)) = self.former.take() {
             std::fs::write(file, former).context("the first snapshot")?;
         }
-        // Whoever was there when the snapshot was taken may be in the sets for longer than after
+        // A user who was there when the snapshot was taken may be in the sets for longer than after
         // other faults.
         let timing = testbed.state.timing;
         testbed

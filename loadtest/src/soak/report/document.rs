@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::chaos::findings::{Broken, Promise};
 use crate::proc_stats::Machine;
-use crate::report::Check;
+use crate::report::{Check, fail_if};
 use crate::soak::sampler::{Figures, Sample};
 use crate::soak::slope::{Slope, Verdict};
 use crate::soak::staff::Ledger;
@@ -154,13 +154,12 @@ fn growth(gateway: usize, settings: &Settings, measured: &Measured) -> Growth {
 
 fn check(growth: &[Growth], measured: &Measured) -> Check {
     let mut failures = Vec::new();
-    let mut fail_if = |fails: bool, why: String| failures.extend(fails.then_some(why));
     for (gateway, Growth { slope, verdict }) in growth.iter().enumerate() {
         let percent = slope.map_or(0.0, |slope| slope.percent_per_hour);
         let grows = format!(
             "gateway {gateway}: memory grows by {percent:.2} % per hour, not {MOST_GROWTH} %"
         );
-        fail_if(*verdict == Verdict::Grows, grows);
+        fail_if(&mut failures, *verdict == Verdict::Grows, grows);
     }
     if !measured.is_down {
         for (gateway, (before, after)) in measured
@@ -174,6 +173,7 @@ fn check(growth: &[Growth], measured: &Measured) -> Check {
                 ("tasks", before.tasks, after.tasks),
             ] {
                 fail_if(
+                    &mut failures,
                     after > before,
                     format!("gateway {gateway}: {after} {what} at rest, {before} before"),
                 );
@@ -189,6 +189,7 @@ fn check(growth: &[Growth], measured: &Measured) -> Check {
         } = after;
         let held = sockets + members + lives > 0;
         fail_if(
+            &mut failures,
             held,
             format!(
                 "gateway {gateway}: {sockets} sockets, {members} members, {lives} lives at rest"
@@ -196,20 +197,23 @@ fn check(growth: &[Growth], measured: &Measured) -> Check {
         );
     }
     fail_if(
+        &mut failures,
         measured.samples.is_empty() || measured.rest_before.is_empty(),
         "nothing was sampled".to_owned(),
     );
     measured
         .leftovers
         .iter()
-        .for_each(|key| fail_if(true, format!("a leftover key: {key}")));
+        .for_each(|key| fail_if(&mut failures, true, format!("a leftover key: {key}")));
     for (errand, outcomes) in &measured.ledger.errands {
         fail_if(
+            &mut failures,
             outcomes.wrong > 0,
             format!("{} of the errands {errand:?} went wrong", outcomes.wrong),
         );
     }
     fail_if(
+        &mut failures,
         measured
             .ledger
             .errands
@@ -218,12 +222,12 @@ fn check(growth: &[Growth], measured: &Measured) -> Check {
         "no errand was done".to_owned(),
     );
     for (promise, times) in &measured.broken_by_promise {
-        fail_if(*times > 0, format!("{times} × {promise:?}"));
+        fail_if(&mut failures, *times > 0, format!("{times} × {promise:?}"));
     }
     measured
         .audit
         .iter()
-        .for_each(|broken| fail_if(true, format!("at rest, {}", broken.detail)));
+        .for_each(|broken| fail_if(&mut failures, true, format!("at rest, {}", broken.detail)));
     Check {
         passed: failures.is_empty(),
         failures,

@@ -30,8 +30,12 @@ pub(crate) fn write(report: &Report, file: &Path) -> anyhow::Result<()> {
 
 /// The report as a page.
 pub(super) fn page(report: &Report) -> anyhow::Result<Page<'static>> {
-    let verdict = |passed| if passed { "passed" } else { "failed" }.to_owned();
-    let mut table = vec![[verdict(report.check.passed), "check".to_owned()]];
+    let verdict = if report.check.passed {
+        "passed"
+    } else {
+        "failed"
+    };
+    let mut table = vec![[verdict.to_owned(), "check".to_owned()]];
     table.extend(
         report
             .check
@@ -57,30 +61,38 @@ pub(super) fn page(report: &Report) -> anyhow::Result<Page<'static>> {
 }
 
 fn panels(report: &Report) -> Vec<Panel> {
-    let of_gateways = |name, figure: fn(&Figures) -> f64| Panel {
+    vec![
+        of_gateways(report, "resident memory, MiB", |figures| {
+            figures.rss_bytes as f64 / MIB
+        }),
+        of_gateways(report, "sockets", |figures| figures.sockets as f64),
+        of_gateways(report, "tasks", |figures| figures.tasks as f64),
+        of_gateways(report, "open files", |figures| figures.open_files as f64),
+        of_redis(report, "keys in Redis", |sample| {
+            sample.keys.values().sum::<u64>() as f64
+        }),
+        of_redis(report, "memory of Redis, MiB", |sample| {
+            sample.redis_bytes as f64 / MIB
+        }),
+    ]
+}
+
+/// A line for each gateway.
+fn of_gateways(report: &Report, name: &'static str, figure: fn(&Figures) -> f64) -> Panel {
+    Panel {
         name,
         lines: (0..report.settings.gateways)
             .map(|gateway| line(report, |sample| sample.gateways.get(gateway).map(figure)))
             .collect(),
-    };
-    let of_redis = |name, figure: fn(&Sample) -> f64| Panel {
+    }
+}
+
+/// One line, for Redis.
+fn of_redis(report: &Report, name: &'static str, figure: fn(&Sample) -> f64) -> Panel {
+    Panel {
         name,
         lines: vec![line(report, |sample| Some(figure(sample)))],
-    };
-    vec![
-        of_gateways("resident memory, MiB", |figures| {
-            figures.rss_bytes as f64 / MIB
-        }),
-        of_gateways("sockets", |figures| figures.sockets as f64),
-        of_gateways("tasks", |figures| figures.tasks as f64),
-        of_gateways("open files", |figures| figures.open_files as f64),
-        of_redis("keys in Redis", |sample| {
-            sample.keys.values().sum::<u64>() as f64
-        }),
-        of_redis("memory of Redis, MiB", |sample| {
-            sample.redis_bytes as f64 / MIB
-        }),
-    ]
+    }
 }
 
 /// Minutes and values.
@@ -123,13 +135,13 @@ fn plot(
     area: &DrawingArea<SVGBackend<'_>, Shift>,
     panel: &Panel,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let points = || panel.lines.iter().flatten();
     // The plotting library panics on an axis without length.
-    let most = |values: &mut dyn Iterator<Item = f64>| values.fold(1.0_f64, f64::max);
-    let (minutes, height) = (
-        most(&mut points().map(|point| point.0)),
-        most(&mut points().map(|point| point.1)),
-    );
+    let mut minutes = 1.0_f64;
+    let mut height = 1.0_f64;
+    for (minute, value) in panel.lines.iter().flatten() {
+        minutes = minutes.max(*minute);
+        height = height.max(*value);
+    }
     let mut chart = ChartBuilder::on(area)
         .caption(format!("{}, by minutes", panel.name), ("sans-serif", 13))
         .margin(8)

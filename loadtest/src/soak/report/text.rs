@@ -54,17 +54,16 @@ impl Display for Report {
             writeln!(out, "gateway {gateway}  {}", self.memory(gateway))?;
             writeln!(out, "           {}", self.rest(gateway))?;
         }
-        if let (Some(first), Some(last)) = (self.samples.first(), self.samples.last()) {
-            let keys = |keys: &std::collections::BTreeMap<String, u64>| keys.values().sum::<u64>();
-            let (from, to) = (
-                first.redis_bytes as f64 / MIB,
-                last.redis_bytes as f64 / MIB,
-            );
+        if let Some(first) = self.samples.first()
+            && let Some(last) = self.samples.last()
+        {
+            let from = first.redis_bytes as f64 / MIB;
+            let to = last.redis_bytes as f64 / MIB;
             writeln!(
                 out,
                 "redis      {from:.1} to {to:.1} MiB, {} to {} keys",
-                keys(&first.keys),
-                keys(&last.keys)
+                first.keys.values().sum::<u64>(),
+                last.keys.values().sum::<u64>()
             )?;
         }
         for (
@@ -138,7 +137,8 @@ impl Report {
             .iter()
             .filter_map(|sample| Some(sample.gateways.get(gateway)?.sockets))
             .max();
-        let (before, after) = (self.rest_before.get(gateway), self.rest_after.get(gateway));
+        let before = self.rest_before.get(gateway);
+        let after = self.rest_after.get(gateway);
         let Some((before, after)) = before.zip(after) else {
             return "never at rest".to_owned();
         };

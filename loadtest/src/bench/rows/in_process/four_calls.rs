@@ -43,7 +43,9 @@ pub(super) async fn measure(crowd: Crowd, span: Duration) -> anyhow::Result<Cost
     let heartbeats = Heartbeats::start(crowd, &naive::connect(redis.server.addr).await?);
     // The first rounds of calls are not measured.
     tokio::time::sleep(span / 8).await;
-    let (cpu, answered, began) = (redis.server.cpu()?, heartbeats.answered(), Instant::now());
+    let cpu = redis.server.cpu()?;
+    let answered = heartbeats.answered();
+    let began = Instant::now();
     tokio::time::sleep(span).await;
     let seconds = began.elapsed().as_secs_f64();
     let answered = (heartbeats.answered() - answered) as f64;
@@ -59,7 +61,8 @@ pub(super) async fn measure(crowd: Crowd, span: Duration) -> anyhow::Result<Cost
 /// Makes every viewer a member, as a round of heartbeats would.
 async fn fill(redis: &Redis, crowd: Crowd) -> anyhow::Result<()> {
     let client = &redis.client;
-    let fill = |number: usize| async move {
+    let lives = crowd.lives.min(crowd.viewers);
+    let fills = (0..lives).map(|number| async move {
         let key = format!("online-fans:{}", live(number));
         let members: Vec<String> = (number..crowd.viewers)
             .step_by(crowd.lives)
@@ -67,9 +70,8 @@ async fn fill(redis: &Redis, crowd: Crowd) -> anyhow::Result<()> {
             .collect();
         client.sadd::<(), _, _>(&key, members).await?;
         client.expire::<(), _>(&key, FILLED_FOR_S, None).await
-    };
-    let lives = crowd.lives.min(crowd.viewers);
-    stream::iter((0..lives).map(fill))
+    });
+    stream::iter(fills)
         .buffer_unordered(FILLED_AT_ONCE)
         .try_collect::<Vec<()>>()
         .await?;
@@ -99,9 +101,10 @@ impl Heartbeats {
             answered: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         });
-        let work = |_| tokio::spawn(shared.clone().work(redis.clone()));
         Self {
-            workers: (0..AT_ONCE).map(work).collect(),
+            workers: (0..AT_ONCE)
+                .map(|_| tokio::spawn(shared.clone().work(redis.clone())))
+                .collect(),
             shared,
         }
     }

@@ -101,8 +101,9 @@ impl Hosts {
     /// Measures the work over this time.
     pub(super) async fn measure(&mut self, redis: &Redis, span: Duration) -> anyhow::Result<Work> {
         let before = self.all(|_| Order::Read).await?;
-        let (redis_cpu, commands, began) =
-            (redis.server.cpu()?, redis.commands().await?, Instant::now());
+        let redis_cpu = redis.server.cpu()?;
+        let commands = redis.commands().await?;
+        let began = Instant::now();
         tokio::time::sleep(span).await;
         let after = self.all(|_| Order::Read).await?;
         let executed = redis.commands().await?.total_since(&commands);

@@ -22,15 +22,17 @@ pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
             every,
             track_online: false,
         };
-        let mut note = |who: Who, measure: &str, unit: &str, value: f64| {
-            let gateways = if gateways == 1 {
-                "1 gateway".to_owned()
-            } else {
-                format!("{gateways} gateways")
-            };
-            figures.note(NAME, who, (&format!("{gateways}: {measure}"), unit), value);
+        let place = if gateways == 1 {
+            "1 gateway".to_owned()
+        } else {
+            format!("{gateways} gateways")
         };
-        note(Who::Rollcall, "viewers", "", crowd.viewers as f64);
+        figures.note(
+            NAME,
+            Who::Rollcall,
+            (&format!("{place}: viewers"), ""),
+            crowd.viewers as f64,
+        );
         let (ours, idle) = rollcall(bench, crowd, gateways).await?;
         let naive = naive(bench, crowd, gateways, step).await?;
         for (who, heartbeats, redis_cpu, commands, servers_cpu) in [
@@ -49,15 +51,18 @@ pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
                 naive.servers_cpu,
             ),
         ] {
-            note(
-                who,
-                "heartbeats answered, of those due",
-                "",
-                heartbeats / crowd.due(),
-            );
-            note(who, "Redis CPU", "cores", redis_cpu);
-            note(who, "Redis commands, inner ones too", "1/s", commands);
-            note(who, "CPU, all gateways", "cores", servers_cpu);
+            for (measure, unit, value) in [
+                (
+                    "heartbeats answered, of those due",
+                    "",
+                    heartbeats / crowd.due(),
+                ),
+                ("Redis CPU", "cores", redis_cpu),
+                ("Redis commands, inner ones too", "1/s", commands),
+                ("CPU, all gateways", "cores", servers_cpu),
+            ] {
+                figures.note(NAME, who, (&format!("{place}: {measure}"), unit), value);
+            }
         }
     }
     Ok(())
@@ -96,26 +101,24 @@ async fn naive(bench: &Bench, crowd: Crowd, servers: usize, step: usize) -> anyh
     let redis = Redis::start().await?;
     let idle = redis.idle(crowd.every).await?;
     redis.follow(crowd.viewers, crowd.lives).await?;
-    let (mut all, mut generators) = (Vec::new(), Vec::new());
+    let mut all = Vec::new();
+    let mut generators = Vec::new();
     for _ in 0..servers {
         all.push(bench.programs.naive(&redis).await?);
         generators.push(Generator::start()?);
     }
     let share = crowd.viewers / servers;
-    let connect = |(place, server): (usize, &Server)| {
+    let mut orders = Vec::new();
+    for (place, server) in all.iter().enumerate() {
         let connecting = order::Crowd::new(server.addr, share, Enter::Joined, 190 + step as u8);
-        Order::Connect(order::Crowd {
+        orders.push(Order::Connect(order::Crowd {
             first: place * share,
             lives: crowd.lives,
             in_flight: 16,
             ..connecting
-        })
-    };
-    together(
-        &mut generators,
-        &all.iter().enumerate().map(connect).collect::<Vec<_>>(),
-    )
-    .await?;
+        }));
+    }
+    together(&mut generators, &orders).await?;
     let every_s = crowd.every.as_secs_f64();
     let pace = |rounds: f64| {
         vec![
@@ -128,7 +131,8 @@ async fn naive(bench: &Bench, crowd: Crowd, servers: usize, step: usize) -> anyh
     };
     // A round without measurement puts the members into their sets and warms the connections.
     together(&mut generators, &pace(1.0)).await?;
-    let (redis_cpu, servers_cpu) = (redis.server.cpu()?, sum_cpu(&all)?);
+    let redis_cpu = redis.server.cpu()?;
+    let servers_cpu = sum_cpu(&all)?;
     let commands = redis.commands().await?;
     let outcome = together(&mut generators, &pace(bench.pick(4.0, 2.0))).await?;
     let redis_cpu = redis.server.cpu()? - redis_cpu - idle * outcome.seconds;

@@ -82,14 +82,15 @@ pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         (full - with_sockets) / (1_u64 << 30) as f64,
     );
     for _ in 0..bench.rounds.min(3) {
-        let (all, played, redis_cpu) = (own_cpu()?, clients.cpu(), redis.server.cpu()?);
-        let (acks, began) = (
-            gateway.received.acks.load(Ordering::Relaxed),
-            Instant::now(),
-        );
+        let all = own_cpu()?;
+        let played = clients.cpu();
+        let redis_cpu = redis.server.cpu()?;
+        let acks = gateway.received.acks.load(Ordering::Relaxed);
+        let began = Instant::now();
         tokio::time::sleep(every).await;
         let seconds = began.elapsed().as_secs_f64();
-        let (played, all) = (clients.cpu() - played, own_cpu()? - all);
+        let played = clients.cpu() - played;
+        let all = own_cpu()? - all;
         let acks = gateway.received.acks.load(Ordering::Relaxed) - acks;
         figures.note(NAME, ROLLCALL, ("heartbeats", "1/s"), acks as f64 / seconds);
         figures.note(NAME, ROLLCALL, ("CPU", "cores"), (all - played) / seconds);

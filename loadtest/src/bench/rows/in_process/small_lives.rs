@@ -21,7 +21,8 @@ const REDIS_CPU: &str = "Redis CPU at a heartbeat each 5 s";
 
 pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let every = bench.heartbeat();
-    let (lives, track_online) = (bench.lives, bench.track_online);
+    let lives = bench.lives;
+    let track_online = bench.track_online;
     let crowd = Crowd {
         viewers: lives * bench.per_live,
         lives,

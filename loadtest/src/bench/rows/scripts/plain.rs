@@ -30,7 +30,8 @@ impl Plain {
         if work == Work::Close {
             return Ok(self.client.del::<(), _>(key).await?);
         }
-        let (pipeline, followers) = (self.client.pipeline(), format!("followers:{}", streamer(0)));
+        let pipeline = self.client.pipeline();
+        let followers = format!("followers:{}", streamer(0));
         for member in (0..batch.shape.members).map(user) {
             match work {
                 Work::Join | Work::JoinAgain | Work::JoinLast => {

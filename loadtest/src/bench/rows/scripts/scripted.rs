@@ -36,9 +36,10 @@ impl Scripted {
     pub(super) async fn prepare(&self, batch: Batch) -> anyhow::Result<()> {
         let entries = (0..batch.shape.gateways - 1)
             .flat_map(|other| (0..batch.calls).map(move |slice| (other, slice)));
-        let enter = |(other, slice): (usize, usize)| async move {
+        let calls = entries.map(|(other, slice)| async move {
             let gateway = self.peers[other].clone();
-            let (fans, since) = (vec![UserId::parse("other")?], vec![1]);
+            let fans = vec![UserId::parse("other")?];
+            let since = vec![1];
             self.apply(
                 &Apply {
                     gateway,
@@ -49,8 +50,8 @@ impl Scripted {
                 1,
             )
             .await
-        };
-        stream::iter(entries.map(enter))
+        });
+        stream::iter(calls)
             .buffer_unordered(AT_ONCE)
             .try_collect::<Vec<()>>()
             .await?;
@@ -113,7 +114,9 @@ impl Scripted {
                 ensure!(fans.iter().all(|fan| *fan), "a member is not a follower");
             }
             Work::Leave => {
-                let (fans, since, leaves) = (vec![], vec![], join.fans.clone());
+                let fans = vec![];
+                let since = vec![];
+                let leaves = join.fans.clone();
                 let leave = Apply {
                     number: 3,
                     follows: Some(1),
