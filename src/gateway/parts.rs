@@ -306,7 +306,8 @@ impl Parts {
                 parts.0,
                 parts.1,
                 parts.2,
-                (clock, *events_kept),
+                clock,
+                *events_kept,
             ))
         });
         let flusher = Arc::new(share!(Flusher {

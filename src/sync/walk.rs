@@ -184,7 +184,7 @@ impl Walk {
             let walked = self.walk(memory, occasion).await;
             if regular {
                 self.look_after_users().await;
-                self.attendance.look_after().await;
+                self.attendance.take_turn().await;
             }
             walked
         } else {
@@ -210,7 +210,7 @@ impl Walk {
 
     async fn look_after_users(&self) {
         let Some(users) = &self.users else { return };
-        if let Err(why) = users.look_after().await {
+        if let Err(why) = users.run_round().await {
             tracing::debug!(error = %why, "could not look after users, will try again");
         }
     }
