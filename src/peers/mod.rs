@@ -50,7 +50,7 @@ impl Outbox {
         }
     }
 
-    /// Has the peers check a live of which the store lost something.
+    /// Has the peers check a live, because the store lost a part of it.
     pub fn doubt(&self, live: &LiveId) {
         self.post(Channel::Live(live.clone()), PeerMessage::Doubt);
     }

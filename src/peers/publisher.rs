@@ -33,7 +33,7 @@ const MAX_JOBS: usize = 128;
 /// A job that takes this long is waiting for a node that hangs.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// The most jobs at a time, slow ones included. They leave room for other calls to the node that
+/// Maximum jobs at the same time, slow ones included. They leave room for other calls to the node that
 /// hangs.
 const MAX_ALL_JOBS: usize = 512;
 
@@ -236,8 +236,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Tells the peers of every live that nobody is here, and the sizes that the last flush left:
-    /// the gateway stops.
+    /// Tells the peers of every live that this gateway, which stops, has no viewers any more, and the
+    /// sizes that the last flush left.
     pub async fn say_goodbye(&self) {
         stream::iter(self.rooms.all())
             .for_each_concurrent(MAX_JOBS, |room| self.leave(room))

@@ -111,7 +111,7 @@ impl Surveys {
 }
 
 impl Subscriber {
-    /// Takes in what the walk found of the lives of which this gateway has a room.
+    /// Takes in the walk's findings about the lives with a room here.
     pub(super) fn take_survey(&self, gateways: &[GatewayId], lives: &[SurveyedLive]) {
         let own = self.gateways.id();
         let place = gateways.iter().position(|gateway| *gateway == own);

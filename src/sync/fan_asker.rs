@@ -39,7 +39,7 @@ pub struct FanAsker {
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     pub flush: Duration,
-    /// Calls under way at a time.
+    /// Maximum calls under way.
     pub calls: usize,
 }
 

@@ -27,7 +27,7 @@ use crate::sync::feeds::Feeds;
 const PASS: usize = 1_000;
 /// Timelines that are written together.
 const TOGETHER: usize = 250;
-/// Jobs that a gateway works on at a time.
+/// Maximum jobs that a gateway works on.
 const MOST_JOBS: usize = 64;
 /// How often a gateway looks for jobs of others.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

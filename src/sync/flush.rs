@@ -44,11 +44,11 @@ pub const MAX_JOBS: usize = 128;
 /// A job that takes this long is waiting for a node that hangs.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// The most jobs at a time, slow ones included.
+/// Maximum jobs at the same time, slow ones included.
 const MAX_ALL_JOBS: usize = 1_024;
 
-/// The longest wait before a failed slice is tried again, in ms. The waits grow from the flush
-/// interval up to 32 times as much.
+/// The longest wait before the flusher retries a failed slice, in ms. The waits grow from the flush
+/// interval to 32 times the flush interval.
 const MAX_RETRY: Millis = 2_000;
 
 /// The same for the last flush, in ms: little time is left, and the store may be back any moment.
@@ -182,7 +182,7 @@ impl Flusher {
         }
     }
 
-    /// The wait before a slice is tried again whose attempts have failed this often, in ms.
+    /// The wait before the flusher retries a slice after `tries` failed attempts, in ms.
     fn retry_delay(&self, tries: u32, stopping: bool) -> Millis {
         let longest = if stopping { LAST_RETRY } else { MAX_RETRY };
         let first = millis(self.flush).max(1);

@@ -80,7 +80,7 @@ impl Keeper {
 
     /// Handles a fence that says that the epoch is over. Usually the record says so too. If the
     /// store lost the record's close but kept the fence, the live is closed once more, since its
-    /// slices accept nobody.
+    /// slices accept no joins.
     pub async fn fence_says_over(&self, room: &Arc<Room>) -> StoreResult<()> {
         self.keep(room).await?;
         if room.end().is_none() {

@@ -41,7 +41,7 @@ type FoundRoom = Result<Arc<Room>, LiveError>;
 
 pub struct Lives {
     parts: Arc<LivesParts>,
-    /// One look-up per live at a time, shared by all who ask.
+    /// One look-up per live at a time. All callers that ask meanwhile share it.
     look_ups: DashMap<LiveId, Arc<OnceCell<FoundRoom>>>,
     not_open: moka::sync::Cache<LiveId, ()>,
 }

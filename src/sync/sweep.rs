@@ -182,7 +182,7 @@ impl Sweeper {
     }
 }
 
-/// What a search for strays found.
+/// The result of a search for strays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Searched {
     /// How many strays were removed.

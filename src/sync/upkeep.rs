@@ -21,14 +21,14 @@ use crate::sync::fan_check::{Expired, FanCheck};
 use crate::sync::lives::leave_channel;
 use crate::sync::seen::SeenUsers;
 
-/// A room that nobody has used for this long is evicted.
+/// A room that was unused for this long is evicted.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// Slices that came into doubt are looked at after a time in this range, in ms. By then all
 /// gateways that hold them have heard of the doubt.
 const LOOK_AT_DOUBT: Range<Millis> = 500..1_500;
 
-/// Calls under way at a time; checks beyond that wait for a moment.
+/// Maximum calls under way. Further checks wait for a moment.
 const MAX_CALLS: usize = 16;
 
 pub struct Upkeep {

@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use self::backlog::Backlog;
+use self::backlog::{Backlog, HeldBack};
 pub use self::receiver::Receiver;
 use self::receiver::Refusal;
 use crate::base::backoff::RETRY;
@@ -152,7 +152,7 @@ impl WebhookSender {
         }
     }
 
-    /// Takes or keeps the turn, and reads as much as there is room for.
+    /// Takes or keeps the turn, and reads as many events as the backlog has room for.
     async fn look(&self, state: &mut Sending, begin: UnixMillis) {
         let asked = self.clock.now();
         if asked >= state.until {
@@ -319,9 +319,9 @@ impl WebhookSender {
         }
     }
 
-    /// Makes room if lives of which nothing arrives hold back as much as may be held, although the
-    /// receiver takes the events of others. While the receiver takes nothing at all, or is merely
-    /// slow, reading waits.
+    /// Gives an event up if the backlog is full of lives whose events do not arrive, although the
+    /// receiver takes the events of other lives. While the receiver takes no events at all, or is
+    /// merely slow, reading waits.
     async fn give_up_if_crowded(&self, state: &mut Sending) {
         let now = self.clock.now();
         let took_one_recently = state
@@ -330,7 +330,12 @@ impl WebhookSender {
         if !took_one_recently {
             return;
         }
-        if let Some((entry, event, failures)) = state.backlog.most_held_back(now) {
+        if let Some(held_back) = state.backlog.most_held_back(now) {
+            let HeldBack {
+                entry,
+                event,
+                failures,
+            } = held_back;
             let why = "its live held back too many events".to_owned();
             self.give_up(
                 state,

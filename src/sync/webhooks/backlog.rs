@@ -59,6 +59,15 @@ impl Queue {
     }
 }
 
+/// An event that the others of its live wait behind.
+#[derive(Debug)]
+pub(super) struct HeldBack {
+    pub(super) entry: EntryId,
+    pub(super) event: Event,
+    /// How often it failed.
+    pub(super) failures: u32,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     lives: HashMap<LiveId, Queue>,
@@ -202,9 +211,9 @@ impl Backlog {
         }
     }
 
-    /// Of the lives of which nothing has arrived for long: the oldest event of the one that holds
-    /// back the most, and how often it failed.
-    pub(super) fn most_held_back(&self, now: Millis) -> Option<(EntryId, Event, u32)> {
+    /// The oldest event of the live that holds back the most events, among the lives of which no
+    /// event has arrived for long.
+    pub(super) fn most_held_back(&self, now: Millis) -> Option<HeldBack> {
         let mut longest: Option<&Queue> = None;
         for (_, live) in &self.waiting {
             let Some(queue) = self.lives.get(live) else {
@@ -221,7 +230,11 @@ impl Backlog {
         }
         let longest = longest?;
         let (entry, event) = longest.events.front()?;
-        Some((*entry, event.clone(), longest.failures))
+        Some(HeldBack {
+            entry: *entry,
+            event: event.clone(),
+            failures: longest.failures,
+        })
     }
 
     /// The oldest entry that is held.
