@@ -82,7 +82,9 @@ impl FanAsker {
                         work.waiting.push(Place { room, place, tries: 0 });
                     }
                 }
-                Some(due) = work.retries.next(), if !work.retries.is_empty() => work.waiting.push(due.into_inner()),
+                Some(due) = work.retries.next(), if !work.retries.is_empty() => {
+                    work.waiting.push(due.into_inner());
+                }
                 () = self.clock.sleep_until(try_at.unwrap_or_default()), if try_at.is_some() => {}
             }
         }

@@ -177,7 +177,9 @@ impl Flusher {
                         pending.push_back(Attempt { audience, place, tries: 0 });
                     }
                 }
-                Some(due) = retries.next(), if !retries.is_empty() => pending.push_back(due.into_inner()),
+                Some(due) = retries.next(), if !retries.is_empty() => {
+                    pending.push_back(due.into_inner());
+                }
             }
         }
     }

@@ -123,7 +123,8 @@ impl Mender {
             if page.put_back > 0 {
                 self.metrics.drifted("missing", page.put_back);
                 tracing::warn!(
-                    set = %slice.set, group = group.name(), slice = slice.index, members = page.put_back,
+                    set = %slice.set, group = group.name(), slice = slice.index,
+                    members = page.put_back,
                     "put members back who were missing"
                 );
                 self.sweeper.note_size(slice, page.size);

@@ -135,7 +135,8 @@ impl Sweeper {
             if page.strays > 0 {
                 self.metrics.drifted("stray", page.strays);
                 tracing::warn!(
-                    set = %slice.set, group = group.name(), slice = slice.index, members = page.strays,
+                    set = %slice.set, group = group.name(), slice = slice.index,
+                    members = page.strays,
                     "removed members whom no gateway held"
                 );
                 self.note_size(slice, page.size);

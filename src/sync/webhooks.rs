@@ -38,9 +38,10 @@ use crate::store::{
 /// this time.
 const TURN: Duration = Duration::from_secs(6);
 
-/// How often the sender looks for new events, and how often the others look whether there is a
-/// sender, in ms.
+/// How often the sender looks for new events, in ms.
 const LOOK_EVERY: Millis = 200;
+
+/// How often the other gateways look whether there is a sender, in ms.
 const TAKE_EVERY: Millis = 2_000;
 
 /// Maximum events that are sent at the same time, each of another live.
@@ -52,8 +53,8 @@ const MIN_ATTEMPTS: u32 = 3;
 /// While this many entries wait to be acknowledged, the sender reads no further ones.
 const MAX_UNACKNOWLEDGED: usize = 4_000;
 
-/// A receiver that took an event within this time, in ms, is there: a live that holds back too much
-/// is its own fault.
+/// A receiver that took an event within this time, in ms, is there. Then a live that holds back too
+/// many events has to make room.
 const RECENTLY: Millis = 60_000;
 
 /// A new group begins with the events of the last minute before this gateway's start, since clocks
