@@ -82,7 +82,7 @@
 //! | which event is sent to the webhook next? | `sync/webhooks/backlog.rs`; `sync/webhooks.rs` sends |
 //! | how are clients told what a back end wrote? | `sync/info.rs` writes, `presence/room_info.rs` remembers |
 //! | which viewers are pushed counts, and how often? | `presence/pushed_counts.rs` |
-//! | how does a live end? | `sync/lives/closing.rs`; `sync/walk.rs` finishes a close that was interrupted |
+//! | how does a live end? | `sync/lives/closing.rs`; `sync/walk/visit.rs` finishes a close that was interrupted |
 //! | has the streamer left? | `presence/platform.rs` knows who is here, `sync/streamer_timeout.rs` closes the live |
 //! | who was on the platform, and when? | `store/last_seen.rs`; `store/online_users.rs` for who is there now |
 //! | in which live is a user? | `presence/platform.rs`, told to the store by `sync/flush.rs` |

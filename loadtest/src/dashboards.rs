@@ -89,8 +89,11 @@ impl Dashboards {
             let user_id = plan.dashboard_id(live as u32);
             let mut dashboard = Dashboard::connect(&plan.target, &user_id, plan.connect_timeout)
                 .await
-                .map_err(cannot_connect)?;
-            dashboard.watch(live_id).await.map_err(cannot_connect)?;
+                .map_err(|failure| cannot_connect(&failure))?;
+            dashboard
+                .watch(live_id)
+                .await
+                .map_err(|failure| cannot_connect(&failure))?;
             sockets.spawn(record(dashboard, views.clone(), live));
         }
         Ok(Self {
@@ -225,6 +228,6 @@ fn of_every_live(truth: &[[u32; 2]]) -> impl Iterator<Item = &[u32; 2]> {
     truth.iter().chain(std::iter::repeat(&[0; 2]))
 }
 
-fn cannot_connect(failure: Failure) -> anyhow::Error {
+fn cannot_connect(failure: &Failure) -> anyhow::Error {
     anyhow!("a dashboard cannot connect: {}", failure.kind)
 }

@@ -285,7 +285,8 @@ impl Core {
             self.store.clone(),
             self.gateways.clone(),
             self.metrics.clone(),
-            (self.clock, config.events_kept),
+            self.clock,
+            config.events_kept,
         )))
     }
 

@@ -31,10 +31,10 @@ pub enum PeerMessage {
     /// receiver tells who comes and who leaves, on the live's channel of moves.
     FriendsAsked,
     /// On a live's channel of moves: these users came or left, as the store knows by now. The
-    /// receiver looks there after those who are followed by a viewer who asked.
+    /// receiver looks where the followed users of the viewers who asked are.
     Moved {
         users: Vec<UserId>,
-        /// Others may have moved, too: the receiver looks after everybody.
+        /// Others may have moved, too: the receiver looks for everybody.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         anybody: bool,
     },
@@ -75,7 +75,7 @@ pub struct Counts {
     /// Slices whose size the store told the sender.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceCard>,
-    /// The indexes of those among `slices` that are in doubt.
+    /// The indexes of the slices in `slices` that are in doubt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub in_doubt: Vec<u32>,
 }

@@ -50,7 +50,7 @@ impl Outbox {
         }
     }
 
-    /// Has the peers check a live of which the store lost something.
+    /// Has the peers check a live, because the store lost a part of it.
     pub fn doubt(&self, live: &LiveId) {
         self.post(Channel::Live(live.clone()), PeerMessage::Doubt);
     }
@@ -73,7 +73,7 @@ impl Outbox {
         );
     }
 
-    /// Tells whoever asked for their friends in a live that users came to it or left it.
+    /// Tells the gateways whose viewers asked for their friends in a live that users came or left.
     pub fn moved(&self, live: &LiveId, users: &[UserId]) {
         for users in users.chunks(MOST_USERS) {
             let message = PeerMessage::Moved {

@@ -3,8 +3,8 @@
 //! one attempt. A live whose counts could not be sent is checked a second later, and the counts are
 //! sent again then. A room's moves that could not be told go into the next message.
 //!
-//! Each room and each message is a job of its own, so that none waits for a node that hangs except
-//! those on it.
+//! Each room and each message is a job of its own, so that only jobs on a node that hangs wait for
+//! it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -26,20 +26,20 @@ use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms, Slice};
 use crate::store::{Channel, SliceSize, Store, StoreResult};
 
-/// Jobs at a time. Those that have taken longer than [`SLOW`] do not count: they wait for a node
-/// that hangs.
+/// Maximum jobs at the same time. Jobs that have taken longer than [`SLOW`] do not count: they wait
+/// for a node that hangs.
 const MAX_JOBS: usize = 128;
 
 /// A job that takes this long is waiting for a node that hangs.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// The most jobs at a time, slow ones included. They leave room for other calls to the node that
+/// Maximum jobs at the same time, slow ones included. They leave room for other calls to the node that
 /// hangs.
 const MAX_ALL_JOBS: usize = 512;
 
-/// A live whose counts could not be sent is checked after so long, in ms. The back-off of a live's
-/// checks says nothing here: they also ask the nodes of its slices.
-const TRY_AGAIN: Millis = 1_000;
+/// The wait before a live is checked whose counts could not be sent. The back-off of the live's
+/// checks does not apply here: they also ask the nodes of its slices.
+const RETRY_DELAY_MS: Millis = 1_000;
 
 pub struct Publisher {
     pub rooms: Arc<Rooms>,
@@ -52,7 +52,7 @@ pub struct Publisher {
     pub flush: Duration,
 }
 
-/// What waits for a place, and what has one.
+/// Messages and rooms that wait for a job, and the jobs under way.
 #[derive(Default)]
 struct Work {
     messages: VecDeque<(Channel, PeerMessage)>,
@@ -63,7 +63,7 @@ struct Work {
     jobs: JoinSet<Done>,
 }
 
-/// What a job leaves.
+/// The result of a job.
 enum Done {
     Nothing,
     /// The room that was published.
@@ -98,8 +98,9 @@ impl Publisher {
                     match done {
                         Ok(Done::Nothing) => {}
                         Ok(Done::Room(room)) => {
-                            let again = work.busy.remove(&address(&room)) == Some(true);
-                            work.rooms.extend(again.then_some(room));
+                            if work.busy.remove(&address(&room)) == Some(true) {
+                                work.rooms.push_back(room);
+                            }
                         }
                         Err(_) => return,
                     }
@@ -116,14 +117,15 @@ impl Publisher {
                 }
             }
         }
-        // What is under way ends, so that the goodbye knows what the peers were told.
+        // Jobs under way end first, so that the goodbye knows what the peers were told.
         while work.jobs.join_next().await.is_some() {}
     }
 
     /// Starts the next job. Messages go first. A room has one job at a time, which sends what is
     /// true by then.
     fn start_next(self: &Arc<Self>, work: &mut Work, slow: &Arc<SlowJobs>) {
-        let (this, slow) = (self.clone(), slow.clone());
+        let this = self.clone();
+        let slow = slow.clone();
         if let Some((on, message)) = work.messages.pop_front() {
             work.jobs.spawn(async move {
                 if let Err(why) = slow
@@ -160,16 +162,18 @@ impl Publisher {
         if room.end().is_some() {
             return;
         }
-        let news = room
-            .slices()
-            .iter()
-            .filter_map(|slice| Some((slice, slice.take_news()?)));
-        let news: Vec<(&Slice, SliceSize)> = news.collect();
+        let news = take_news(&room);
         if let Err(why) = self.tell_counts(&room, News::of(&news)).await {
-            tracing::debug!(live_id = %room.record.live, error = %why, "counts were not sent, will try again");
-            news.into_iter().for_each(|(slice, _)| slice.set_news());
+            tracing::debug!(
+                live_id = %room.record.live, error = %why,
+                "counts were not sent, will try again"
+            );
+            for (slice, _) in news {
+                slice.set_news();
+            }
             room.told.require();
-            self.checks.check_at(&room, self.clock.now() + TRY_AGAIN);
+            self.checks
+                .check_at(&room, self.clock.now() + RETRY_DELAY_MS);
         }
         self.tell_moves(&room).await;
     }
@@ -193,7 +197,10 @@ impl Publisher {
         {
             Ok(reached) => room.moves.told(&batch, reached),
             Err(why) => {
-                tracing::debug!(live_id = %room.record.live, error = %why, "moves were not told, will try again");
+                tracing::debug!(
+                    live_id = %room.record.live, error = %why,
+                    "moves were not told, will try again"
+                );
                 room.moves.failed(batch);
                 self.rooms.publish(room);
             }
@@ -224,13 +231,13 @@ impl Publisher {
             }
             return Err(why);
         }
-        // The least that the peers know by now; whoever came meanwhile is told next.
+        // The peers know at least this count by now. The next message tells of later changes.
         room.told.note(count);
         Ok(())
     }
 
-    /// Tells the peers of every live that nobody is here, and the sizes that the last flush left:
-    /// the gateway stops.
+    /// Tells the peers of every live that this gateway, which stops, has no viewers any more, and the
+    /// sizes that the last flush left.
     pub async fn say_goodbye(&self) {
         stream::iter(self.rooms.all())
             .for_each_concurrent(MAX_JOBS, |room| self.leave(room))
@@ -238,11 +245,7 @@ impl Publisher {
     }
 
     async fn leave(&self, room: Arc<Room>) {
-        let news = room
-            .slices()
-            .iter()
-            .filter_map(|slice| Some((slice, slice.take_news()?)));
-        let news = News::of(&news.collect::<Vec<_>>());
+        let news = News::of(&take_news(&room));
         let message = PeerMessage::Counts(counts(
             &room,
             self.outbox.next_number(),
@@ -286,6 +289,17 @@ impl News {
     fn is_empty(&self) -> bool {
         self.slices.is_empty()
     }
+}
+
+/// Takes the new sizes of a room's slices.
+fn take_news(room: &Room) -> Vec<(&Slice, SliceSize)> {
+    let mut news = Vec::new();
+    for slice in room.slices() {
+        if let Some(size) = slice.take_news() {
+            news.push((slice, size));
+        }
+    }
+    news
 }
 
 fn channel(room: &Room) -> Channel {
@@ -390,11 +404,11 @@ mod tests {
         let room = open_live(&parts.app.sessions, "42").await;
         // A slice on another node has had no answer for long.
         (0..10).for_each(|_| room.check.unanswered());
-        assert!(room.check.wait() > TRY_AGAIN);
+        assert!(room.check.wait() > RETRY_DELAY_MS);
         room.check.take(Millis::MAX);
         store.hangs_for(&room.record.live);
         room.told.require();
         parts.publisher.publish(room.clone()).await;
-        assert_eq!(room.check.at(), parts.app.clock.now() + TRY_AGAIN);
+        assert_eq!(room.check.at(), parts.app.clock.now() + RETRY_DELAY_MS);
     }
 }

@@ -1,10 +1,9 @@
-//! The subscriber takes in the peers' messages. It never waits for the store: other tasks read what
-//! must be read there.
+//! The subscriber takes in the peers' messages. It never waits for the store: other tasks do the
+//! reads that a message calls for.
 //!
 //! A message is a hint from a program that may be of another version. The subscriber takes counts
-//! as they are, unless their epoch or number is old. That a live was closed, or a user removed, is
-//! believed only from the store. A gateway that may have missed messages checks the lives
-//! concerned.
+//! as they are, unless their epoch or number is old. It believes only the store that a live was
+//! closed or a user removed. A gateway that may have missed messages checks the lives concerned.
 
 use std::sync::Arc;
 
@@ -56,10 +55,11 @@ impl Subscriber {
                     self.checks.check_soon(room.into_iter().collect());
                 }
                 Some(BusEvent::Ready(Channel::Moves(live))) => {
-                    let room = self.rooms.get(&live);
-                    room.iter()
-                        .filter(|room| room.friends.hears())
-                        .for_each(|room| self.rooms.befriend(room));
+                    if let Some(room) = self.rooms.get(&live)
+                        && room.friends.hears()
+                    {
+                        self.rooms.befriend(&room);
+                    }
                 }
                 Some(BusEvent::Ready(Channel::Gateways)) => {
                     self.rooms.recent_follows.clear();
@@ -71,7 +71,9 @@ impl Subscriber {
                 Some(BusEvent::Deaf(there)) => {
                     let mut rooms = self.rooms.all();
                     rooms.retain(|room| there.covers(self.store.slot_of_live(&room.record.live)));
-                    rooms.iter().for_each(|room| self.checks.set_deaf(room));
+                    for room in &rooms {
+                        self.checks.set_deaf(room);
+                    }
                 }
                 Some(BusEvent::Lost) => {
                     self.metrics.words_lost.inc();
@@ -89,14 +91,13 @@ impl Subscriber {
                 }
                 None => return,
             }
-            // Not earlier: the `Ready` may still wait, and further events could push out those that
-            // wait.
+            // This comes only after the last event: the `Ready` may still wait, and further events
+            // could push out waiting ones.
             if may_miss_ready && events.is_empty() {
                 may_miss_ready = false;
-                self.rooms
-                    .all()
-                    .iter()
-                    .for_each(|room| self.ask_ready_if_deaf(room));
+                for room in self.rooms.all() {
+                    self.ask_ready_if_deaf(&room);
+                }
             }
         }
     }
@@ -122,7 +123,9 @@ impl Subscriber {
             Err(why) => Some(why.label()),
         };
         match ignored {
-            None => drop(self.metrics.words_heard.inc()),
+            None => {
+                self.metrics.words_heard.inc();
+            }
             Some(why) => Metrics::count(&self.metrics.words_ignored, why),
         }
     }
@@ -166,8 +169,8 @@ impl Subscriber {
         Ok(())
     }
 
-    /// Asks for another `Ready` of those of a room's channels from which, as far as is known, no
-    /// messages come: it may be among what was lost.
+    /// Asks for another `Ready` of each of a room's channels from which no messages are known to
+    /// come: the earlier `Ready` may be among the lost messages.
     fn ask_ready_if_deaf(&self, room: &Room) {
         let live = &room.record.live;
         if room.check.is_deaf() {
@@ -178,7 +181,7 @@ impl Subscriber {
         }
     }
 
-    /// What peers said of their viewers may have been missed.
+    /// Asks the peers for their viewers again, because messages may have been missed.
     fn ask_peers(&self, room: &Arc<Room>) {
         if room.ask_peers(&self.gateways.roster()) {
             self.rooms.count(room);
@@ -186,7 +189,8 @@ impl Subscriber {
         self.rooms.publish(room);
     }
 
-    /// Viewers on a peer want to hear of their friends in a live, or may have said so unheard.
+    /// Viewers on a peer want to hear of their friends in a live, or may have said so in a lost
+    /// message.
     fn note_friends_asked(&self, room: &Arc<Room>) {
         if room.moves.note_asked() {
             self.rooms.publish(room);
@@ -204,12 +208,11 @@ impl Subscriber {
         counts: &Counts,
     ) -> Result<(), &'static str> {
         // Higher figures come from a bug, and would stay in the record as an absurd peak.
-        let sizes = counts
-            .slices
-            .iter()
-            .flat_map(|(_, card, fans, leaves, _)| [*card, *fans, *leaves]);
-        let most = [counts.viewers, counts.away].into_iter().chain(sizes).max();
-        if most > Some(MAX_FIGURE) {
+        let mut highest = counts.viewers.max(counts.away);
+        for (_, card, fans, leaves, _) in &counts.slices {
+            highest = highest.max(*card).max(*fans).max(*leaves);
+        }
+        if highest > MAX_FIGURE {
             return Err("malformed");
         }
         if counts.epoch < room.record.epoch {

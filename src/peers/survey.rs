@@ -1,5 +1,5 @@
-//! What the walk found in the store, told to all gateways. One gateway reads each live once in
-//! `check-every` and says what it found; a gateway that holds the live and expected the same need
+//! Tells all gateways what the walk found in the store. One gateway reads each live once in
+//! `check-every` and says what it found. A gateway that holds the live and expected the same need
 //! not read it too. So the cost of checks does not grow with the number of gateways that hold a
 //! live.
 //!
@@ -12,7 +12,9 @@ use super::message::{PeerMessage, SurveyedLive, SurveyedSlice};
 use super::subscriber::Subscriber;
 use crate::base::ids::GatewayId;
 use crate::presence::Room;
-use crate::store::{Figures, FoundSlice, LiveRecord, MAX_MESSAGE, Peaks, SliceSize, SliceSurvey};
+use crate::store::{
+    ExpectedSlice, Figures, FoundSlice, LiveRecord, MAX_MESSAGE, Peaks, SliceSize, SliceSurvey,
+};
 
 /// The most bytes that parts of a message may take: numbers have up to 20 digits.
 const LIVE_BYTES: usize = 128 + 10 * 20;
@@ -89,20 +91,18 @@ impl Surveys {
     }
 
     fn place(&mut self, gateway: &GatewayId) -> usize {
-        self.gateways
-            .iter()
-            .position(|known| known == gateway)
-            .unwrap_or_else(|| {
+        match self.gateways.iter().position(|known| known == gateway) {
+            Some(place) => place,
+            None => {
                 self.gateways.push(gateway.clone());
                 self.gateways.len() - 1
-            })
+            }
+        }
     }
 
     fn fill(&mut self) {
-        let (gateways, lives) = (
-            std::mem::take(&mut self.gateways),
-            std::mem::take(&mut self.lives),
-        );
+        let gateways = std::mem::take(&mut self.gateways);
+        let lives = std::mem::take(&mut self.lives);
         self.bytes = 0;
         if !lives.is_empty() {
             self.full.push(PeerMessage::Survey { gateways, lives });
@@ -111,18 +111,17 @@ impl Surveys {
 }
 
 impl Subscriber {
-    /// Takes in what the walk found of the lives of which this gateway has a room.
+    /// Takes in the walk's findings about the lives with a room here.
     pub(super) fn take_survey(&self, gateways: &[GatewayId], lives: &[SurveyedLive]) {
         let own = self.gateways.id();
         let place = gateways.iter().position(|gateway| *gateway == own);
         for found in lives {
-            let Some(room) = self
-                .rooms
-                .get(&found.live)
-                .filter(|room| room.end().is_none())
-            else {
+            let Some(room) = self.rooms.get(&found.live) else {
                 continue;
             };
+            if room.end().is_some() {
+                continue;
+            }
             if room.record.epoch == found.epoch {
                 let (viewers, fans) = found.peaks;
                 room.note_peaks_told(Peaks { viewers, fans });
@@ -137,33 +136,63 @@ impl Subscriber {
 
     /// Whether a live is as this gateway expects it; `place` is the gateway's own in the message.
     fn agrees(&self, room: &Room, found: &SurveyedLive, place: Option<usize>) -> bool {
+        if found.epoch != room.record.epoch
+            || found.removals != room.bans.last()
+            || found.info != room.info.newest().info.version
+        {
+            return false;
+        }
+        // A change that waits for its write is no difference.
+        if !room.counting.queued.is_set() {
+            let (viewers, fans) = found.counted;
+            if (Figures { viewers, fans }) != room.totals().0 {
+                return false;
+            }
+        }
+        // The next check tells the peers again what they could not be told, so it must not be put
+        // off.
+        if room.owes_peers() || found.slices.len() != room.slices().len() {
+            return false;
+        }
         let incarnation = self.gateways.own.incarnation().number;
-        let (viewers, fans) = found.counted;
-        let counted = Figures { viewers, fans };
-        let record = (
-            room.record.epoch,
-            room.bans.last(),
-            room.info.newest().info.version,
-        );
-        (found.epoch, found.removals, found.info) == record
-            // A change that waits for its write is no difference.
-            && (room.counting.queued.is_set() || counted == room.totals().0)
-            // What the peers could not be told is told again with the next check, which must not be
-            // put off.
-            && !room.owes_peers()
-            && found.slices.len() == room.slices().len()
-            && found.slices.iter().zip(room.slices()).all(|((card, fans, leaves, parts), slice)| {
-                let own = parts.iter().find(|(part, ..)| Some(*part) == place);
-                let (entry, held, held_fans) =
-                    own.map_or((None, 0, 0), |(_, entry, held, fans)| (Some(*entry), *held, *fans));
-                slice.expect(incarnation).is_some_and(|expected| {
-                    // The walk tells nothing of lives with slices in doubt, and no versions.
-                    let version = expected.size.version;
-                    let size = SliceSize { card: *card, fans: *fans, leaves: *leaves, version, in_doubt: false };
-                    expected.is_met(&FoundSlice { entry, held, held_fans, size, noted: None })
-                })
-            })
+        for (found, slice) in found.slices.iter().zip(room.slices()) {
+            let Some(expected) = slice.expect(incarnation) else {
+                return false;
+            };
+            if !is_met(&expected, found, place) {
+                return false;
+            }
+        }
+        true
     }
+}
+
+/// Whether a slice is as this gateway expects it; `place` is the gateway's own in the message.
+fn is_met(expected: &ExpectedSlice, found: &SurveyedSlice, place: Option<usize>) -> bool {
+    let (card, fans, leaves, parts) = found;
+    let mut slice = FoundSlice {
+        entry: None,
+        held: 0,
+        held_fans: 0,
+        size: SliceSize {
+            card: *card,
+            fans: *fans,
+            leaves: *leaves,
+            // The walk tells nothing of lives with slices in doubt, and no versions.
+            version: expected.size.version,
+            in_doubt: false,
+        },
+        noted: None,
+    };
+    for (gateway, entry, held, held_fans) in parts {
+        if Some(*gateway) == place {
+            slice.entry = Some(*entry);
+            slice.held = *held;
+            slice.held_fans = *held_fans;
+            break;
+        }
+    }
+    expected.is_met(&slice)
 }
 
 #[cfg(test)]

@@ -226,8 +226,8 @@ impl Memberships {
     }
 
     /// Goes on with a new token of the same user.
-    pub(super) fn refresh(&mut self, claims: Arc<Claims>) {
-        let end = self.context.end_of(&claims);
+    pub(super) fn refresh(&mut self, claims: &Arc<Claims>) {
+        let end = self.context.end_of(claims);
         self.conn.hold_token(claims.clone(), end);
         self.enter_platform();
         let user = &self.conn.identity.user;

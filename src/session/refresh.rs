@@ -41,7 +41,7 @@ impl<S: Transport> Session<S> {
             ));
         }
         let expires_at = claims.expires_at;
-        self.memberships.refresh(claims);
+        self.memberships.refresh(&claims);
         Ok(self
             .send(&ServerMessage::Refreshed { expires_at }, id)
             .await?)

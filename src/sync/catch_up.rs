@@ -25,17 +25,20 @@ pub struct CatchUp {
 }
 
 impl CatchUp {
-    /// As [`CatchUp::up_to`]; after a failure a check is due soon, which tries again.
+    /// Does the same as [`CatchUp::up_to`]. After a failure a check is due soon, which tries again.
     pub async fn quietly(&self, room: &Arc<Room>, number: u64) {
         if let Err(why) = self.up_to(room, number).await {
-            tracing::debug!(live_id = %room.record.live, error = %why, "removals were not read, will try again");
+            tracing::debug!(
+                live_id = %room.record.live, error = %why,
+                "removals were not read, will try again"
+            );
             self.checks.check_soon(vec![room.clone()]);
         }
     }
 
-    /// Reads and carries out what happened since the last number that was carried out here. Does
-    /// nothing if that number is as high as `number`. If the store fails, what was read until then
-    /// is carried out.
+    /// Reads and carries out the changes since the last number that was carried out here. Does
+    /// nothing if that number is as high as `number`. If the store fails, the changes that were
+    /// read until then have been carried out.
     pub async fn up_to(&self, room: &Arc<Room>, number: u64) -> StoreResult<()> {
         let LiveRecord { live, epoch, .. } = &room.record;
         let _guard = room.bans.lock_catch_up().await;
@@ -68,10 +71,10 @@ impl CatchUp {
             }
             let more = read.changes.len() >= MAX_BATCH;
             let now = self.clock.now();
-            let reached = read
-                .changes
-                .last()
-                .map_or(read.last, |change| change.number);
+            let reached = match read.changes.last() {
+                Some(change) => change.number,
+                None => read.last,
+            };
             for change in read.changes {
                 self.carry_out(room, &change, now);
             }
@@ -104,7 +107,7 @@ impl CatchUp {
         match change.kind {
             ChangeKind::Lifted => room.bans.set(&change.user, None, now),
             ChangeKind::Removed(left) => {
-                // First the ban, then the seats: a join in between is either refused or found.
+                // The ban comes before the seats: a join in between is either refused or found.
                 room.bans.set(&change.user, left, now);
                 self.remove_user(room, &change.user, now);
             }
@@ -143,7 +146,7 @@ async fn read_bans(
     live: &LiveId,
     at: UnixMillis,
 ) -> StoreResult<Vec<(UserId, Duration)>> {
-    let active = active_bans(store, live, at, (None, usize::MAX)).await?;
+    let active = active_bans(store, live, at, None, usize::MAX).await?;
     Ok(active
         .into_iter()
         .map(|ban| (ban.user, Duration::from_millis(ban.until - at)))
@@ -155,7 +158,8 @@ pub async fn active_bans(
     store: &dyn Store,
     live: &LiveId,
     at: UnixMillis,
-    (mut after, limit): (Option<Ban>, usize),
+    mut after: Option<Ban>,
+    limit: usize,
 ) -> StoreResult<Vec<Ban>> {
     let mut active = Vec::new();
     while active.len() < limit {

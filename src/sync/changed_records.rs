@@ -1,6 +1,6 @@
-//! Looks at lives whose record a peer changed: ends the room of a live that is over, and carries
-//! out removals. It looks at a bounded number of lives at a time; lives beyond that are checked a
-//! moment later.
+//! Reads the records that a peer changed: ends the room of a live that is over, and carries out
+//! removals. It reads a bounded number of records at a time. Further lives are checked a moment
+//! later.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::store::StoreResult;
 use crate::sync::catch_up::CatchUp;
 use crate::sync::lives::Lives;
 
-/// Lives looked at at a time.
+/// Maximum lives that are looked at at the same time.
 const MAX_LOOKS: usize = 256;
 
 pub struct ChangedRecords {

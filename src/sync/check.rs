@@ -28,29 +28,38 @@ use crate::sync::lives::{LiveError, Lives};
 use crate::sync::mend::Mender;
 use crate::sync::sweep::Sweeper;
 
-/// Slices that are swept at a time.
-const AT_A_TIME: usize = 64;
+/// Maximum slices that are swept at the same time.
+const MAX_CONCURRENT_SWEEPS: usize = 64;
 
-/// Lives whose rooms have ended that are looked at at a time.
-const LOOKS_AT_A_TIME: usize = 16;
+/// Maximum ended lives that are looked at at the same time.
+const MAX_CONCURRENT_LOOKS: usize = 16;
 
-/// What a check left open is looked at again after this time, in ms.
-const AGAIN: Millis = 1_000;
+/// The wait before a room is checked again after a check that left something open.
+const RETRY_DELAY_MS: Millis = 1_000;
 
-/// Keys that do not change are written again after this time, in ms, since their lifetime in the
-/// store is hours.
+/// The wait, in ms, after which unchanged keys are written again. Their lifetime in the store is a
+/// few hours.
 const WRITE_AGAIN: Millis = 3_600_000;
 
-/// Users of a set of the platform whom all gateways together read back with each check, at least:
-/// another program may have written there and left all numbers as they were.
+/// The users of a set of the platform that all gateways together read back with each check, at
+/// least. Another program may have written there without a change of any number.
 const READ_BACK: usize = 10_000;
 
-/// What is expected of one room.
+/// What this gateway expects the store to hold of one room.
 struct Expected {
     room: Arc<Room>,
     live: CheckLive,
-    /// The places of the checked slices in the room, each with its last known version.
-    places: Vec<(usize, u64)>,
+    /// The checked slices, in the order of `live.slices`.
+    places: Vec<CheckedPlace>,
+}
+
+/// A slice under check.
+#[derive(Debug, Clone, Copy)]
+struct CheckedPlace {
+    /// The place of the slice in its room or set.
+    place: usize,
+    /// The version of the slice that this gateway knew before the check.
+    version: u64,
 }
 
 /// Checks rooms, and the platform.
@@ -101,7 +110,10 @@ impl Checker {
                 }
                 Err(why @ StoreError::Nonsense(_)) => {
                     Metrics::count_result(&self.metrics.checks, "failed");
-                    tracing::warn!(live_id = %room.record.live, error = %why, "a live cannot be checked");
+                    tracing::warn!(
+                        live_id = %room.record.live, error = %why,
+                        "a live cannot be checked"
+                    );
                     let mut removed = false;
                     for slice in room.slices() {
                         removed |= self.mender.heal(&slice.id, &why).await;
@@ -123,7 +135,7 @@ impl Checker {
             let wait = self.mend(&room.into()).await;
             if room.has_slice_in_doubt() || room.is_unproven() {
                 self.checks
-                    .check_at(room, self.clock.now() + wait.max(AGAIN));
+                    .check_at(room, self.clock.now() + wait.max(RETRY_DELAY_MS));
             }
         }
     }
@@ -155,37 +167,34 @@ impl Checker {
     /// room the gateways that have none there now. The walk removes them too, but does not tell
     /// when it is done.
     async fn sweep(&self, rooms: &[Arc<Room>]) -> Vec<StoreResult<BTreeSet<GatewayId>>> {
-        let in_doubt = |room: &Arc<Room>| (room.clone(), room.unswept());
-        let rooms: Vec<_> = rooms.iter().map(in_doubt).collect();
-        let slices = rooms
-            .iter()
-            .filter(|(_, unswept)| !unswept.is_empty())
-            .flat_map(|(room, _)| room.slices());
-        let slices: Vec<SliceId> = slices.map(|slice| slice.id.clone()).collect();
+        let unswept: Vec<BTreeSet<GatewayId>> = rooms.iter().map(|room| room.unswept()).collect();
+        let mut slices: Vec<SliceId> = Vec::new();
+        for (room, unswept) in rooms.iter().zip(&unswept) {
+            if !unswept.is_empty() {
+                slices.extend(room.slices().iter().map(|slice| slice.id.clone()));
+            }
+        }
         let found = self.store.survey(&slices).await;
         let left: Vec<_> = stream::iter(slices.into_iter().zip(found))
             .map(|(slice, found)| self.sweep_slice(slice, found))
-            .buffered(AT_A_TIME)
+            .buffered(MAX_CONCURRENT_SWEEPS)
             .collect()
             .await;
         let mut left = left.into_iter();
-        let swept = rooms.into_iter().map(|(room, mut unswept)| {
-            let slices = if unswept.is_empty() {
-                0
-            } else {
-                room.slices().len()
-            };
-            let left: Vec<_> = left.by_ref().take(slices).collect();
+        let mut swept = Vec::with_capacity(rooms.len());
+        for (room, mut unswept) in rooms.iter().zip(unswept) {
             let mut result = Ok(());
-            for left in left {
-                result = both(
-                    result,
-                    left.map(|left| unswept.retain(|gateway| !left.contains(gateway))),
-                );
+            if !unswept.is_empty() {
+                for left in left.by_ref().take(room.slices().len()) {
+                    match left {
+                        Ok(left) => unswept.retain(|gateway| !left.contains(gateway)),
+                        Err(why) => result = both(result, Err(why)),
+                    }
+                }
             }
-            result.map(|()| unswept)
-        });
-        swept.collect()
+            swept.push(result.map(|()| unswept));
+        }
+        swept
     }
 
     /// Sweeps the dead gateways among those with an entry in a slice. Returns the others.
@@ -215,9 +224,9 @@ impl Checker {
 
     fn expect(&self, room: Arc<Room>, incarnation: u32) -> Expected {
         if room.check.take_read_back() {
-            room.slices()
-                .iter()
-                .for_each(|slice| slice.lock().read_back_all());
+            for slice in room.slices() {
+                slice.lock().read_back_all();
+            }
         }
         let record = &room.record;
         let mut places = Vec::with_capacity(room.slices().len());
@@ -228,7 +237,7 @@ impl Checker {
                 self.rooms.flush(&room, place);
                 continue;
             };
-            places.push((place, version));
+            places.push(CheckedPlace { place, version });
             slices.push(expected);
         }
         let live = CheckLive {
@@ -238,7 +247,11 @@ impl Checker {
             removals: room.bans.last(),
             info: room.info.newest().info.version,
             // A change that waits for its write is no difference.
-            counted: (!room.counting.queued.is_set()).then(|| room.totals().0),
+            counted: if room.counting.queued.is_set() {
+                None
+            } else {
+                Some(room.totals().0)
+            },
             slices,
         };
         Expected { live, places, room }
@@ -288,21 +301,24 @@ impl Checker {
                     Ok(())
                 }
                 Finding::Slice(index, reading) => {
-                    let (Some(place), Some(slice)) = (places.get(index), live.slices.get(index))
-                    else {
+                    let Some(checked) = places.get(index) else {
+                        continue;
+                    };
+                    let Some(slice) = live.slices.get(index) else {
                         continue;
                     };
                     as_expected[index] = false;
-                    self.handle_slice(&room.into(), (*place, slice), &reading)
+                    self.handle_slice(&room.into(), *checked, slice, &reading)
                         .await
                 }
             };
             result = both(result, repaired);
         }
-        for ((place, version), _) in places.iter().zip(&as_expected).filter(|(_, same)| **same) {
-            let slice = &room.slices()[*place];
-            slice.confirm_version(*version, now);
-            self.rooms.note_proven(&room.into(), *place, began);
+        for (checked, is_as_expected) in places.iter().zip(as_expected) {
+            if is_as_expected {
+                room.slices()[checked.place].confirm_version(checked.version, now);
+                self.rooms.note_proven(&room.into(), checked.place, began);
+            }
         }
         self.write_again(room, now);
         result
@@ -313,9 +329,11 @@ impl Checker {
     async fn handle_slice(
         &self,
         audience: &Audience,
-        ((place, version), expected): ((usize, u64), &ExpectedSlice),
+        checked: CheckedPlace,
+        expected: &ExpectedSlice,
         reading: &SliceReading,
     ) -> StoreResult<()> {
+        let CheckedPlace { place, version } = checked;
         let slice = &audience.slices()[place];
         let epoch = audience.epoch();
         let size = reading.size;
@@ -336,7 +354,7 @@ impl Checker {
             self.rooms.note_reading(audience, place, read);
         }
         if let Some(room) = audience.room() {
-            // Nothing else but messages tells of them, and one may have been missed.
+            // Only messages tell of other holders, and this gateway may have missed one.
             if room.note_holders(&reading.gateways, &self.gateways.roster()) {
                 self.rooms.count(room);
             }
@@ -363,10 +381,9 @@ impl Checker {
             if lost && unchanged {
                 self.gateways.own.doubt();
                 // The peers may have lost their entries too, and need not find out one by one.
-                audience
-                    .room()
-                    .iter()
-                    .for_each(|room| self.outbox.doubt(&room.record.live));
+                if let Some(room) = audience.room() {
+                    self.outbox.doubt(&room.record.live);
+                }
             }
             if unchanged {
                 self.rooms.flush(audience, place);
@@ -398,7 +415,7 @@ impl Checker {
     }
 
     fn check_again(&self, audience: &Audience) {
-        let at = self.clock.now() + AGAIN;
+        let at = self.clock.now() + RETRY_DELAY_MS;
         match audience {
             Audience::Room(room) => self.checks.check_at(room, at),
             Audience::Platform(_) => self.checks.platform.by(at),
@@ -410,12 +427,13 @@ impl Checker {
     pub async fn check_platform(&self, platform: Arc<Platform>) {
         let own = self.gateways.own.incarnation();
         let audience = Audience::Platform(platform.clone());
-        let (mut places, mut expected) = (Vec::new(), Vec::new());
+        let mut places = Vec::new();
+        let mut expected = Vec::new();
         for (place, slice) in audience.slices().iter().enumerate() {
             let version = slice.size().version;
             match slice.expect(own.number) {
                 Some(slice) => {
-                    places.push((place, version));
+                    places.push(CheckedPlace { place, version });
                     expected.push(slice);
                 }
                 None => self.rooms.flush(&audience, place),
@@ -423,10 +441,10 @@ impl Checker {
         }
         let mut result = Ok(());
         let answers = self.store.check_slices(&own.id, &expected).await;
-        for ((place, expected), answer) in places.into_iter().zip(&expected).zip(answers) {
+        for ((checked, expected), answer) in places.into_iter().zip(&expected).zip(answers) {
             let handled = match answer {
                 Ok(Some(reading)) => {
-                    self.handle_slice(&audience, (place, expected), &reading)
+                    self.handle_slice(&audience, checked, expected, &reading)
                         .await
                 }
                 Ok(None) => Ok(()),
@@ -439,16 +457,21 @@ impl Checker {
         }
         let wait = self.mend(&audience).await;
         if audience.slices().iter().any(|slice| slice.size().in_doubt) {
-            self.checks.platform.by(self.clock.now() + wait.max(AGAIN));
+            self.checks
+                .platform
+                .by(self.clock.now() + wait.max(RETRY_DELAY_MS));
         }
-        // A check that is made again soon reads nothing back.
+        // A check that will be repeated soon reads nothing back.
         let is_well =
             result.is_ok() && audience.slices().iter().all(|slice| !slice.size().in_doubt);
         match result {
             Ok(()) => Metrics::count_result(&self.metrics.checks, "done"),
             Err(why) => {
                 Metrics::count_result(&self.metrics.checks, "failed");
-                tracing::debug!(error = %why, "a set of the platform was not checked, will try again");
+                tracing::debug!(
+                    error = %why,
+                    "a set of the platform was not checked, will try again"
+                );
                 self.check_again(&audience);
             }
         }
@@ -474,11 +497,11 @@ impl Checker {
         }
     }
 
-    /// Looks again at lives whose rooms have ended here, some at a time: a failover may have
-    /// brought their keys back.
+    /// Looks again at lives whose rooms have ended here. A failover may have brought their keys
+    /// back.
     pub async fn check_ended(&self, lives: Vec<EndedLive>) {
         stream::iter(lives)
-            .for_each_concurrent(LOOKS_AT_A_TIME, |live| self.check_one_ended(live))
+            .for_each_concurrent(MAX_CONCURRENT_LOOKS, |live| self.check_one_ended(live))
             .await;
     }
 
@@ -489,33 +512,36 @@ impl Checker {
         };
         let Err(why) = looked else { return };
         let live_id = live.record.live.clone();
-        // Whatever keeps the store from an answer may be what brings the live back.
+        // The same outage that keeps the store from an answer may bring the live back.
         if !why.is_worth_a_retry() {
             tracing::warn!(%live_id, error = %why, "cannot look at a live whose room has ended");
         } else if self.checks.recheck_ended_again(live) {
-            tracing::debug!(%live_id, error = %why, "could not look at a live whose room has ended, will try again");
+            tracing::debug!(
+                %live_id, error = %why,
+                "could not look at a live whose room has ended, will try again"
+            );
         } else {
-            tracing::debug!(%live_id, error = %why, "too many lives whose rooms have ended wait for another look");
+            tracing::debug!(
+                %live_id, error = %why,
+                "too many lives whose rooms have ended wait for another look"
+            );
         }
     }
 
-    /// Closes what is open again of an epoch that is over: the record, or slices alone, which may
-    /// lie on other nodes.
+    /// Closes an epoch that is over and open again: its record, or only some slices, which may lie
+    /// on other nodes.
     async fn look_at_closed(&self, record: &LiveRecord, reason: CloseReason) -> StoreResult<()> {
         let present = self.store.load_live(&record.live).await;
-        let is_open = |present: &LiveRecord| {
-            (present.epoch, present.state) == (record.epoch, LiveState::Open)
-        };
         // A room of a newer epoch writes its own record over this one.
-        let is_superseded = self
-            .rooms
-            .get(&record.live)
-            .is_some_and(|here| here.record.epoch != record.epoch);
-        if !is_superseded
-            && present
-                .as_ref()
-                .is_ok_and(|present| present.as_ref().is_some_and(is_open))
-        {
+        let is_superseded = match self.rooms.get(&record.live) {
+            Some(room) => room.record.epoch != record.epoch,
+            None => false,
+        };
+        let is_open_again = match &present {
+            Ok(Some(present)) => present.epoch == record.epoch && present.state == LiveState::Open,
+            Ok(None) | Err(_) => false,
+        };
+        if is_open_again && !is_superseded {
             tracing::warn!(
                 live_id = %record.live, epoch = %record.epoch,
                 "a live that was closed is open again; closing it once more"
@@ -541,8 +567,7 @@ impl Checker {
         result
     }
 
-    /// Takes what this gateway had in a live that it let go of out of the store, if the store holds
-    /// that again.
+    /// Removes this gateway's users from an evicted live, if the store holds them again.
     async fn look_at_evicted(&self, record: &LiveRecord) -> StoreResult<()> {
         if self.rooms.get(&record.live).is_some() {
             return Ok(());
@@ -550,13 +575,16 @@ impl Checker {
         let Some(present) = self.store.load_live(&record.live).await? else {
             return Ok(());
         };
-        if (present.epoch, present.state) != (record.epoch, LiveState::Open) {
+        if present.epoch != record.epoch || present.state != LiveState::Open {
             return Ok(());
         }
         let own = self.gateways.id();
         let mut is_there = false;
         for slice in record.all_slices() {
-            is_there = is_there || self.store.read_slice(&slice, &own).await?.held > 0;
+            if self.store.read_slice(&slice, &own).await?.held > 0 {
+                is_there = true;
+                break;
+            }
         }
         if is_there {
             // A new room removes the users whom the store still holds for this gateway.

@@ -1,7 +1,7 @@
 //! Writes the figures of rooms into the records of their lives, for other services, and ranks the
-//! lives by them. Of the gateways that hold a live, one writes ([`Room::is_counted_here`]); while
-//! gateways disagree on which, the store refuses the second write, and a check finds figures that
-//! nobody wrote. What could not be written is tried again.
+//! lives by them. Of the gateways that hold a live, one writes ([`Room::is_counted_here`]). While
+//! the gateways disagree on which one, the store refuses the second write, and a check finds figures
+//! that nobody wrote. The recorder retries a failed write.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::backoff::RETRY_DELAY_MS;
 use crate::base::clock::{Clock, Millis, millis};
-use crate::base::ids::{Epoch, LiveId};
+use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::base::metrics::Metrics;
 use crate::base::timer_wheel::TimerWheel;
 use crate::presence::checks::Checks;
 use crate::presence::figures::Quality;
-use crate::presence::gateways::Gateways;
+use crate::presence::gateways::{Gateways, Roster};
 use crate::presence::trust::Trust;
 use crate::presence::{Room, Rooms};
 use crate::store::{
@@ -24,15 +24,14 @@ use crate::store::{
 };
 use crate::sync::events::count_events::CountEvents;
 
-/// How often the recorder takes what is due.
+/// How often the recorder takes the rooms that are due.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Writes under way at a time.
-const AT_A_TIME: usize = 64;
+const MAX_CONCURRENT_WRITES: usize = 64;
 
 /// The wait before a new peak is written, in ms: a little more than the time between two renewals
 /// of a lease.
-const SURE: Millis = 2_500;
+const SURE_PEAK_DELAY_MS: Millis = 2_500;
 
 pub struct CountsRecorder {
     pub rooms: Arc<Rooms>,
@@ -67,18 +66,18 @@ impl CountsRecorder {
         }
     }
 
-    /// Writes the figures of those of these rooms that this gateway writes.
+    /// Writes the figures of the rooms that this gateway counts, and passes over the others.
     async fn record(&self, rooms: Vec<Arc<Room>>, now: Millis) {
-        let (own, roster) = (self.gateways.id(), self.gateways.roster());
-        let is_due = |room: &Arc<Room>| {
-            room.counting.queued.clear();
-            let is_due = room.counting.take_required() || room.is_counted_here(&own, &roster);
-            room.counting.settled(now);
-            is_due && room.end().is_none()
-        };
-        let writes = stream::iter(rooms.into_iter().filter(is_due))
-            .map(|room| async move { self.write(&room).await });
-        let written: Vec<Option<_>> = writes.buffer_unordered(AT_A_TIME).collect().await;
+        let own = self.gateways.id();
+        let roster = self.gateways.roster();
+        let due = rooms
+            .into_iter()
+            .filter(|room| take_due(room, &own, &roster, now));
+        let written: Vec<Option<_>> = stream::iter(due)
+            .map(|room| async move { self.write(&room).await })
+            .buffer_unordered(MAX_CONCURRENT_WRITES)
+            .collect()
+            .await;
         let written: Vec<(LiveId, Figures)> = written.into_iter().flatten().collect();
         if !written.is_empty()
             && let Err(why) = self.store.rank_lives(&written).await
@@ -87,10 +86,10 @@ impl CountsRecorder {
         }
     }
 
-    /// Answers the figures if they were written.
+    /// Writes the figures of one room. Answers them if they were written.
     async fn write(&self, room: &Arc<Room>) -> Option<(LiveId, Figures)> {
         if self.trust.quality(room) != Quality::Exact {
-            // What is written stays in the history.
+            // Written figures stay in the history, so inexact ones are not written.
             self.try_again(room, RETRY_DELAY_MS);
             return None;
         }
@@ -116,14 +115,14 @@ impl CountsRecorder {
         Metrics::count_result(&self.metrics.figures_written, why);
         if room.peaks() != peaks && reply.is_ok() {
             // The lease is renewed by then, which makes a new peak sure.
-            self.try_again(room, SURE);
+            self.try_again(room, SURE_PEAK_DELAY_MS);
         }
         match reply {
             Ok(CountReply::Counted) => {
                 room.note_peaks_told(peaks);
-                self.events
-                    .iter()
-                    .for_each(|events| events.changed(&live, room.record.epoch));
+                if let Some(events) = &self.events {
+                    events.changed(&live, room.record.epoch);
+                }
                 return Some((live, figures));
             }
             Ok(CountReply::Same) => {}
@@ -131,7 +130,10 @@ impl CountsRecorder {
             // The check reads the record: it ends the room, or writes the record again.
             Ok(CountReply::NotOpen) => self.checks.check_soon(vec![room.clone()]),
             Err(why) => {
-                tracing::debug!(live_id = %live, error = %why, "counts were not written, will try again");
+                tracing::debug!(
+                    live_id = %live, error = %why,
+                    "counts were not written, will try again"
+                );
                 self.try_again(room, RETRY_DELAY_MS);
             }
         }
@@ -144,28 +146,34 @@ impl CountsRecorder {
     }
 }
 
-/// Writes that nobody is in a live, of which a dead gateway was the last to have viewers. If the
-/// last write was a moment ago, answers after which time the figures may be written.
+/// Takes a room off the queue. True if this gateway has to write its figures now.
+fn take_due(room: &Room, own: &GatewayId, roster: &Roster, now: Millis) -> bool {
+    room.counting.queued.clear();
+    let is_due = room.counting.take_required() || room.is_counted_here(own, roster);
+    room.counting.settled(now);
+    is_due && room.end().is_none()
+}
+
+/// Writes that a live has no viewers, after a dead gateway was the last one with viewers there. If
+/// the last write was a moment ago, answers after which time the figures may be written.
 pub(super) async fn count_nobody(
     store: &dyn Store,
     live: &LiveId,
     epoch: Epoch,
 ) -> StoreResult<Option<Duration>> {
-    let (figures, peaks, arrived) = (Figures::default(), Peaks::default(), Arrived::default());
-    match store
-        .count_live(&CountLive {
-            live: live.clone(),
-            epoch,
-            figures,
-            peaks,
-            arrived,
-        })
-        .await?
-    {
-        CountReply::Counted => store
-            .rank_lives(&[(live.clone(), figures)])
-            .await
-            .map(|()| None),
+    let figures = Figures::default();
+    let nobody = CountLive {
+        live: live.clone(),
+        epoch,
+        figures,
+        peaks: Peaks::default(),
+        arrived: Arrived::default(),
+    };
+    match store.count_live(&nobody).await? {
+        CountReply::Counted => {
+            store.rank_lives(&[(live.clone(), figures)]).await?;
+            Ok(None)
+        }
         CountReply::Early(left) => Ok(Some(left)),
         _ => Ok(None),
     }

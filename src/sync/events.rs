@@ -1,17 +1,18 @@
-//! Puts what happened into the stream of events. A record notes its events first, see
-//! [`crate::store::Events`]; whoever looks at a record with pending events appends all of them, in
-//! their order, and settles them.
+//! Writes the stream of events. A record notes its events first, see [`crate::store::Events`]. A
+//! gateway that finds a record with pending events appends all of them, in their order, and settles
+//! them.
 //!
-//! What could not be appended stays pending. The walk looks at each open or closing live once per
-//! `check-every`, and a close is finished only when its events are in the stream, so an event is
-//! never lost with its gateway.
+//! An event that could not be appended stays pending. The walk looks at each open or closing live
+//! once per `check-every`, and a close is finished only when its events are in the stream. So no
+//! event is lost when its gateway dies.
 
 pub mod count_events;
 pub mod fan_events;
 
 use serde_json::{Map, Value, json};
 
-use crate::base::ids::LiveId;
+use crate::base::event_kind::EventKind;
+use crate::base::ids::{Epoch, LiveId};
 use crate::store::{Event, Events, Happened, LiveRecord, PendingEvent, StoreResult, one_append};
 
 /// Appends the pending events of these records, of each live in their order, and settles them.
@@ -20,55 +21,59 @@ pub(crate) async fn announce<'a>(
     records: impl IntoIterator<Item = &'a LiveRecord>,
     kept: u64,
 ) -> StoreResult<()> {
-    let noted: Vec<_> = records
+    let noted: Vec<&LiveRecord> = records
         .into_iter()
         .filter(|record| !record.events.pending.is_empty())
         .collect();
-    let events: Vec<Event> = noted
-        .iter()
-        .flat_map(|record| {
-            record
-                .events
-                .pending
-                .iter()
-                .map(|pending| event_of(record, pending))
-        })
-        .collect();
+    let mut events: Vec<Event> = Vec::new();
+    for record in &noted {
+        for pending in &record.events.pending {
+            events.push(event_of(record, pending));
+        }
+    }
     let mut left = events.as_slice();
-    while let Some((some, later)) = left
-        .split_at_checked(one_append(left))
-        .filter(|(some, _)| !some.is_empty())
+    while let Some((some, later)) = left.split_at_checked(one_append(left))
+        && !some.is_empty()
     {
         store.append_events(some, kept).await?;
         left = later;
     }
-    let settled = noted.into_iter().map(|record| {
+    let mut settled = Vec::with_capacity(noted.len());
+    for record in noted {
         let numbers = record.events.pending.iter().map(|event| event.number);
-        (record.live.clone(), numbers.collect())
-    });
-    store.settle_events(&settled.collect::<Vec<_>>()).await
+        settled.push((record.live.clone(), numbers.collect()));
+    }
+    store.settle_events(&settled).await
 }
 
-/// As [`announce`] for one record. What fails is left to the walk.
+/// Does the same as [`announce`] for one record. After a failure the walk does it.
 pub(crate) async fn announce_or_leave(
     store: &(impl Events + ?Sized),
     record: &LiveRecord,
     kept: u64,
 ) {
     if let Err(why) = announce(store, [record], kept).await {
-        tracing::warn!(live_id = %record.live, error = %why, "events were not written; the walk will write them");
+        tracing::warn!(
+            live_id = %record.live, error = %why,
+            "events were not written; the walk will write them"
+        );
     }
 }
 
 /// An event with all that `docs/events.md` says of its kind.
 fn event_of(record: &LiveRecord, pending: &PendingEvent) -> Event {
-    let (kind, number) = (pending.what.kind(), pending.number);
+    let kind = pending.what.kind();
+    let number = pending.number;
     let id = Event::id(&record.live, record.epoch, kind, number);
-    let mut data = head(&id, (kind.as_str(), &record.live), (record.epoch.0, number));
+    let mut data = head(&id, kind, &record.live, record.epoch, number);
     data.insert("streamer_id".to_owned(), json!(record.streamer));
     let more = match &pending.what {
         Happened::Opened => {
-            json!({"title": record.terms.title, "opened_by": record.opened_by.as_str(), "opened_at": record.opened_at})
+            json!({
+                "title": record.terms.title,
+                "opened_by": record.opened_by.as_str(),
+                "opened_at": record.opened_at,
+            })
         }
         Happened::Closed => json!(record.summary()),
         Happened::Counts(figures) => json!({"viewers": figures.viewers, "fans": figures.fans}),
@@ -86,17 +91,13 @@ fn event_of(record: &LiveRecord, pending: &PendingEvent) -> Event {
     }
 }
 
-/// What every event begins with.
-fn head(id: &str, (kind, live): (&str, &LiveId), (epoch, at): (u64, u64)) -> Map<String, Value> {
-    let pairs = [
-        ("id", json!(id)),
-        ("type", json!(kind)),
-        ("live_id", json!(live)),
-        ("epoch", json!(epoch)),
-        ("at", json!(at)),
-    ];
-    pairs
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
+/// The fields that every event begins with.
+fn head(id: &str, kind: EventKind, live: &LiveId, epoch: Epoch, at: u64) -> Map<String, Value> {
+    let mut head = Map::new();
+    head.insert("id".to_owned(), json!(id));
+    head.insert("type".to_owned(), json!(kind.as_str()));
+    head.insert("live_id".to_owned(), json!(live));
+    head.insert("epoch".to_owned(), json!(epoch.0));
+    head.insert("at".to_owned(), json!(at));
+    head
 }

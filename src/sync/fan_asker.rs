@@ -1,14 +1,15 @@
 //! Asks a source of fans outside the store, in a loop of its own, so that a slow or broken source
-//! holds up nothing else: not who leaves, not the store's checks.
+//! holds up nothing else, neither leaves nor the checks of the store.
 //!
 //! The loop makes batches of the users whose fan check is due, and asks with a bounded number of
-//! calls at a time. A failed call's users are asked about again after a jittered wait; while the
-//! source is down, a circuit breaker lets one call try from time to time. Nobody is turned away
-//! meanwhile: known answers stay, unknown users are viewers.
+//! calls at a time. After a failed call it asks about the same users again, after a jittered wait.
+//! While the source is down, a circuit breaker lets one call try from time to time. No user is
+//! turned away meanwhile: known answers stay, unknown users are viewers.
 
 mod breaker;
 mod waiting;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use self::breaker::{Breaker, Permit, State};
 use self::waiting::{Batch, Place, Waiting};
 use crate::base::backoff::Backoff;
 use crate::base::clock::{Clock, Millis, millis};
+use crate::base::ids::UserId;
 use crate::base::metrics::Metrics;
 use crate::presence::Rooms;
 use crate::store::fans::{FanAnswers, FanError, FanLookup};
@@ -37,7 +39,7 @@ pub struct FanAsker {
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     pub flush: Duration,
-    /// Calls under way at a time.
+    /// Maximum calls under way.
     pub calls: usize,
 }
 
@@ -59,7 +61,8 @@ impl FanAsker {
     pub async fn run(self, stop: CancellationToken) {
         let mut work = Work::default();
         let mut calls: JoinSet<Asked> = JoinSet::new();
-        let (mut woken, mut next_round) = (false, 0);
+        let mut woken = false;
+        let mut next_round = 0;
         loop {
             let try_at = self.start_calls(&mut work, &mut calls);
             tokio::select! {
@@ -79,7 +82,9 @@ impl FanAsker {
                         work.waiting.push(Place { room, place, tries: 0 });
                     }
                 }
-                Some(due) = work.retries.next(), if !work.retries.is_empty() => work.waiting.push(due.into_inner()),
+                Some(due) = work.retries.next(), if !work.retries.is_empty() => {
+                    work.waiting.push(due.into_inner());
+                }
                 () = self.clock.sleep_until(try_at.unwrap_or_default()), if try_at.is_some() => {}
             }
         }
@@ -99,17 +104,20 @@ impl FanAsker {
                 break;
             };
             self.show(&work.breaker);
-            let (source, metrics, clock) = (self.source.clone(), self.metrics.clone(), self.clock);
+            let source = self.source.clone();
+            let metrics = self.metrics.clone();
+            let clock = self.clock;
             calls.spawn(async move {
                 let started = clock.now();
                 let answers = source.ask(&batch.streamer, &batch.users).await;
                 metrics
                     .fan_source_seconds
                     .observe((clock.now() - started) as f64 / 1_000.0);
-                Metrics::count_result(
-                    &metrics.fan_source_calls,
-                    answers.as_ref().map_or_else(FanError::label, |_| "ok"),
-                );
+                let result = match &answers {
+                    Ok(_) => "ok",
+                    Err(why) => why.label(),
+                };
+                Metrics::count_result(&metrics.fan_source_calls, result);
                 Asked { batch, answers }
             });
         }
@@ -127,9 +135,15 @@ impl FanAsker {
             Err(why) => {
                 work.breaker.failed(self.clock.now(), rand::random());
                 if before == State::Closed && work.breaker.state() != State::Closed {
-                    tracing::warn!(error = %why, "the fan source does not answer; who is a known fan stays one");
+                    tracing::warn!(
+                        error = %why,
+                        "the fan source does not answer; who is a known fan stays one"
+                    );
                 } else {
-                    tracing::debug!(error = %why, "a call to the fan source failed, will try again");
+                    tracing::debug!(
+                        error = %why,
+                        "a call to the fan source failed, will try again"
+                    );
                 }
                 self.ask_again(work, batch);
             }
@@ -143,11 +157,12 @@ impl FanAsker {
     fn tell_rooms(&self, batch: &Batch, answers: &FanAnswers) {
         let now = self.clock.now();
         self.metrics.fans_checked(answers.iter().flatten().copied());
-        let known: std::collections::HashMap<_, _> = batch.users.iter().zip(answers).collect();
+        let known: HashMap<&UserId, Option<bool>> =
+            batch.users.iter().zip(answers.iter().copied()).collect();
         for (Place { room, place, .. }, users) in &batch.parts {
             let answers = users
                 .iter()
-                .map(|user| known.get(user).copied().copied().flatten())
+                .map(|user| known.get(user).copied().flatten())
                 .collect();
             room.fans_answered(*place, users, &answers, now);
             if room.is_dirty(*place) && room.end().is_none() {

@@ -22,8 +22,13 @@ pub struct FanCheck {
     pub clock: Clock,
 }
 
-/// Expired users of the slice at that place in a room.
-pub type Expired = (Arc<Room>, usize, ExpiredFans);
+/// The users of one slice whose fan check has expired.
+pub struct Expired {
+    pub room: Arc<Room>,
+    /// The place of the slice in the room.
+    pub place: usize,
+    pub fans: ExpiredFans,
+}
 
 impl FanCheck {
     /// For each of up to [`MAX_BATCH`] users, whether they follow the streamer, in the same order.
@@ -39,12 +44,7 @@ impl FanCheck {
     /// Asks again about all these users, up to [`MAX_BATCH`] in one call.
     pub async fn renew(&self, mut expired: Vec<Expired>) {
         while !expired.is_empty() {
-            let mut users = 0;
-            let fits = |(_, _, expired): &&Expired| {
-                users += expired.users.len();
-                users <= MAX_BATCH
-            };
-            let count = expired.iter().take_while(fits).count().max(1);
+            let count = count_in_one_call(&expired);
             self.renew_some(expired.drain(..count).collect()).await;
         }
     }
@@ -52,12 +52,15 @@ impl FanCheck {
     async fn renew_some(&self, expired: Vec<Expired>) {
         let asked: Vec<_> = expired
             .iter()
-            .map(|(room, _, fans)| (room.record.streamer.clone(), fans.users.clone()))
+            .map(|slice| (slice.room.record.streamer.clone(), slice.fans.users.clone()))
             .collect();
         let answers = self.source.ask_each(&asked).await;
         let now = self.clock.now();
-        for ((room, place, fans), answer) in expired.into_iter().zip(answers) {
-            answer.iter().for_each(|answers| self.count(answers));
+        for (slice, answer) in expired.into_iter().zip(answers) {
+            let Expired { room, place, fans } = slice;
+            if let Ok(answers) = &answer {
+                self.count(answers);
+            }
             room.renew_checks(place, &fans, answer.ok(), now);
             if room.is_dirty(place) && room.end().is_none() {
                 self.rooms.flush(&room, place);
@@ -68,4 +71,18 @@ impl FanCheck {
     fn count(&self, answers: &FanAnswers) {
         self.metrics.fans_checked(answers.iter().flatten().copied());
     }
+}
+
+/// How many of the first slices fit in one call: at least one.
+fn count_in_one_call(expired: &[Expired]) -> usize {
+    let mut users = 0;
+    let mut count = 0;
+    for slice in expired {
+        users += slice.fans.users.len();
+        if users > MAX_BATCH {
+            break;
+        }
+        count += 1;
+    }
+    count.max(1)
 }

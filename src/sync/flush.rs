@@ -36,18 +36,19 @@ use crate::sync::mend::Mender;
 use crate::sync::resync_limit::ResyncLimit;
 use crate::sync::streamer_timeout::StreamerTimeout;
 
-/// Slices worked on at a time. Slices whose job has taken longer than [`SLOW`] do not count: they
-/// wait for a node that hangs, and the slices on other nodes must not wait behind them.
+/// Maximum slices that are worked on at the same time. Slices whose job has taken longer than
+/// [`SLOW`] do not count: they wait for a node that hangs, and the slices on other nodes must not
+/// wait behind them.
 pub const MAX_JOBS: usize = 128;
 
 /// A job that takes this long is waiting for a node that hangs.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// The most jobs at a time, slow ones included.
+/// Maximum jobs at the same time, slow ones included.
 const MAX_ALL_JOBS: usize = 1_024;
 
-/// The longest wait before a failed slice is tried again, in ms. The waits grow from the flush
-/// interval up to 32 times as much.
+/// The longest wait before the flusher retries a failed slice, in ms. The waits grow from the flush
+/// interval to 32 times the flush interval.
 const MAX_RETRY: Millis = 2_000;
 
 /// The same for the last flush, in ms: little time is left, and the store may be back any moment.
@@ -88,8 +89,14 @@ pub struct Flusher {
     pub fan_events: Option<Arc<FanEvents>>,
 }
 
-/// A slice, by its place, and how many attempts at it have failed.
-type Attempt = ((Audience, usize), u32);
+/// A slice that waits for a job or has one.
+struct Attempt {
+    audience: Audience,
+    /// The place of the slice in its room or set.
+    place: usize,
+    /// How many attempts at it have failed.
+    tries: u32,
+}
 
 impl Flusher {
     /// Runs until told to stop, and then until everything is flushed. It retries until the last
@@ -116,13 +123,13 @@ impl Flusher {
                 let Some(next) = pending.pop_front() else {
                     break;
                 };
-                let (this, slow) = (self.clone(), slow.clone());
+                let this = self.clone();
+                let slow = slow.clone();
                 jobs.spawn(async move {
-                    let ((audience, place), _) = &next;
-                    let slice = &audience.slices()[*place].id;
+                    let slice = &next.audience.slices()[next.place].id;
                     let span = tracing::debug_span!("flush", set = %slice.set, slice = slice.index);
                     let outcome = slow
-                        .watch(this.job(audience, *place))
+                        .watch(this.job(&next.audience, next.place))
                         .instrument(span)
                         .await;
                     (next, outcome)
@@ -142,7 +149,8 @@ impl Flusher {
                 Some(done) = jobs.join_next(), if !jobs.is_empty() => {
                     // A job that panicked has lost its slice's turn. That is a bug, and the wiring
                     // stops the process.
-                    let Ok((((audience, place), tries), outcome)) = done else { return };
+                    let Ok((attempt, outcome)) = done else { return };
+                    let Attempt { audience, place, tries } = attempt;
                     let slice = &audience.slices()[place];
                     let (wait, tries) = match outcome {
                         Ok(None) => {
@@ -152,15 +160,11 @@ impl Flusher {
                             continue;
                         }
                         Ok(Some(at)) => (at.saturating_sub(self.clock.now()), tries),
-                        Err(_) => {
-                            let longest = if stopping { LAST_RETRY } else { MAX_RETRY };
-                            let first = flush.max(1);
-                            let backoff = Backoff { first, longest: longest.min(first * 32) };
-                            (backoff.jittered(tries, rand::random()), tries + 1)
-                        }
+                        Err(_) => (self.retry_delay(tries, stopping), tries + 1),
                     };
                     slice.lock().postpone_job();
-                    retries.insert(((audience, place), tries), Duration::from_millis(wait));
+                    let attempt = Attempt { audience, place, tries };
+                    retries.insert(attempt, Duration::from_millis(wait));
                 }
                 () = slow.more() => {}
                 () = self.rooms.to_flush.wait(), if !woken => woken = true,
@@ -169,11 +173,26 @@ impl Flusher {
                 () = self.clock.sleep_until(next_round), if woken => {
                     woken = false;
                     next_round = self.clock.now() + if stopping { 0 } else { flush };
-                    pending.extend(self.rooms.to_flush.take().into_iter().map(|slice| (slice, 0)));
+                    for (audience, place) in self.rooms.to_flush.take() {
+                        pending.push_back(Attempt { audience, place, tries: 0 });
+                    }
                 }
-                Some(due) = retries.next(), if !retries.is_empty() => pending.push_back(due.into_inner()),
+                Some(due) = retries.next(), if !retries.is_empty() => {
+                    pending.push_back(due.into_inner());
+                }
             }
         }
+    }
+
+    /// The wait before the flusher retries a slice after `tries` failed attempts, in ms.
+    fn retry_delay(&self, tries: u32, stopping: bool) -> Millis {
+        let longest = if stopping { LAST_RETRY } else { MAX_RETRY };
+        let first = millis(self.flush).max(1);
+        let backoff = Backoff {
+            first,
+            longest: longest.min(first * 32),
+        };
+        backoff.jittered(tries, rand::random())
     }
 
     async fn job(&self, audience: &Audience, place: usize) -> Outcome {
@@ -234,7 +253,8 @@ impl Flusher {
             match step {
                 Step::CheckRecord => self.keep(audience).await?,
                 Step::Call(draft) => {
-                    turn.note_verdict(self.apply((audience, place), (&own.id, &draft)).await?)
+                    let verdict = self.apply(audience, place, &own.id, &draft).await?;
+                    turn.note_verdict(verdict);
                 }
                 // No call can be made before this step, so the wait holds nothing up.
                 Step::Reassert | Step::ReadBack => {
@@ -274,8 +294,8 @@ impl Flusher {
         Ok(None)
     }
 
-    /// Asks who of the new and the expired are fans. What has no answer is asked again with the
-    /// next turn.
+    /// Asks which of the new and the expired users are fans. The next turn asks again about users
+    /// without an answer.
     async fn check_fans(&self, room: &Room, place: usize) -> Result<(), FanError> {
         // Only users who wait now: users who join during the check have the next turn.
         let mut waiting = room.due_in_turn(place);
@@ -304,8 +324,8 @@ impl Flusher {
         }
     }
 
-    /// Some users came and went, so no change of the set says when they were here last. Notes that
-    /// of users online in the store, and of streamers for their timeouts.
+    /// Notes when users were here last who came and went between two calls, so that no change of the
+    /// set tells it. It notes users in the store, and streamers for their timeouts.
     async fn note_seen(&self, platform: &Platform, place: usize) -> StoreResult<()> {
         loop {
             let seen = platform.take_seen(place);
@@ -313,8 +333,9 @@ impl Flusher {
                 return Ok(());
             }
             if *platform.set() == OnlineSet::Streamers {
-                seen.iter()
-                    .for_each(|(streamer, at)| self.streamer_timeout.left(streamer, Some(*at)));
+                for (streamer, at) in &seen {
+                    self.streamer_timeout.left(streamer, Some(*at));
+                }
                 continue;
             }
             let told: Vec<_> = seen
@@ -328,8 +349,8 @@ impl Flusher {
         }
     }
 
-    /// Tells the store which fans come. Those for whom a part of it is away wait, and the others do
-    /// not.
+    /// Tells the store which fans come. Fans whose part of the store is away wait, and do not hold
+    /// up the others.
     async fn record_attendance(&self, room: &Room, place: usize) {
         let mut waiting = room.unrecorded.waiting(place);
         while waiting > 0 {
@@ -350,7 +371,7 @@ impl Flusher {
         }
     }
 
-    /// The Unix times of moments on this gateway's clock. What is not known counts as now.
+    /// The Unix times of moments on this gateway's clock. An unknown moment counts as now.
     fn unix_times(&self, at: &[Option<Millis>]) -> Vec<UnixMillis> {
         let now = self.clock.now();
         at.iter().map(|at| self.unix(at.unwrap_or(now))).collect()
@@ -372,12 +393,14 @@ impl Flusher {
 
     async fn apply(
         &self,
-        (audience, place): (&Audience, usize),
-        (own, draft): (&GatewayId, &Draft),
+        audience: &Audience,
+        place: usize,
+        own: &GatewayId,
+        draft: &Draft,
     ) -> StoreResult<Verdict> {
         let slice = &audience.slices()[place];
-        // Before they are in the set: whoever was in it is in the attendance, even if this gateway
-        // dies now.
+        // The attendance comes before the set: every fan who was in the set is in the attendance,
+        // even if this gateway dies now.
         if let Audience::Room(room) = audience {
             room.unrecorded.add(place, &draft.fans);
             self.record_attendance(room, place).await;
@@ -435,13 +458,16 @@ impl Flusher {
                     .note_size(audience, place, view.size, self.clock.now());
                 if slice.id.set == OnlineSet::Streamers {
                     let heard = left.unwrap_or_default();
-                    let gone = draft.leaves.iter().zip(heard);
-                    gone.for_each(|(streamer, heard)| self.streamer_timeout.left(streamer, heard));
+                    for (streamer, heard) in draft.leaves.iter().zip(heard) {
+                        self.streamer_timeout.left(streamer, heard);
+                    }
                 }
                 if verdict == Verdict::Settled {
                     self.rooms.note_proven(audience, place, asked);
                 }
-                if let (Some(events), Some(room)) = (&self.fan_events, audience.room()) {
+                if let Some(events) = &self.fan_events
+                    && let Some(room) = audience.room()
+                {
                     events.note(room, draft);
                 }
                 if view.size.has_stray_notes(view.noted) {
@@ -451,10 +477,9 @@ impl Flusher {
             // The peers may have lost their entries too, and need not find out one by one.
             ApplyReply::Unknown => {
                 self.gateways.own.doubt();
-                audience
-                    .room()
-                    .iter()
-                    .for_each(|room| self.outbox.doubt(&room.record.live));
+                if let Some(room) = audience.room() {
+                    self.outbox.doubt(&room.record.live);
+                }
             }
             ApplyReply::Closed | ApplyReply::Newer(_) | ApplyReply::Old | ApplyReply::Late(_) => {}
         }
@@ -473,9 +498,9 @@ impl Flusher {
         for (live, user) in self.rooms.moved(moved) {
             elsewhere.entry(live).or_default().push(user);
         }
-        elsewhere
-            .into_iter()
-            .for_each(|(live, users)| self.outbox.moved(&live, &users));
+        for (live, users) in elsewhere {
+            self.outbox.moved(&live, &users);
+        }
     }
 
     /// Makes sure that the epoch is still open. The platform's always is, and has no record.
@@ -507,7 +532,7 @@ impl Flusher {
         Ok(())
     }
 
-    /// Whomever the set of the platform is told again, the store must note again as seen or not.
+    /// Has the store note again when users were seen who are sent to the set of the platform again.
     fn note_unsettled(&self, audience: &Audience, place: usize) {
         if let Audience::Platform(platform) = audience {
             platform.note_unsettled(place, self.clock.now());

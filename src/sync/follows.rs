@@ -1,7 +1,7 @@
-//! Changes the follow graph. Every room of the streamer, on every gateway, asks at once whether the
-//! user is a fan, sockets of the user that asked for friends look again whom the user follows, and
-//! the user's timelines follow. The walk tells the gateways, too, once it has finished a change
-//! that was left.
+//! Changes the follow graph. Every room of the streamer, on every gateway, then asks at once whether
+//! the user is a fan. Sockets of the user that asked for friends read the user's follows again, and
+//! the user's timelines change. The walk tells the gateways, too, after it has finished a change
+//! that a gateway left half done.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ impl Follows {
         Ok(changed)
     }
 
-    /// Tells of a change that the store made, or may have made. A change that it makes later is
-    /// told by the walk.
+    /// Tells of a change that the store made, or may have made. The walk tells of a change that the
+    /// store makes later.
     fn tell_of(
         &self,
         changed: StoreResult<bool>,

@@ -1,11 +1,12 @@
 //! Tells viewers which of their friends are in the live with them
-//! ([`crate::presence::friends_here`]). Reads whom a viewer follows once, and again after a change
-//! of it. Reads where those users are when they move: the gateway on which they do publishes it
-//! after the store knows. So the cost follows joins, leaves and follows, not time. What one user
-//! has read by joining again and again is bounded: beyond it, that user's answers come later.
+//! ([`crate::presence::friends_here`]). The task reads a viewer's follows once, and again after they
+//! change. It reads where the followed users are when they move: the gateway on which they move
+//! publishes that after the store knows. So the cost follows joins, leaves and follows, not time.
+//! The reads that one user can cause by joining again and again are bounded. Beyond the bound, that
+//! user's answers come later.
 //!
-//! What is read because messages may have been missed is spread over time, as everything that is
-//! read after an outage.
+//! Reads that are made because messages may have been missed are spread over time, like all reads
+//! after an outage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,13 +27,12 @@ use crate::presence::user_budgets::UserBudgets;
 use crate::presence::{Room, Rooms};
 use crate::store::{Channel, LiveEpoch, MAX_BATCH, Store, StoreError, StoreResult, followed};
 
-/// Rooms served at a time.
-const AT_A_TIME: usize = 16;
+const MAX_CONCURRENT_ROOMS: usize = 16;
 
 /// Calls for one room before other rooms have their turn.
 const STEPS: usize = 32;
 
-/// So many users are read per ms at most because messages may have been missed.
+/// Maximum users per ms that are read because messages may have been missed.
 const DOUBTED_PER_MS: u64 = 20;
 
 /// While there is work, viewers are told about this often, in ms.
@@ -49,7 +49,7 @@ pub struct FriendsTask {
     pub budgets: Arc<UserBudgets>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
-    /// From when on more may be read because messages may have been missed.
+    /// The time from which on the task may make further reads because messages may have been missed.
     pub doubts_from: AtomicU64,
 }
 
@@ -66,22 +66,22 @@ impl FriendsTask {
             }
             let now = self.clock.now();
             let mut rooms = self.rooms.to_befriend.take();
-            rooms
-                .iter()
-                .for_each(|room| drop(later.remove(&room.record.live_epoch())));
+            for room in &rooms {
+                later.remove(&room.record.live_epoch());
+            }
             let due = later.extract_if(.., |_, (at, _)| *at <= now);
             rooms.extend(due.map(|(_, (_, room))| room));
             let served = stream::iter(rooms).map(|room| async {
-                let again = self.serve(&room).await;
-                again.map(|at| (room.record.live_epoch(), (at, room)))
+                let at = self.serve(&room).await?;
+                Some((at, room))
             });
-            later.extend(
-                served
-                    .buffer_unordered(AT_A_TIME)
-                    .filter_map(std::future::ready)
-                    .collect::<Vec<_>>()
-                    .await,
-            );
+            let served: Vec<Option<(Millis, Arc<Room>)>> = served
+                .buffer_unordered(MAX_CONCURRENT_ROOMS)
+                .collect()
+                .await;
+            for (at, room) in served.into_iter().flatten() {
+                later.insert(room.record.live_epoch(), (at, room));
+            }
             self.metrics
                 .friends_followed
                 .set(self.rooms.follows.kept() as i64);
@@ -109,7 +109,10 @@ impl FriendsTask {
                 work => work,
             };
             if let Err((left, why)) = self.work(room, work).await {
-                tracing::debug!(live_id = %room.record.live, error = %why, "friends were not read, will try again");
+                tracing::debug!(
+                    live_id = %room.record.live, error = %why,
+                    "friends were not read, will try again"
+                );
                 room.friends.failed(left);
                 again = Some(self.clock.now() + RETRY_DELAY_MS);
                 break;
@@ -119,7 +122,7 @@ impl FriendsTask {
             }
         }
         let due = room.friends.tell(self.clock.now());
-        again.into_iter().chain(due).min()
+        [again, due].into_iter().flatten().min()
     }
 
     /// Listens to the moves of a live while anybody in its room asks for friends.
@@ -127,7 +130,9 @@ impl FriendsTask {
         match self.rooms.get(live) {
             Some(room) if !room.friends.is_empty() => self.store.hear_moves(live),
             room => {
-                room.iter().for_each(|room| room.friends.set_deaf());
+                if let Some(room) = room {
+                    room.friends.set_deaf();
+                }
                 self.store.ignore_moves(live);
             }
         }
@@ -142,28 +147,33 @@ impl FriendsTask {
         }
     }
 
-    /// Does some work; `Err` has what is left of it.
+    /// Does some work; `Err` has the work that is left.
     async fn work(&self, room: &Arc<Room>, work: Work) -> Result<(), (Work, StoreError)> {
         match work {
             Work::Ask => self.ask(room).await.map_err(|why| (Work::Ask, why)),
             Work::Load(askers) => {
                 let loads = askers.iter().map(|asker| self.load(room, asker));
-                let (mut left, mut failure) = (Vec::new(), None);
+                let mut left = Vec::new();
+                let mut failure = None;
                 for (asker, loaded) in askers.iter().zip(join_all(loads).await) {
                     if let Err(why) = loaded {
                         left.push(asker.clone());
                         failure = Some(why);
                     }
                 }
-                failure.map_or(Ok(()), |why| Err((Work::Load(left), why)))
+                match failure {
+                    Some(why) => Err((Work::Load(left), why)),
+                    None => Ok(()),
+                }
             }
             Work::Look(users) => match self.store.whereabouts_of(&users).await {
                 Ok(known) => {
                     self.note_read(users.len());
-                    let (roster, own) = (self.gateways.roster(), self.gateways.id());
+                    let roster = self.gateways.roster();
+                    let own = self.gateways.id();
                     let seen = known
                         .iter()
-                        .map(|words| sighting(&room.record.live, words, (&roster, &own)));
+                        .map(|words| sighting(&room.record.live, words, &roster, &own));
                     room.friends.looked(users.iter().zip(seen));
                     Ok(())
                 }
@@ -173,9 +183,11 @@ impl FriendsTask {
         }
     }
 
-    /// Takes in whom a viewer follows, unless the user had so much read that this has to wait.
+    /// Takes in a viewer's follows, unless the user has caused so many reads that this one has to
+    /// wait.
     async fn load(&self, room: &Room, asker: &Arc<Asker>) -> StoreResult<()> {
-        let (user, now) = (asker.user(), self.clock.now());
+        let user = asker.user();
+        let now = self.clock.now();
         let may_read_at = self.budgets.may_read_at(user, now);
         if may_read_at > now {
             room.friends.load_at(asker, may_read_at);
@@ -228,7 +240,7 @@ impl FriendsTask {
         Ok(())
     }
 
-    /// Has what is in doubt wait for as long as so many users are worth.
+    /// Puts off the reads that doubts cause by the time that this number of users is worth.
     fn note_read(&self, users: usize) {
         let from = self
             .doubts_from
@@ -239,21 +251,26 @@ impl FriendsTask {
     }
 }
 
-/// What these words say of whether a user is in a live.
+/// What the store's words about a user say of whether the user is in a live.
 fn sighting(
     live: &LiveId,
     words: &[(GatewayId, LiveId)],
-    (roster, own): (&Roster, &GatewayId),
+    roster: &Roster,
+    own: &GatewayId,
 ) -> Sighting {
-    let mut says = words
-        .iter()
-        .filter(|(_, there)| there == live)
-        .map(|(gateway, _)| gateway);
-    let is_living = |gateway: &GatewayId| gateway == own || roster.counts(gateway);
-    if says.clone().any(is_living) {
-        return Sighting::Here;
+    let mut may_be_here = false;
+    for (gateway, there) in words {
+        if there != live {
+            continue;
+        }
+        if gateway == own || roster.counts(gateway) {
+            return Sighting::Here;
+        }
+        if roster.is_unknown(gateway) {
+            may_be_here = true;
+        }
     }
-    if says.any(|gateway| roster.is_unknown(gateway)) {
+    if may_be_here {
         Sighting::Unsure
     } else {
         Sighting::Gone

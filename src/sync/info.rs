@@ -1,6 +1,6 @@
-//! Writes what a back end says about an open live to its clients. The HTTP API calls it. The script
-//! that writes also publishes that the record changed, so every gateway with a room of the live
-//! reads it at once.
+//! Writes the information that a back end gives to the clients of an open live. The HTTP API calls
+//! it. The script that writes also publishes that the record changed, so every gateway with a room
+//! of the live reads it at once.
 
 use std::sync::Arc;
 
@@ -38,7 +38,9 @@ impl InfoWriter {
         };
         let mut reply = self.store.write_info(&wish).await?;
         let room = self.rooms.of_epoch(record);
-        if let (InfoReply::Absent, Some(room)) = (&reply, &room) {
+        if matches!(reply, InfoReply::Absent)
+            && let Some(room) = &room
+        {
             // The store has lost the record of a live that is open here.
             self.keeper.keep(room).await?;
             reply = self.store.write_info(&wish).await?;

@@ -26,7 +26,8 @@ impl Keeper {
         let now = self.clock.now();
         let peaks = room.sure_peaks();
         let info = room.info.newest().info.clone();
-        let (removals, known) = (room.bans.last(), info.version);
+        let removals = room.bans.last();
+        let known = info.version;
         let told = LiveRecord {
             peaks,
             removals,
@@ -46,7 +47,10 @@ impl Keeper {
                 removals
             }
             Standing::Rewritten => {
-                tracing::warn!(live_id = %room.record.live, "the store had lost the live; wrote it again");
+                tracing::warn!(
+                    live_id = %room.record.live,
+                    "the store had lost the live; wrote it again"
+                );
                 // The store lost the bans with the record.
                 if room.record.terms.attendance {
                     self.store
@@ -76,7 +80,7 @@ impl Keeper {
 
     /// Handles a fence that says that the epoch is over. Usually the record says so too. If the
     /// store lost the record's close but kept the fence, the live is closed once more, since its
-    /// slices accept nobody.
+    /// slices accept no joins.
     pub async fn fence_says_over(&self, room: &Arc<Room>) -> StoreResult<()> {
         self.keep(room).await?;
         if room.end().is_none() {

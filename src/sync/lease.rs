@@ -51,7 +51,8 @@ impl LeaseKeeper {
             self.gateways
                 .own
                 .set_out_of_touch(late || *self.store.health().borrow() == Health::Down);
-            if std::mem::replace(&mut was_late, late) != late {
+            if was_late != late {
+                was_late = late;
                 self.rooms.count_all();
                 self.report(late);
             }
@@ -134,7 +135,10 @@ impl LeaseKeeper {
                 .iter()
                 .any(|burial| burial.gateway == *gateway)
             {
-                tracing::warn!(gateway_id = %gateway, "a gateway has not renewed its lease; it is buried");
+                tracing::warn!(
+                    gateway_id = %gateway,
+                    "a gateway has not renewed its lease; it is buried"
+                );
                 self.metrics.buried.inc();
             }
         }

@@ -29,16 +29,19 @@ pub use parts::LivesParts;
 pub(crate) use parts::known_record;
 pub use types::{LiveError, LiveView, OpenWish, Opened};
 
-/// How long, and for how many lives, this gateway remembers that a live is not open. It bounds what
-/// clients that ask for lives that do not exist can cost the store.
-const NOT_OPEN: (Duration, u64) = (Duration::from_secs(1), 10_000);
+/// How long this gateway remembers that a live is not open. The memory bounds what clients that ask
+/// for lives that do not exist can cost the store.
+const NOT_OPEN_TTL: Duration = Duration::from_secs(1);
 
-/// What a look-up tells everybody who waits for it: the room of an open live.
+/// For how many lives it remembers that.
+const MAX_NOT_OPEN: u64 = 10_000;
+
+/// The result of a look-up, for all callers that wait for it: the room of an open live.
 type FoundRoom = Result<Arc<Room>, LiveError>;
 
 pub struct Lives {
     parts: Arc<LivesParts>,
-    /// One look-up per live at a time, shared by all who ask.
+    /// One look-up per live at a time. All callers that ask meanwhile share it.
     look_ups: DashMap<LiveId, Arc<OnceCell<FoundRoom>>>,
     not_open: moka::sync::Cache<LiveId, ()>,
 }
@@ -46,8 +49,8 @@ pub struct Lives {
 impl Lives {
     pub fn new(parts: LivesParts) -> Self {
         let not_open = moka::sync::Cache::builder()
-            .time_to_live(NOT_OPEN.0)
-            .max_capacity(NOT_OPEN.1)
+            .time_to_live(NOT_OPEN_TTL)
+            .max_capacity(MAX_NOT_OPEN)
             .build();
         Self {
             parts: Arc::new(parts),
@@ -57,7 +60,8 @@ impl Lives {
     }
 
     pub async fn open(&self, wish: OpenWish) -> Result<Opened, LiveError> {
-        let (parts, live) = (self.parts.clone(), wish.live.clone());
+        let parts = self.parts.clone();
+        let live = wish.live.clone();
         let opened = carry_out(&self.parts.tasks, async move { parts.open(&wish).await }).await;
         self.not_open.invalidate(&live);
         opened
@@ -88,11 +92,13 @@ impl Lives {
     async fn look_up(&self, live: &LiveId) -> (FoundRoom, bool) {
         let cell = self.look_ups.entry(live.clone()).or_default().clone();
         let mut began = false;
-        let load = || {
-            began = true;
-            self.parts.load(live)
-        };
-        let found = cell.get_or_init(load).await.clone();
+        let found = cell
+            .get_or_init(|| {
+                began = true;
+                self.parts.load(live)
+            })
+            .await
+            .clone();
         self.look_ups
             .remove_if(live, |_, there| Arc::ptr_eq(there, &cell));
         (found, began)
@@ -107,7 +113,8 @@ impl Lives {
         epoch: Option<Epoch>,
         reason: CloseReason,
     ) -> Result<LiveRecord, LiveError> {
-        let (parts, live) = (self.parts.clone(), live.clone());
+        let parts = self.parts.clone();
+        let live = live.clone();
         carry_out(&self.parts.tasks, async move {
             // The epoch is fixed first: a call that arrives late must not close the next epoch.
             let record = known_record(parts.store.as_ref(), &parts.rooms, &live).await?;
@@ -125,7 +132,8 @@ impl Lives {
         record: &LiveRecord,
         reason: CloseReason,
     ) -> Result<LiveRecord, LiveError> {
-        let (parts, record) = (self.parts.clone(), record.clone());
+        let parts = self.parts.clone();
+        let record = record.clone();
         carry_out(&self.parts.tasks, async move {
             parts.close(&record, reason).await
         })
@@ -134,7 +142,10 @@ impl Lives {
 
     /// Closes this epoch if it is still open. For closes that the gateway itself begins.
     pub async fn close_quietly(&self, record: &LiveRecord, reason: CloseReason) -> StoreResult<()> {
-        tracing::info!(live_id = %record.live, epoch = %record.epoch, reason = reason.as_str(), "closing a live");
+        tracing::info!(
+            live_id = %record.live, epoch = %record.epoch, reason = reason.as_str(),
+            "closing a live"
+        );
         match self.parts.close(record, reason).await {
             Err(LiveError::Store(why)) => Err(why),
             _ => Ok(()),
@@ -222,7 +233,8 @@ impl Lives {
             .load_live(live)
             .await?
             .ok_or_else(|| LiveError::NeverOpened(live.clone()))?;
-        let (mut viewers, mut fans) = (0, 0);
+        let mut viewers = 0;
+        let mut fans = 0;
         if record.state == LiveState::Open {
             let slices = parts.read_slices(&record).await?;
             viewers = slices.iter().map(|(_, reading)| reading.size.card).sum();

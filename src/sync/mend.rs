@@ -1,9 +1,10 @@
-//! Repairs slices in doubt: another program wrote to them, or the store lost writes. Whom no
-//! gateway holds is removed, whom a gateway holds and the slice lacks is put back, and then the
-//! doubt ends. The checks and the walk call it.
+//! Repairs slices in doubt: another program wrote to them, or the store lost writes. The mender
+//! removes members that no gateway holds, puts back members that a gateway holds and the slice
+//! lacks, and then ends the doubt. The checks and the walk call it.
 //!
-//! Several gateways may repair the same slice at the same time. What each does is right at any
-//! moment, and the doubt ends only if nobody has written past the scripts since the repair began.
+//! Several gateways may repair the same slice at the same time. Each of their steps is right at any
+//! moment, and the doubt ends only if no program has written past the scripts since the repair
+//! began.
 
 use std::sync::Arc;
 
@@ -14,9 +15,9 @@ use crate::presence::gateways::Gateways;
 use crate::store::{HeldFrom, MAX_BATCH, Settled, SliceSize, Store, StoreError, StoreResult};
 use crate::sync::sweep::Sweeper;
 
-/// After so many repairs in a row, of which each found something, another program writes all the
-/// time. The next look at the slice goes on.
-const MOST_REPAIRS: u32 = 3;
+/// Maximum repairs in a row. If each of them found something, another program writes all the time,
+/// and the next look at the slice goes on.
+const MAX_REPAIRS: u32 = 3;
 
 /// A doubt that has just begun is repaired after this time, in ms. By then all gateways that hold
 /// the slice have heard of it, and look at what they hold.
@@ -39,7 +40,7 @@ impl Mender {
         epoch: Epoch,
         known: SliceSize,
     ) -> StoreResult<Millis> {
-        for _ in 0..MOST_REPAIRS {
+        for _ in 0..MAX_REPAIRS {
             let Some(compared) = self.store.compare(slice, epoch, known).await? else {
                 // Without an open fence of this epoch there is no doubt to end; strays go all the
                 // same.
@@ -59,7 +60,10 @@ impl Mender {
             if let Settled::Settled(size) =
                 self.store.settle(slice, epoch, compared.surplus).await?
             {
-                tracing::info!(set = %slice.set, slice = slice.index, "a slice is in doubt no longer");
+                tracing::info!(
+                    set = %slice.set, slice = slice.index,
+                    "a slice is in doubt no longer"
+                );
                 self.sweeper.note_size(slice, size);
             }
             return Ok(0);
@@ -78,15 +82,11 @@ impl Mender {
                 cursor = searched.next;
             }
         }
-        let found = self
-            .store
-            .survey(std::slice::from_ref(slice))
-            .await
-            .into_iter()
-            .next();
-        let Some(survey) = found.transpose()? else {
+        let found = self.store.survey(std::slice::from_ref(slice)).await;
+        let Some(survey) = found.into_iter().next() else {
             return Ok(wrong);
         };
+        let survey = survey?;
         let roster = self.gateways.roster();
         for part in survey
             .parts
@@ -103,7 +103,7 @@ impl Mender {
         Ok(wrong)
     }
 
-    /// Puts those of a group back whom a gateway holds and the slice lacks. Returns how many.
+    /// Puts back the members of a group that a gateway holds and the slice lacks. Returns how many.
     async fn put_back(
         &self,
         slice: &SliceId,
@@ -123,7 +123,8 @@ impl Mender {
             if page.put_back > 0 {
                 self.metrics.drifted("missing", page.put_back);
                 tracing::warn!(
-                    set = %slice.set, group = group.name(), slice = slice.index, members = page.put_back,
+                    set = %slice.set, group = group.name(), slice = slice.index,
+                    members = page.put_back,
                     "put members back who were missing"
                 );
                 self.sweeper.note_size(slice, page.size);
@@ -152,10 +153,9 @@ impl Mender {
         Ok(())
     }
 
-    /// Does what the failure of a call on a slice asks for. If the store answered nonsense, another
+    /// Removes foreign keys after a failed call on a slice. If the store answered nonsense, another
     /// program may have put keys in the place of the slice's, and no call is answered as long as
-    /// they are there: this removes them. The checks find that the slice lacks what was there. True
-    /// if there were such keys.
+    /// they are there. The checks find later what the slice lacks. True if there were such keys.
     pub async fn heal(&self, slice: &SliceId, why: &StoreError) -> bool {
         if !matches!(why, StoreError::Nonsense(_)) {
             return false;
@@ -167,11 +167,17 @@ impl Mender {
         {
             Ok(keys) if keys.is_empty() => false,
             Ok(keys) => {
-                tracing::warn!(set = %slice.set, slice = slice.index, ?keys, "removed keys that another program wrote");
+                tracing::warn!(
+                    set = %slice.set, slice = slice.index, ?keys,
+                    "removed keys that another program wrote"
+                );
                 true
             }
             Err(why) => {
-                tracing::debug!(set = %slice.set, slice = slice.index, error = %why, "could not look for foreign keys");
+                tracing::debug!(
+                    set = %slice.set, slice = slice.index, error = %why,
+                    "could not look for foreign keys"
+                );
                 false
             }
         }

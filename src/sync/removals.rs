@@ -70,9 +70,12 @@ impl Remover {
             ban,
             message,
         };
-        let ask = || self.store.remove_user(&wish);
         let reply = self
-            .ask_store(live, ask, |reply| *reply == RemoveReply::Absent)
+            .ask_store(
+                live,
+                || self.store.remove_user(&wish),
+                |reply| *reply == RemoveReply::Absent,
+            )
             .await
             .map_err(LiveError::from)?;
         let (number, banned_until, is_told) = match reply {
@@ -89,11 +92,17 @@ impl Remover {
             &self.metrics.removals,
             if ban.is_some() { "banned" } else { "removed" },
         );
-        let ban_s = ban.map_or(0, |ban| ban.as_secs());
-        tracing::info!(live_id = %live, epoch = %record.epoch, user_id = %user, number, ban_s, "a user was removed");
+        let ban_s = ban.unwrap_or_default().as_secs();
+        tracing::info!(
+            live_id = %live, epoch = %record.epoch, user_id = %user, number, ban_s,
+            "a user was removed"
+        );
         if !is_told {
             self.metrics.removal_events_dropped.inc();
-            tracing::warn!(live_id = %live, user_id = %user, "no event tells of a removal: too many wait");
+            tracing::warn!(
+                live_id = %live, user_id = %user,
+                "no event tells of a removal: too many wait"
+            );
         }
         self.carry_out_here(&record, number).await;
         self.announce(live).await;
@@ -113,18 +122,24 @@ impl Remover {
             user: user.clone(),
             message,
         };
-        let ask = || self.store.lift_ban(&wish);
-        let number = match self
-            .ask_store(live, ask, |reply| *reply == LiftReply::Absent)
-            .await?
-        {
+        let reply = self
+            .ask_store(
+                live,
+                || self.store.lift_ban(&wish),
+                |reply| *reply == LiftReply::Absent,
+            )
+            .await?;
+        let number = match reply {
             LiftReply::Lifted { number } => number,
             LiftReply::NotBanned => return Ok(false),
             LiftReply::Over => return Err(LiveError::NotOpen(live.clone())),
             LiftReply::Absent => return Err(LiveError::NeverOpened(live.clone())),
         };
         Metrics::count(&self.metrics.removals, "lifted");
-        tracing::info!(live_id = %live, epoch = %record.epoch, user_id = %user, number, "a ban was lifted");
+        tracing::info!(
+            live_id = %live, epoch = %record.epoch, user_id = %user, number,
+            "a ban was lifted"
+        );
         self.carry_out_here(record, number).await;
         Ok(true)
     }
@@ -144,11 +159,11 @@ impl Remover {
         else {
             return Err(LiveError::NotOpen(live.clone()));
         };
-        Ok(active_bans(self.store.as_ref(), live, now.at, (after.cloned(), limit)).await?)
+        Ok(active_bans(self.store.as_ref(), live, now.at, after.cloned(), limit).await?)
     }
 
-    /// The epoch of an open live that a removal is for: `judged`, which the caller was found to
-    /// own, or that of now.
+    /// The record of the open epoch that a removal is for: `judged`, which the caller was found to
+    /// own, or else the present one.
     pub async fn open_record(
         &self,
         live: &LiveId,
@@ -174,13 +189,14 @@ impl Remover {
         is_absent: impl Fn(&R) -> bool,
     ) -> StoreResult<R> {
         let reply = ask().await?;
-        match self.rooms.get(live).filter(|_| is_absent(&reply)) {
-            None => Ok(reply),
-            Some(room) => {
-                self.keeper.keep(&room).await?;
-                ask().await
-            }
+        if !is_absent(&reply) {
+            return Ok(reply);
         }
+        let Some(room) = self.rooms.get(live) else {
+            return Ok(reply);
+        };
+        self.keeper.keep(&room).await?;
+        ask().await
     }
 
     /// Writes the events of the live. If the gateway dies first, or the store fails, the walk does.
@@ -191,7 +207,10 @@ impl Remover {
             }
             Ok(None) => {}
             Err(why) => {
-                tracing::debug!(live_id = %live, error = %why, "the events of a removal are left to the walk")
+                tracing::debug!(
+                    live_id = %live, error = %why,
+                    "the events of a removal are left to the walk"
+                )
             }
         }
     }

@@ -14,11 +14,11 @@ use crate::base::clock::{Clock, UnixMillis, millis};
 use crate::base::ids::UserId;
 use crate::store::{Store, StoreResult};
 
-/// So far apart two times of a user are that are written.
+/// The shortest time between two writes about the same user.
 pub const APART: Duration = Duration::from_secs(60);
 
-/// Of so many users it is remembered when they were written; of others the store is asked.
-const MOST: u64 = 1_000_000;
+/// For how many users a gateway remembers when they were written. It asks the store about others.
+const MAX_REMEMBERED: u64 = 1_000_000;
 
 pub struct SeenUsers {
     store: Arc<dyn Store>,
@@ -34,7 +34,7 @@ pub struct SeenUsers {
 impl SeenUsers {
     pub fn new(store: Arc<dyn Store>, clock: Clock, apart: Duration) -> Self {
         let written = Cache::builder()
-            .max_capacity(MOST)
+            .max_capacity(MAX_REMEMBERED)
             .time_to_live(apart)
             .build();
         Self {
@@ -55,28 +55,30 @@ impl SeenUsers {
     /// Notes that these users are there now.
     pub async fn note(&self, users: Vec<UserId>) -> StoreResult<()> {
         let now = self.clock.unix();
-        // Before the store is asked: it may lose meanwhile what it answers.
+        // This is read before the store is asked, which may lose its answer meanwhile.
         let forgotten = self.forgotten.load(Ordering::Acquire);
-        let is_due = |user: &UserId| {
-            let known = self
-                .written
-                .get(user)
-                .filter(|(_, when)| *when == forgotten);
-            known.is_none_or(|(at, _)| at.saturating_add(millis(self.apart)) <= now)
-        };
-        let due: Vec<(UserId, UnixMillis)> = users
-            .into_iter()
-            .filter(is_due)
-            .map(|user| (user, now))
-            .collect();
+        let mut due: Vec<(UserId, UnixMillis)> = Vec::new();
+        for user in users {
+            if self.is_due(&user, now, forgotten) {
+                due.push((user, now));
+            }
+        }
         if due.is_empty() {
             return Ok(());
         }
         let unchanged = self.store.note_seen(&due, self.apart).await?;
-        due.into_iter()
-            .chain(unchanged)
-            .for_each(|(user, at)| self.written.insert(user, (at, forgotten)));
+        for (user, at) in due.into_iter().chain(unchanged) {
+            self.written.insert(user, (at, forgotten));
+        }
         Ok(())
+    }
+
+    /// Whether a user is to be written now, as far as this gateway knows.
+    fn is_due(&self, user: &UserId, now: UnixMillis, forgotten: u64) -> bool {
+        match self.written.get(user) {
+            Some((at, when)) if when == forgotten => at.saturating_add(millis(self.apart)) <= now,
+            _ => true,
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub struct StreamerTimeout {
     pub lease: Duration,
     /// A socket that is silent for this long is closed.
     pub silence: Duration,
-    /// For lives that their streamers open; `None`: for ever.
+    /// How long the streamer may be gone of a live that its streamer opened; `None`: for ever.
     pub timeout: Option<Duration>,
 }
 
@@ -57,7 +57,10 @@ impl StreamerTimeout {
                     false,
                 )),
                 Err(why) => {
-                    tracing::debug!(live_id = %live, error = %why, "could not look for a streamer, will try again");
+                    tracing::debug!(
+                        live_id = %live, error = %why,
+                        "could not look for a streamer, will try again"
+                    );
                     Some((now + millis(self.lease) / 3, true))
                 }
             };
@@ -73,14 +76,13 @@ impl StreamerTimeout {
         absence: &Absence,
         now: Millis,
     ) -> StoreResult<Option<Millis>> {
-        let record = self
-            .store
-            .load_live(live)
-            .await?
-            .filter(|record| record.state == LiveState::Open);
-        let Some((record, timeout)) =
-            record.and_then(|record| self.timeout_of(&record).map(|time| (record, time)))
-        else {
+        let Some(record) = self.store.load_live(live).await? else {
+            return Ok(None);
+        };
+        if record.state != LiveState::Open {
+            return Ok(None);
+        }
+        let Some(timeout) = self.timeout_of(&record) else {
             return Ok(None);
         };
         if self.is_connected(&record).await? {
@@ -114,19 +116,22 @@ impl StreamerTimeout {
     /// left this gateway, and the store knows. Without a time at which the streamer was last heard,
     /// the whole timeout begins now.
     pub fn left(&self, streamer: &UserId, heard: Option<Millis>) {
-        let of_streamer = self.rooms.of_streamer(streamer).into_iter();
-        let lives: Vec<LiveId> = of_streamer
-            .filter(|room| self.timeout_of(&room.record).is_some())
-            .map(|room| room.record.live.clone())
-            .collect();
-        if !lives.is_empty() {
-            let now = self.clock.now();
-            let silent = heard.map_or(0, |heard| {
-                now.saturating_sub(heard).min(millis(self.silence))
-            });
-            self.absent_streamers
-                .left(&lives, now.saturating_sub(silent));
-            self.outbox.streamer_gone(&lives, silent);
+        let mut lives: Vec<LiveId> = Vec::new();
+        for room in self.rooms.of_streamer(streamer) {
+            if self.timeout_of(&room.record).is_some() {
+                lives.push(room.record.live.clone());
+            }
         }
+        if lives.is_empty() {
+            return;
+        }
+        let now = self.clock.now();
+        let silent = match heard {
+            Some(heard) => now.saturating_sub(heard).min(millis(self.silence)),
+            None => 0,
+        };
+        self.absent_streamers
+            .left(&lives, now.saturating_sub(silent));
+        self.outbox.streamer_gone(&lives, silent);
     }
 }

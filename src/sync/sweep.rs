@@ -1,6 +1,6 @@
-//! Removes users from a slice whom no living gateway holds: the members of dead gateways, and
-//! strays whom no gateway holds. The walk, which begins at once after a burial, and the checks call
-//! it.
+//! Removes users from a slice that no living gateway holds: the members of dead gateways, and
+//! strays, which no gateway holds. The walk, which begins at once after a burial, and the checks
+//! call it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub struct Sweeper {
 
 impl Sweeper {
     /// Sweeps the dead gateways among those with an entry in a slice, and notes the unknown ones. A
-    /// sweep that fails does not keep the others from being made.
+    /// failed sweep does not stop the others.
     pub async fn sweep_dead(&self, slice: &SliceId, gateways: &[GatewayId]) -> StoreResult<()> {
         let roster = self.gateways.roster();
         let own = self.gateways.id();
@@ -68,7 +68,9 @@ impl Sweeper {
         if released == 0 && result.is_ok() {
             return Ok(());
         }
-        if let Some(live) = slice.live().filter(|live| self.rooms.get(live).is_none()) {
+        if let Some(live) = slice.live()
+            && self.rooms.get(live).is_none()
+        {
             self.outbox.doubt(live);
         }
         if let Some(at) = self.gateways.buried_at(gateway) {
@@ -101,9 +103,10 @@ impl Sweeper {
         let buried_at = self.gateways.buried_at(gateway).unwrap_or(self.clock.now());
         let silent = self.clock.now().saturating_sub(buried_at) + millis(self.lease);
         let latest = self.clock.unix().saturating_sub(silent);
-        self.gateways
-            .renewed_at(gateway)
-            .map_or(latest, |renewed| renewed.min(latest))
+        match self.gateways.renewed_at(gateway) {
+            Some(renewed) => renewed.min(latest),
+            None => latest,
+        }
     }
 
     /// Removes strays from a group of a slice: one page from `cursor` on, and further pages while
@@ -132,7 +135,8 @@ impl Sweeper {
             if page.strays > 0 {
                 self.metrics.drifted("stray", page.strays);
                 tracing::warn!(
-                    set = %slice.set, group = group.name(), slice = slice.index, members = page.strays,
+                    set = %slice.set, group = group.name(), slice = slice.index,
+                    members = page.strays,
                     "removed members whom no gateway held"
                 );
                 self.note_size(slice, page.size);
@@ -179,7 +183,7 @@ impl Sweeper {
     }
 }
 
-/// What a search for strays found.
+/// The result of a search for strays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Searched {
     /// How many strays were removed.

@@ -1,6 +1,5 @@
-//! What rooms need from time to time: renews fan checks, has due rooms checked, and evicts idle
-//! rooms. Also reacts to the store's health and doubts. The schedule is in
-//! [`crate::presence::checks`].
+//! Upkeep of rooms: renews fan checks, has due rooms checked, and evicts idle rooms. It also reacts
+//! to the store's health and doubts. The schedule is in [`crate::presence::checks`].
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,14 +21,14 @@ use crate::sync::fan_check::{Expired, FanCheck};
 use crate::sync::lives::leave_channel;
 use crate::sync::seen::SeenUsers;
 
-/// A room that nobody has used for this long is evicted.
+/// A room that was unused for this long is evicted.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// Slices that came into doubt are looked at after a time in this range, in ms. By then all
 /// gateways that hold them have heard of the doubt.
 const LOOK_AT_DOUBT: Range<Millis> = 500..1_500;
 
-/// Calls under way at a time; checks beyond that wait for a moment.
+/// Maximum calls under way. Further checks wait for a moment.
 const MAX_CALLS: usize = 16;
 
 pub struct Upkeep {
@@ -46,7 +45,7 @@ pub struct Upkeep {
     pub fan_ttl: Duration,
 }
 
-/// Takes the rooms of one call: those that have waited longest.
+/// Takes the rooms of one call: the rooms that have waited longest.
 fn next_checked<T>(due: &mut VecDeque<T>) -> Vec<T> {
     due.drain(..due.len().min(MAX_CHECKED)).collect()
 }
@@ -59,10 +58,11 @@ impl Upkeep {
         let mut known = *health.borrow_and_update();
         self.checks.platform_checked();
         let mut calls = JoinSet::new();
-        // At most one task each, which looks at many ended lives. Checks do not wait for it, nor do
-        // first looks for those that are made again, which may take long: a part of the store is
-        // away.
-        let (mut looks, mut retries) = (JoinSet::new(), JoinSet::new());
+        // Each set has at most one task, which looks at many ended lives. Checks do not wait for it.
+        // First looks do not wait for repeated ones, which may take long while a part of the store
+        // is away.
+        let mut looks = JoinSet::new();
+        let mut retries = JoinSet::new();
         let mut due: VecDeque<Arc<Room>> = VecDeque::new();
         let mut ended: Vec<EndedLive> = Vec::new();
         let mut retried: Vec<LiveEpoch> = Vec::new();
@@ -90,16 +90,16 @@ impl Upkeep {
                 }
             }
             let present = *health.borrow_and_update();
-            if std::mem::replace(&mut known, present) != present {
+            if known != present {
+                known = present;
                 self.note_health(present);
             }
-            while let Some(done) = [&mut calls, &mut looks, &mut retries]
-                .into_iter()
-                .find_map(JoinSet::try_join_next)
-            {
-                // A call that panicked is a bug, and the wiring stops the process.
-                if done.is_err() {
-                    return;
+            for tasks in [&mut calls, &mut looks, &mut retries] {
+                while let Some(done) = tasks.try_join_next() {
+                    // A call that panicked is a bug, and the wiring stops the process.
+                    if done.is_err() {
+                        return;
+                    }
                 }
             }
             let now = self.clock.now();
@@ -114,12 +114,16 @@ impl Upkeep {
                             // The room may be newer than the news.
                             self.note_unheard(missing.as_ref(), vec![room.clone()]);
                             self.expire_fan_checks(&room, now, &mut expired);
-                            due.extend(room.check.take(now).then(|| room.clone()));
+                            if room.check.take(now) {
+                                due.push_back(room.clone());
+                            }
                             self.checks.file_next_look(room);
                         }
                     }
                     Due::Check(room) => {
-                        due.extend((room.end().is_none() && room.check.take(now)).then_some(room))
+                        if room.end().is_none() && room.check.take(now) {
+                            due.push_back(room);
+                        }
                     }
                     Due::Ended(live) => ended.push(live),
                     Due::EndedAgain(of) => retried.push(of),
@@ -128,29 +132,36 @@ impl Upkeep {
             // While the store is away a check learns nothing; every room is checked when the store
             // is back.
             if present == Health::Down {
-                due.drain(..).for_each(|room| self.checks.checked(&room));
+                for room in due.drain(..) {
+                    self.checks.checked(&room);
+                }
             }
             if present == Health::Up && !ended.is_empty() && looks.is_empty() {
-                let (checker, ended) = (self.checker.clone(), std::mem::take(&mut ended));
+                let checker = self.checker.clone();
+                let ended = std::mem::take(&mut ended);
                 looks.spawn(async move { checker.check_ended(ended).await });
             }
             if present == Health::Up && !retried.is_empty() && retries.is_empty() {
-                let lives = retried
-                    .drain(..)
-                    .filter_map(|of| self.checks.take_retried(&of))
-                    .collect();
+                let mut lives = Vec::with_capacity(retried.len());
+                for of in retried.drain(..) {
+                    lives.extend(self.checks.take_retried(&of));
+                }
                 let checker = self.checker.clone();
                 retries.spawn(async move { checker.check_ended(lives).await });
             }
             if self.checks.platform.take(now) {
                 self.checks.platform_checked();
-                for platform in self.rooms.platforms().filter(|_| present == Health::Up) {
-                    let (checker, platform) = (self.checker.clone(), platform.clone());
-                    calls.spawn(async move { checker.check_platform(platform).await });
+                if present == Health::Up {
+                    for platform in self.rooms.platforms() {
+                        let checker = self.checker.clone();
+                        let platform = platform.clone();
+                        calls.spawn(async move { checker.check_platform(platform).await });
+                    }
                 }
             }
             if !expired.is_empty() && calls.len() < MAX_CALLS {
-                let (fans, expired) = (self.fans.clone(), std::mem::take(&mut expired));
+                let fans = self.fans.clone();
+                let expired = std::mem::take(&mut expired);
                 calls.spawn(async move { fans.renew(expired).await });
             }
             while !due.is_empty() && calls.len() < MAX_CALLS {
@@ -187,8 +198,8 @@ impl Upkeep {
         }
     }
 
-    /// Checks the rooms whose keys lie in the doubted slots. Whom viewers follow and who was seen
-    /// may lie in any slot.
+    /// Checks the rooms whose keys lie in the doubted slots. Follows and last-seen times may lie in
+    /// any slot, so they are always in doubt.
     fn doubt(&self, doubt: &Doubt) {
         self.metrics.doubts.inc();
         self.seen.forget();
@@ -218,21 +229,25 @@ impl Upkeep {
     /// and often until the messages arrive again; then once more, for what the last ones said.
     fn note_unheard(&self, there: Option<&Doubt>, mut rooms: Vec<Arc<Room>>) {
         rooms.retain(|room| {
-            let is_there =
-                there.is_some_and(|there| there.covers(self.store.slot_of_live(&room.record.live)));
+            let is_there = match there {
+                Some(there) => there.covers(self.store.slot_of_live(&room.record.live)),
+                None => false,
+            };
             let changed = room.check.set_unheard(is_there);
             if changed || is_there {
                 if room.friends.doubt() {
                     self.rooms.befriend(room);
                 }
-                // Another gateway may have asked in vain to be told who moves.
+                // Another gateway may have asked for moves, and its message was lost.
                 if room.moves.note_asked() {
                     self.rooms.publish(room);
                 }
             }
             changed
         });
-        rooms.iter().for_each(|room| self.rooms.show(room));
+        for room in &rooms {
+            self.rooms.show(room);
+        }
         self.checks.check_soon(rooms);
     }
 
@@ -264,10 +279,10 @@ impl Upkeep {
             then
         };
         for place in 0..room.slices().len() {
-            expired.extend(
-                room.expire_checks(place, then, together)
-                    .map(|fans| (room.clone(), place, fans)),
-            );
+            if let Some(fans) = room.expire_checks(place, then, together) {
+                let room = room.clone();
+                expired.push(Expired { room, place, fans });
+            }
             self.rooms.check_fans(room, place);
         }
     }

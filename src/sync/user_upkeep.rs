@@ -1,5 +1,5 @@
-//! What the gateway that walks does for users of the platform: it forgets those who were seen too
-//! long ago.
+//! Upkeep of the users of the platform, by the gateway that walks: it forgets users who were seen
+//! too long ago.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::store::{MAX_BATCH, Span, Store, StoreResult};
 pub struct UserUpkeep {
     pub store: Arc<dyn Store>,
     pub clock: Clock,
-    /// How long it is remembered when a user was seen last.
+    /// How long the store remembers when a user was seen last.
     pub remember: Duration,
     pub ids: SeenIds,
 }
@@ -21,8 +21,8 @@ pub struct UserUpkeep {
 const FORGOTTEN_A_ROUND: usize = 20_000;
 
 impl UserUpkeep {
-    /// One round.
-    pub async fn look_after(&self) -> StoreResult<()> {
+    /// Does one round.
+    pub async fn run_round(&self) -> StoreResult<()> {
         self.forget_old().await?;
         // A store that lost its data is told again how ids are written.
         let fixed = self.store.fix_seen_ids(self.ids).await?;
@@ -51,8 +51,8 @@ impl UserUpkeep {
     }
 }
 
-/// Forgets users who were seen before a time, up to about `most`. How many, and whether there may
-/// be more.
+/// Forgets users who were seen before a time, up to about `most`. Answers how many, and whether
+/// there may be more.
 pub async fn forget_before(
     store: &dyn Store,
     before: u64,

@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use self::backlog::Backlog;
+use self::backlog::{Backlog, HeldBack};
 pub use self::receiver::Receiver;
 use self::receiver::Refusal;
 use crate::base::backoff::RETRY_DELAY_MS;
@@ -38,22 +38,23 @@ use crate::store::{
 /// this time.
 const TURN: Duration = Duration::from_secs(6);
 
-/// How often the sender looks for new events, and how often the others look whether there is a
-/// sender, in ms.
+/// How often the sender looks for new events, in ms.
 const LOOK_EVERY: Millis = 200;
+
+/// How often the other gateways look whether there is a sender, in ms.
 const TAKE_EVERY: Millis = 2_000;
 
-/// Events sent at a time, each of another live.
-const AT_A_TIME: usize = 32;
+/// Maximum events that are sent at the same time, each of another live.
+const MAX_CONCURRENT_ATTEMPTS: usize = 32;
 
-/// An event that is old enough to be given up was sent at least so often.
-const LEAST_ATTEMPTS: u32 = 3;
+/// The minimum number of attempts before an old event is given up.
+const MIN_ATTEMPTS: u32 = 3;
 
-/// While so many entries wait to be acknowledged, none is read.
-const MOST_UNACKNOWLEDGED: usize = 4_000;
+/// While this many entries wait to be acknowledged, the sender reads no further ones.
+const MAX_UNACKNOWLEDGED: usize = 4_000;
 
-/// A receiver that took an event within this time, in ms, is there: a live that holds back too much
-/// is its own fault.
+/// A receiver that took an event within this time, in ms, is there. Then a live that holds back too
+/// many events has to make room.
 const RECENTLY: Millis = 60_000;
 
 /// A new group begins with the events of the last minute before this gateway's start, since clocks
@@ -74,17 +75,21 @@ pub struct WebhookSender {
     pub clock: Clock,
 }
 
-/// One attempt, and how it ended.
-type Attempt = (EntryId, Event, Result<(), Refusal>);
+/// An attempt to send an event, and how it ended.
+struct Attempt {
+    entry: EntryId,
+    event: Event,
+    outcome: Result<(), Refusal>,
+}
 
-/// What a sender knows.
+/// The state of a sender.
 struct Sending {
     backlog: Backlog,
     from: ReadFrom,
     /// Until when it surely is the sender.
     until: Millis,
     next_look: Millis,
-    /// What arrived or need not be sent, and was not acknowledged yet.
+    /// Entries that arrived or need not be sent, and are not acknowledged yet.
     arrived: Vec<EntryId>,
     last_arrival: Option<Millis>,
     attempts: JoinSet<Attempt>,
@@ -103,14 +108,12 @@ impl Sending {
         }
     }
 
-    /// Another gateway may have sent meanwhile: forgets what was read.
+    /// Forgets the entries that were read, because another gateway may have sent meanwhile.
     fn start_over(&mut self) {
-        // Their outcomes are no news of what is read now.
+        // The outcomes of these attempts say nothing about entries that are read from now on.
         self.attempts = JoinSet::new();
-        (self.backlog, self.from) = (
-            Backlog::default(),
-            ReadFrom::Unacknowledged(EntryId::default()),
-        );
+        self.backlog = Backlog::default();
+        self.from = ReadFrom::Unacknowledged(EntryId::default());
     }
 }
 
@@ -123,14 +126,11 @@ impl WebhookSender {
                 self.look(&mut state, begin).await;
             }
             self.send_what_is_due(&mut state);
-            let wake = state
-                .backlog
-                .next_at()
-                .map_or(state.next_look, |at| at.max(self.clock.now() + 1));
-            let wake = if state.attempts.len() < AT_A_TIME {
-                wake.min(state.next_look)
-            } else {
-                state.next_look
+            let wake = match state.backlog.next_at() {
+                Some(at) if state.attempts.len() < MAX_CONCURRENT_ATTEMPTS => {
+                    at.max(self.clock.now() + 1).min(state.next_look)
+                }
+                _ => state.next_look,
             };
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -153,13 +153,13 @@ impl WebhookSender {
         }
     }
 
-    /// Takes or keeps the turn, and reads as much as there is room for.
+    /// Takes or keeps the turn, and reads as many events as the backlog has room for.
     async fn look(&self, state: &mut Sending, begin: UnixMillis) {
         let asked = self.clock.now();
         if asked >= state.until {
             state.start_over();
         }
-        let count = if state.arrived.len() < MOST_UNACKNOWLEDGED {
+        let count = if state.arrived.len() < MAX_UNACKNOWLEDGED {
             state.backlog.room()
         } else {
             0
@@ -174,14 +174,16 @@ impl WebhookSender {
         let answer = self.store.read_events(&request).await;
         let lapsed = asked < state.until && state.until <= self.clock.now();
         match answer {
-            // Another gateway may have sent in between, so what it read and left is read first.
+            // Another gateway may have sent in between. Its unacknowledged entries are read first.
             Ok(SenderTurn::Mine { lost, .. }) if lapsed => {
                 self.note_lost(lost);
-                (state.until, state.next_look) = (0, asked);
+                state.until = 0;
+                state.next_look = asked;
             }
             Ok(SenderTurn::Other) => {
                 state.start_over();
-                (state.until, state.next_look) = (0, asked + TAKE_EVERY);
+                state.until = 0;
+                state.next_look = asked + TAKE_EVERY;
                 self.metrics.webhook_waiting.set(0);
                 self.metrics.webhook_oldest_seconds.set(0);
             }
@@ -204,16 +206,19 @@ impl WebhookSender {
                 }
             }
             Err(why) => {
-                tracing::debug!(error = %why, "events for the webhook were not read, will try again");
+                tracing::debug!(
+                    error = %why,
+                    "events for the webhook were not read, will try again"
+                );
                 state.next_look = asked + RETRY_DELAY_MS;
             }
         }
     }
 
-    /// Takes in what was read.
+    /// Takes in the events that were read.
     fn read(&self, state: &mut Sending, events: Vec<StreamEvent>, is_full: bool) {
         let again = matches!(state.from, ReadFrom::Unacknowledged(_));
-        if let (ReadFrom::Unacknowledged(_), Some(last)) = (state.from, events.last()) {
+        if again && let Some(last) = events.last() {
             state.from = ReadFrom::Unacknowledged(last.entry);
         }
         if again && !is_full {
@@ -243,10 +248,10 @@ impl WebhookSender {
     }
 
     fn note_oldest(&self, state: &Sending) {
-        let age = state
-            .backlog
-            .oldest()
-            .map_or(0, |entry| self.clock.unix().saturating_sub(entry.0));
+        let age = match state.backlog.oldest() {
+            Some(entry) => self.clock.unix().saturating_sub(entry.0),
+            None => 0,
+        };
         self.metrics
             .webhook_oldest_seconds
             .set((age / 1_000) as i64);
@@ -255,23 +260,33 @@ impl WebhookSender {
     fn send_what_is_due(&self, state: &mut Sending) {
         let now = self.clock.now();
         while now < state.until
-            && state.attempts.len() < AT_A_TIME
+            && state.attempts.len() < MAX_CONCURRENT_ATTEMPTS
             && let Some((entry, event)) = state.backlog.next(now)
         {
             let receiver = self.receiver.clone();
             state.attempts.spawn(async move {
                 let outcome = receiver.send(&event).await;
-                (entry, event, outcome)
+                Attempt {
+                    entry,
+                    event,
+                    outcome,
+                }
             });
         }
     }
 
-    async fn ended(&self, state: &mut Sending, (entry, event, outcome): Attempt) {
+    async fn ended(&self, state: &mut Sending, attempt: Attempt) {
+        let Attempt {
+            entry,
+            event,
+            outcome,
+        } = attempt;
         let now = self.clock.now();
-        Metrics::count_result(
-            &self.metrics.webhooks,
-            outcome.as_ref().err().map_or("delivered", Refusal::label),
-        );
+        let result = match &outcome {
+            Ok(()) => "delivered",
+            Err(why) => why.label(),
+        };
+        Metrics::count_result(&self.metrics.webhooks, result);
         let Err(why) = outcome else {
             state.last_arrival = Some(now);
             let lag = self.clock.unix().saturating_sub(entry.0);
@@ -286,9 +301,12 @@ impl WebhookSender {
         if let Some(wait) = why.retry_after() {
             state.backlog.leave_alone(&event.live, now, millis(wait));
         }
-        tracing::debug!(event_id = event.id, failures, error = %why, "the webhook did not take an event");
+        tracing::debug!(
+            event_id = event.id, failures, error = %why,
+            "the webhook did not take an event"
+        );
         let is_old = self.clock.unix().saturating_sub(entry.0) >= millis(self.patience);
-        if is_old && failures >= LEAST_ATTEMPTS {
+        if is_old && failures >= MIN_ATTEMPTS {
             self.give_up(
                 state,
                 entry,
@@ -302,18 +320,23 @@ impl WebhookSender {
         }
     }
 
-    /// Makes room if lives of which nothing arrives hold back as much as may be held, although the
-    /// receiver takes the events of others. While the receiver takes nothing at all, or is merely
-    /// slow, reading waits.
+    /// Gives an event up if the backlog is full of lives whose events do not arrive, although the
+    /// receiver takes the events of other lives. While the receiver takes no events at all, or is
+    /// merely slow, reading waits.
     async fn give_up_if_crowded(&self, state: &mut Sending) {
         let now = self.clock.now();
-        if state
+        let took_one_recently = state
             .last_arrival
-            .is_none_or(|at| now.saturating_sub(at) > RECENTLY)
-        {
+            .is_some_and(|at| now.saturating_sub(at) <= RECENTLY);
+        if !took_one_recently {
             return;
         }
-        if let Some((entry, event, failures)) = state.backlog.most_held_back(now) {
+        if let Some(held_back) = state.backlog.most_held_back(now) {
+            let HeldBack {
+                entry,
+                event,
+                failures,
+            } = held_back;
             let why = "its live held back too many events".to_owned();
             self.give_up(
                 state,
@@ -339,10 +362,9 @@ impl WebhookSender {
             .await;
         match buried {
             Ok(true) => {
-                let (event_id, why) = (&dead.event.id, &dead.why);
                 tracing::warn!(
-                    event_id,
-                    why,
+                    event_id = dead.event.id,
+                    why = dead.why,
                     attempts = dead.attempts,
                     "gave an event up; see rollcall events list"
                 );
@@ -350,7 +372,10 @@ impl WebhookSender {
                 state.backlog.gave_up(&dead.event.live, entry);
             }
             // Another gateway is the sender.
-            Ok(false) => (state.until, state.next_look) = (0, 0),
+            Ok(false) => {
+                state.until = 0;
+                state.next_look = 0;
+            }
             Err(why) => tracing::debug!(error = %why, "an event was not given up, will try again"),
         }
     }
@@ -359,7 +384,10 @@ impl WebhookSender {
         while !state.arrived.is_empty() {
             let some = &state.arrived[..state.arrived.len().min(MAX_EVENTS)];
             if let Err(why) = self.store.acknowledge_events(some).await {
-                tracing::debug!(error = %why, "arrived events were not acknowledged, will try again");
+                tracing::debug!(
+                    error = %why,
+                    "arrived events were not acknowledged, will try again"
+                );
                 // Nothing is read until then, so that few wait.
                 state.next_look = self.clock.now() + RETRY_DELAY_MS;
                 return;

@@ -130,7 +130,7 @@ impl Gateway {
         roster
     }
 
-    /// What `walk::look_after_open` does about a gateway that has an entry. True if it must be
+    /// What `walk::visit_open_live` does about a gateway that has an entry. True if it must be
     /// swept.
     pub fn meets(&mut self, at: usize, other: Id) -> bool {
         let own = Id {

@@ -249,7 +249,7 @@ impl World {
 
     // ---------------------------------------------------------------------------------------- walk
 
-    /// `walk::look_after`.
+    /// `walk::visit_live`.
     pub fn walk(&mut self, at: usize) {
         self.call(at, Who::Walker, Why::Walk, Call::See { id: self.id(at) });
     }
@@ -279,7 +279,7 @@ impl World {
         }
     }
 
-    /// `walk::look_after_open`.
+    /// `walk::visit_open_live`.
     fn walk_open(&mut self, id: Id, epoch: u64, slice: &Reading) {
         let repairs = match slice.fence {
             Some(Fence::Open(older)) if older.0 < epoch => vec![Repair::CloseSlice(older.0)],

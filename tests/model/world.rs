@@ -80,7 +80,7 @@ pub enum Who {
     Reader,
     /// `Lives::find`.
     Finder,
-    /// `walk::look_after`.
+    /// `walk::visit_live`.
     Walker,
 }
 

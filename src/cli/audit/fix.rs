@@ -187,7 +187,7 @@ impl Fixer<'_> {
         let Some(record) = self.record(live, LiveState::Closing).await? else {
             return Ok(None);
         };
-        finish_in_store(self.store, &record, (self.closed_ttl, NO_CAP)).await?;
+        finish_in_store(self.store, &record, self.closed_ttl, NO_CAP).await?;
         Ok(Some(format!(
             "finished the close of epoch {}",
             record.epoch

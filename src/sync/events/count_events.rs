@@ -1,7 +1,7 @@
 //! Notes `live.counts` for lives whose figures were written: the first change at once, later ones
-//! at most every ten seconds a live, and always the last. The store keeps the time, so it does not
-//! matter which gateways write a live's figures. What a gateway forgets when it dies, the walk
-//! finds.
+//! at most every ten seconds per live, and always the last. The store keeps the time, so it does not
+//! matter which gateways write a live's figures. The walk finds the changes that a dead gateway did
+//! not note.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,11 +17,10 @@ use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::{Epoch, LiveId};
 use crate::store::{LiveRecord, NotedCounts, Store, StoreResult};
 
-/// How often what is due is noted.
+/// How often the due changes are noted.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Calls under way at a time.
-const AT_A_TIME: usize = 64;
+const MAX_CONCURRENT_CALLS: usize = 64;
 
 /// Lives whose figures changed. At most one entry for each live that this gateway writes figures
 /// of, or walks over.
@@ -29,16 +28,24 @@ pub struct CountEvents {
     pub store: Arc<dyn Store>,
     pub kept: u64,
     pub clock: Clock,
-    pub due: Mutex<HashMap<LiveId, (Epoch, Millis)>>,
+    pub due: Mutex<HashMap<LiveId, DueCounts>>,
+}
+
+/// A change of a live's figures that is to be noted.
+#[derive(Debug, Clone, Copy)]
+pub struct DueCounts {
+    epoch: Epoch,
+    at: Millis,
 }
 
 impl CountEvents {
     /// The figures of this live may differ from those that were told.
     pub fn changed(&self, live: &LiveId, epoch: Epoch) {
         let mut due = self.due.lock();
-        let known = due.entry(live.clone()).or_insert((epoch, 0));
-        if known.0 < epoch {
-            *known = (epoch, 0);
+        let change = DueCounts { epoch, at: 0 };
+        let known = due.entry(live.clone()).or_insert(change);
+        if known.epoch < epoch {
+            *known = change;
         }
     }
 
@@ -54,7 +61,7 @@ impl CountEvents {
             let due: Vec<_> = self
                 .due
                 .lock()
-                .extract_if(|_, (_, at)| *at <= now)
+                .extract_if(|_, change| change.at <= now)
                 .collect();
             if !due.is_empty() {
                 self.note(due).await;
@@ -62,12 +69,12 @@ impl CountEvents {
         }
     }
 
-    async fn note(&self, due: Vec<(LiveId, (Epoch, Millis))>) {
-        let looks = stream::iter(due).map(|(live, (epoch, _))| async move {
-            let noted = self.store.note_counts(&live, epoch).await;
-            (live, epoch, noted)
+    async fn note(&self, due: Vec<(LiveId, DueCounts)>) {
+        let looks = stream::iter(due).map(|(live, change)| async move {
+            let noted = self.store.note_counts(&live, change.epoch).await;
+            (live, change.epoch, noted)
         });
-        let looked: Vec<_> = looks.buffer_unordered(AT_A_TIME).collect().await;
+        let looked: Vec<_> = looks.buffer_unordered(MAX_CONCURRENT_CALLS).collect().await;
         let mut records = Vec::new();
         for (live, epoch, noted) in looked {
             if let Some(record) = self.noted(live, epoch, noted) {
@@ -76,7 +83,10 @@ impl CountEvents {
         }
         if let Err(why) = announce(self.store.as_ref(), &records, self.kept).await {
             // They are pending in the records.
-            tracing::warn!(lives = records.len(), error = %why, "counts were not written as events; the walk will");
+            tracing::warn!(
+                lives = records.len(), error = %why,
+                "counts were not written as events; the walk will"
+            );
         }
     }
 
@@ -92,14 +102,18 @@ impl CountEvents {
             Ok(NotedCounts::Same | NotedCounts::Over) => return None,
             Ok(NotedCounts::Early(left)) => millis(left),
             Err(why) => {
-                tracing::debug!(live_id = %live, error = %why, "counts were not noted as an event, will try again");
+                tracing::debug!(
+                    live_id = %live, error = %why,
+                    "counts were not noted as an event, will try again"
+                );
                 RETRY_DELAY_MS
             }
         };
+        let at = self.clock.now() + wait;
         self.due
             .lock()
             .entry(live)
-            .or_insert((epoch, self.clock.now() + wait));
+            .or_insert(DueCounts { epoch, at });
         None
     }
 }

@@ -1,8 +1,8 @@
-//! Writes `fan.joined` and `fan.left`: the fans whom this gateway put into a live's set or took
-//! out, a batch per second and live, with their sessions if the live has attendance. Who leaves and
-//! comes back within a second is told neither. Unlike the other events, these are noted in no
-//! record: a gateway that dies loses the batch of its last second, and nobody tells that its fans
-//! left.
+//! Writes `fan.joined` and `fan.left`: the fans that this gateway put into a live's set or took out
+//! of it. It writes a batch per second and live, with the fans' sessions if the live has attendance.
+//! A fan who leaves and comes back within a second appears in neither event. Unlike the other
+//! events, these are noted in no record. So a gateway that dies loses the batch of its last second,
+//! and no event tells that its fans left.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,7 +43,8 @@ struct Waiting {
     users: usize,
 }
 
-/// Taken from what waits, and not written yet. Nothing more is taken before it is.
+/// Batches and events that were taken from [`Waiting`] and are not written yet. No further batch is
+/// taken before they are.
 #[derive(Default)]
 struct Unwritten {
     batches: Vec<Batch>,
@@ -66,22 +67,18 @@ impl FanEvents {
         store: Arc<dyn Store>,
         gateways: Arc<Gateways>,
         metrics: Arc<Metrics>,
-        (clock, kept): (Clock, u64),
+        clock: Clock,
+        kept: u64,
     ) -> Self {
-        let (number, waiting, unwritten) = (
-            AtomicU64::new(0),
-            Mutex::default(),
-            tokio::sync::Mutex::default(),
-        );
         Self {
             store,
             gateways,
             metrics,
             clock,
             kept,
-            number,
-            waiting,
-            unwritten,
+            number: AtomicU64::new(0),
+            waiting: Mutex::default(),
+            unwritten: tokio::sync::Mutex::default(),
         }
     }
 
@@ -100,19 +97,20 @@ impl FanEvents {
                 continue;
             }
             let key = (room.record.live.clone(), room.record.epoch.0);
-            let batch = waiting.batches.entry(key);
-            let new = || Batch {
+            let batch = waiting.batches.entry(key).or_insert_with(|| Batch {
                 record: room.record.clone(),
                 changes: HashMap::new(),
                 since: self.clock.unix(),
-            };
-            let batch = batch.or_insert_with(new);
+            });
             match batch.changes.remove(user) {
                 // The two cancel out.
                 Some(before) if before != kind => waiting.users -= 1,
-                before => {
+                Some(_) => {
                     batch.changes.insert(user.clone(), kind);
-                    waiting.users += usize::from(before.is_none());
+                }
+                None => {
+                    batch.changes.insert(user.clone(), kind);
+                    waiting.users += 1;
                 }
             }
         }
@@ -130,7 +128,7 @@ impl FanEvents {
         }
     }
 
-    /// Writes what waits. What cannot be written is tried again, before anything newer.
+    /// Writes the waiting batches. A batch that could not be written goes before any newer one.
     pub async fn write(&self) {
         let mut unwritten = self.unwritten.lock().await;
         let mut written = self.write_all(&mut unwritten).await;
@@ -170,42 +168,47 @@ impl FanEvents {
             let users: Vec<UserId> = changed.map(|(user, _)| user.clone()).collect();
             for users in users.chunks(MAX_BATCH) {
                 let sessions = self.sessions(batch, kind, users).await?;
-                events.push(self.event(&batch.record, (kind, &gateway), (users, sessions)));
+                events.push(self.event(&batch.record, kind, &gateway, users, sessions));
             }
         }
         Ok(events)
     }
 
     /// The sessions of users who came or left, `None` for a user without one; `None` if the live
-    /// keeps none. A session that ended before the batch began is not that of a join.
+    /// keeps no sessions. A session that ended before the batch began does not belong to a join.
     async fn sessions(
         &self,
-        Batch { record, since, .. }: &Batch,
+        batch: &Batch,
         kind: EventKind,
         users: &[UserId],
     ) -> StoreResult<Option<Vec<Option<String>>>> {
+        let record = &batch.record;
         if !record.terms.attendance {
             return Ok(None);
         }
-        let ended_before = |stay: &Stay| stay.left_at.is_some_and(|left_at| left_at < *since);
-        let is_of_change = |stay: &Stay| kind == EventKind::FanLeft || !ended_before(stay);
         let latest = self
             .store
             .latest_sessions(&record.live_epoch(), record.slices, users)
             .await?;
-        Ok(Some(
-            latest
-                .into_iter()
-                .map(|stay| Some(stay.filter(is_of_change)?.id.to_string()))
-                .collect(),
-        ))
+        let mut sessions = Vec::with_capacity(latest.len());
+        for stay in latest {
+            sessions.push(match stay {
+                Some(stay) if kind == EventKind::FanLeft || !ended_before(&stay, batch.since) => {
+                    Some(stay.id.to_string())
+                }
+                _ => None,
+            });
+        }
+        Ok(Some(sessions))
     }
 
     fn event(
         &self,
         record: &LiveRecord,
-        (kind, gateway): (EventKind, &GatewayId),
-        (users, sessions): (&[UserId], Option<Vec<Option<String>>>),
+        kind: EventKind,
+        gateway: &GatewayId,
+        users: &[UserId],
+        sessions: Option<Vec<Option<String>>>,
     ) -> Event {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let id = Event::id(
@@ -214,17 +217,14 @@ impl FanEvents {
             kind,
             format_args!("{gateway}.{number}"),
         );
-        let mut data = head(
-            &id,
-            (kind.as_str(), &record.live),
-            (record.epoch.0, self.clock.unix()),
-        );
-        data.extend([
-            ("streamer_id".to_owned(), json!(record.streamer)),
-            ("gateway_id".to_owned(), json!(gateway)),
-            ("user_ids".to_owned(), json!(users)),
-        ]);
-        data.extend(sessions.map(|sessions| ("session_ids".to_owned(), json!(sessions))));
+        let now = self.clock.unix();
+        let mut data = head(&id, kind, &record.live, record.epoch, now);
+        data.insert("streamer_id".to_owned(), json!(record.streamer));
+        data.insert("gateway_id".to_owned(), json!(gateway));
+        data.insert("user_ids".to_owned(), json!(users));
+        if let Some(sessions) = sessions {
+            data.insert("session_ids".to_owned(), json!(sessions));
+        }
         Event {
             id,
             kind,
@@ -232,4 +232,8 @@ impl FanEvents {
             data: Value::Object(data).to_string(),
         }
     }
+}
+
+fn ended_before(stay: &Stay, time: UnixMillis) -> bool {
+    stay.left_at.is_some_and(|left_at| left_at < time)
 }

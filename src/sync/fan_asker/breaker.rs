@@ -58,7 +58,7 @@ impl Breaker {
         self.state
     }
 
-    /// Asks for one call. Who is let go must say how it ended.
+    /// Asks for one call. After [`Permit::Go`] the caller must report how the call ended.
     pub fn ask(&mut self, now: Millis) -> Permit {
         match self.state {
             State::Closed => Permit::Go,

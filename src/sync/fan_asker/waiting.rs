@@ -1,7 +1,7 @@
 //! The slices with users whose fan check is due, by streamer, and the batches that are made of
 //! them. One batch has users of one streamer, from as many slices and lives as fit. A user is in
-//! one call at a time: whoever is asked about again meanwhile waits for that call, and is then
-//! asked about once more, because an answer may be older than the question.
+//! one call at a time. A user whose fan check falls due again during the call waits for its end, and
+//! is then asked about once more, because an answer may be older than the question.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -41,7 +41,8 @@ struct Streamer {
 #[derive(Debug, Default)]
 pub struct Waiting {
     streamers: HashMap<UserId, Streamer>,
-    /// The streamers in `streamers` for whom slices wait, so that none waits behind a larger one.
+    /// The streamers with waiting slices, in the order of their turns, so that no streamer waits
+    /// behind a larger one.
     turns: VecDeque<UserId>,
 }
 
@@ -86,21 +87,24 @@ impl Waiting {
             entry.asked.remove(user);
         }
         let again = std::mem::take(&mut entry.after_calls);
-        again.into_iter().for_each(|place| self.push(place));
+        for place in again {
+            self.push(place);
+        }
         self.forget_if_idle(&batch.streamer);
     }
 
     fn forget_if_idle(&mut self, streamer: &UserId) {
-        let idle = |entry: &Streamer| {
-            entry.waiting.is_empty() && entry.asked.is_empty() && entry.after_calls.is_empty()
-        };
-        if self.streamers.get(streamer).is_some_and(idle) {
+        if self.streamers.get(streamer).is_some_and(Streamer::is_idle) {
             self.streamers.remove(streamer);
         }
     }
 }
 
 impl Streamer {
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.asked.is_empty() && self.after_calls.is_empty()
+    }
+
     fn batch(&mut self, streamer: &UserId) -> Batch {
         let mut users: HashSet<UserId> = HashSet::new();
         let mut parts = Vec::new();
@@ -115,8 +119,7 @@ impl Streamer {
                 .into_iter()
                 .partition(|user| self.asked.contains(user));
             place.room.return_unchecked(place.place, &busy);
-            // Whoever is left has another turn, unless a change of now has queued the slice
-            // already.
+            // The remaining users have another turn, unless a change has queued the slice already.
             if place.room.queue_ask(place.place) {
                 let again = Place {
                     room: place.room.clone(),

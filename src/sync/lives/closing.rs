@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 
-use super::parts::{LivesParts, SLICES_AT_A_TIME};
+use super::parts::{LivesParts, MAX_CONCURRENT_SLICES};
 use super::types::LiveError;
 use crate::base::ids::{Epoch, LiveId, SliceId};
 use crate::base::metrics::Metrics;
@@ -72,7 +72,8 @@ impl LivesParts {
         let finished = finish_in_store(
             self.store.as_ref(),
             &record,
-            (self.closed_ttl, self.events_kept),
+            self.closed_ttl,
+            self.events_kept,
         )
         .await?;
         self.feeds.look_for_jobs();
@@ -129,11 +130,11 @@ impl LivesParts {
             reason: CloseReason::Requested,
             at: self.clock.unix(),
         };
-        let (state, peaks) = (LiveState::Closed, room.peaks());
+        let peaks = room.peaks();
         self.end(
             room,
             LiveRecord {
-                state,
+                state: LiveState::Closed,
                 closure: Some(closure),
                 peaks,
                 ..room.record.clone()
@@ -150,7 +151,8 @@ impl LivesParts {
         self.rooms.remove(room);
         leave_channel(self.store.as_ref(), &self.rooms, &room.record.live);
         self.checks.recheck_ended(room);
-        let (room, metrics) = (room.clone(), self.metrics.clone());
+        let room = room.clone();
+        let metrics = self.metrics.clone();
         self.tasks.spawn(async move {
             for place in 0..room.slices().len() {
                 let released = room.release(place);
@@ -171,19 +173,22 @@ pub(crate) fn leave_channel(store: &dyn Store, rooms: &Rooms, live: &LiveId) {
         store.subscribe(live);
     }
     // The friends task looks whether anybody in that room wants to hear of moves.
-    rooms.get(live).iter().for_each(|room| rooms.befriend(room));
+    if let Some(room) = rooms.get(live) {
+        rooms.befriend(&room);
+    }
 }
 
 /// The store's part of a close, from `closing` to `closed`: closes every slice, writes the summary
-/// and the events, withdraws the status, then closes the record, which is kept for so long. Returns
-/// the record as it is then, which may belong to a newer epoch.
+/// and the events, withdraws the status, then closes the record, which the store keeps for `keep`.
+/// Returns the record as it is then, which may belong to a newer epoch.
 pub(crate) async fn finish_in_store(
     store: &dyn Store,
     record: &LiveRecord,
-    (keep, events_kept): (Duration, u64),
+    keep: Duration,
+    events_kept: u64,
 ) -> StoreResult<Option<LiveRecord>> {
     let totals = close_slices(store, record.all_slices(), record.epoch).await?;
-    // What was counted before the store lost a slice stays counted.
+    // Arrivals that were counted before the store lost a slice stay counted.
     let arrived = record.sums.arrived.max(totals.arrived);
     let uniques = record.sums.uniques.and(Some(totals.uniques));
     let record = &LiveRecord {
@@ -194,8 +199,10 @@ pub(crate) async fn finish_in_store(
         },
         ..record.clone()
     };
-    if let Some(closure) = record.closure.filter(|_| record.terms.attendance) {
-        // Its begin may be lost; without it, nobody would forget what is kept.
+    if let Some(closure) = record.closure
+        && record.terms.attendance
+    {
+        // The begin may be lost. Without it, no gateway would ever forget the attendance.
         store
             .begin_attendance(&record.live_epoch(), &record.attended())
             .await?;
@@ -203,26 +210,25 @@ pub(crate) async fn finish_in_store(
             .end_attendance(&record.live_epoch(), closure.at)
             .await?;
     }
-    // Before its event: who hears of the close finds it there.
+    // The summary comes before its event, so that a reader of the event finds it.
     if let Some(summary) = record.summary() {
         store.add_past_live(&summary, keep).await?;
     }
     announce(store, [record], events_kept).await?;
-    if let Some(closure) = record
-        .closure
-        .filter(|_| record.opened_by == OpenedBy::Streamer)
+    if let Some(closure) = record.closure
+        && record.opened_by == OpenedBy::Streamer
     {
         store
             .release_live(&record.streamer, &record.live, closure.at)
             .await?;
     }
-    // Before the record says that all is done: whoever finds it `closing` does this again.
+    // The status goes before the record says that all is done: a gateway that finds the record
+    // `closing` does this again.
     withdraw_live(store, record).await?;
-    let (live, epoch) = (record.live.clone(), record.epoch);
     store
         .finish_close(&FinishClose {
-            live,
-            epoch,
+            live: record.live.clone(),
+            epoch: record.epoch,
             arrived,
             uniques,
             keep,
@@ -230,18 +236,18 @@ pub(crate) async fn finish_in_store(
         .await
 }
 
-/// Closes slices, and adds up what they counted. One without an answer ends this, since it is done
-/// again; a garbled one does not.
+/// Closes slices, and adds up what they counted. A slice without an answer ends this early, because
+/// the close will be done again. A garbled slice does not.
 async fn close_slices(
     store: &dyn Store,
     slices: impl Iterator<Item = SliceId> + Send,
     epoch: Epoch,
 ) -> StoreResult<SliceTotals> {
-    let close = |slice: SliceId| async move { store.close_slice(&slice, epoch).await };
     let mut closes = stream::iter(slices)
-        .map(close)
-        .buffer_unordered(SLICES_AT_A_TIME);
-    let (mut totals, mut result) = (SliceTotals::default(), Ok(()));
+        .map(|slice| async move { store.close_slice(&slice, epoch).await })
+        .buffer_unordered(MAX_CONCURRENT_SLICES);
+    let mut totals = SliceTotals::default();
+    let mut result = Ok(());
     while let Some(closed) = closes.next().await {
         match closed {
             Ok(slice) => {

@@ -18,14 +18,15 @@ use crate::sync::events::announce_or_leave;
 /// Followers that one slice is meant for.
 const FOLLOWERS_PER_SLICE: u64 = 50_000;
 
-/// How many slices a live of so many followers gets: a power of two, one slice per 50,000.
+/// How many slices a live gets, by the followers of its streamer: a power of two, one slice per
+/// 50,000.
 fn slices_for(followers: u64) -> u32 {
     let wanted = followers.div_ceil(FOLLOWERS_PER_SLICE).max(1);
     wanted.next_power_of_two().min(u64::from(MAX_SLICES)) as u32
 }
 
-/// How long an opening may take: a claim of a live that is not open is left over only if it is
-/// older.
+/// How long an opening may take. A claim of a live that is not open is left over only if it is older
+/// than this.
 const IN_PROGRESS: Millis = 60_000;
 
 impl LivesParts {
@@ -72,10 +73,11 @@ impl LivesParts {
         let records = self.store.load_lives(&full).await;
         let until = self.clock.unix().saturating_sub(IN_PROGRESS);
         for (claimed, record) in full.iter().zip(records) {
-            let is_open = |record: LiveRecord| {
-                record.state != LiveState::Closed && record.streamer == *streamer
+            let is_open = match record? {
+                Some(record) => record.state != LiveState::Closed && record.streamer == *streamer,
+                None => false,
             };
-            if !record?.is_some_and(is_open) {
+            if !is_open {
                 self.store.release_live(streamer, claimed, until).await?;
             }
         }
@@ -86,14 +88,15 @@ impl LivesParts {
     }
 
     async fn open_claimed(&self, wish: &OpenWish) -> Result<Opened, LiveError> {
-        let followers = match wish.slices {
-            Some(_) => None,
-            None => Some(self.store.follower_count(&wish.streamer).await?),
+        let mut followers = None;
+        let slices = match wish.slices {
+            Some(slices) => slices.clamp(1, MAX_SLICES),
+            None => {
+                let count = self.store.follower_count(&wish.streamer).await?;
+                followers = Some(count);
+                slices_for(count)
+            }
         };
-        let slices = wish
-            .slices
-            .unwrap_or_else(|| slices_for(followers.unwrap_or(0)))
-            .clamp(1, MAX_SLICES);
         let message = self.outbox.record_changed();
         let OpenWish {
             live,

@@ -1,5 +1,5 @@
-//! What opening and closing a live work with, shared with the tasks that carry out closes; and what
-//! both read.
+//! The parts that opening and closing a live work with, shared with the tasks that carry out closes,
+//! and the reads that both make.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use crate::store::{
 };
 use crate::sync::social::feeds::Feeds;
 
-/// Slices closed or read at a time.
-pub(super) const SLICES_AT_A_TIME: usize = 32;
+/// Maximum slices that are closed or read at the same time.
+pub(super) const MAX_CONCURRENT_SLICES: usize = 32;
 
 pub struct LivesParts {
     /// The store's share for what clients ask.
@@ -66,7 +66,8 @@ pub(crate) async fn known_record(
 impl LivesParts {
     /// The record of a live as its room here has it, with the counts of this moment.
     pub(super) fn as_of_room(&self, room: &Room) -> (LiveRecord, Figures) {
-        let (figures, at) = (room.figures(), self.clock.unix());
+        let figures = room.figures();
+        let at = self.clock.unix();
         let info = room.info.newest().info.clone();
         let counted = Some(Counted { figures, at });
         (
@@ -80,13 +81,14 @@ impl LivesParts {
         )
     }
 
-    /// The records of lives with their counts: of this moment for those that have a room here, else
-    /// as they were last written. `None` for a live that has none.
+    /// The records of lives with their counts: present counts for lives with a room here, and the
+    /// last written counts for others. `None` for a live without a record.
     pub(super) async fn counted(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<LiveRecord>>> {
-        let mut found: Vec<_> = lives
-            .iter()
-            .map(|live| Some(self.as_of_room(&*self.rooms.get(live)?).0))
-            .collect();
+        let mut found: Vec<Option<LiveRecord>> = Vec::with_capacity(lives.len());
+        for live in lives {
+            let room = self.rooms.get(live);
+            found.push(room.map(|room| self.as_of_room(&room).0));
+        }
         let places: Vec<usize> = (0..lives.len())
             .filter(|place| found[*place].is_none())
             .collect();
@@ -96,7 +98,7 @@ impl LivesParts {
             .zip(self.store.load_lives(&elsewhere).await)
         {
             found[place] = match record {
-                // Another program garbled it: no reason to say nothing of the others.
+                // Another program garbled the record, which must not hide the others.
                 Err(StoreError::Nonsense(what)) => {
                     tracing::warn!(live_id = %lives[place], what, "a record cannot be read");
                     None
@@ -118,7 +120,7 @@ impl LivesParts {
                 let own = &own;
                 async move { Ok((place, self.store.read_slice(&slice, own).await?)) }
             })
-            .buffer_unordered(SLICES_AT_A_TIME)
+            .buffer_unordered(MAX_CONCURRENT_SLICES)
             .try_collect()
             .await
     }

@@ -3,8 +3,8 @@
 //! thousand at once however large the others are. Between its writes it rests for as long as they
 //! took, so that joins find Redis free at least half of the time.
 //!
-//! What has a job decides nothing by itself: before each pass the worker looks whether the status
-//! stands. A job that adds ends when it does not. A job that removes begins when no write of one
+//! A job alone decides nothing: before each pass the worker looks whether the status stands. A job
+//! that adds ends when it does not. A job that removes begins when no write of one
 //! that adds can still arrive: those are refused 5 s after the look. So it waits until no such job
 //! is left, whose passes that failed are repeated after [`NO_WRITE_AFTER`], and at most that long:
 //! the job may be one of a gateway that is gone. So no status comes back.
@@ -27,7 +27,7 @@ use crate::sync::social::feeds::Feeds;
 const PASS: usize = 1_000;
 /// Timelines that are written together.
 const TOGETHER: usize = 250;
-/// Jobs that a gateway works on at a time.
+/// Maximum jobs that a gateway works on.
 const MOST_JOBS: usize = 64;
 /// How often a gateway looks for jobs of others.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -41,8 +41,9 @@ const NO_WRITE_AFTER: Duration = Duration::from_secs(6);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it looks meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// The rest after writes.
-const REST: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(200));
+/// The shortest and the longest rest after writes.
+const MIN_REST: Duration = Duration::from_millis(1);
+const MAX_REST: Duration = Duration::from_millis(200);
 
 pub struct Fanout {
     pub store: Arc<dyn Store>,
@@ -77,20 +78,20 @@ enum Next {
 }
 
 impl Fanout {
-    /// Runs until told to stop. Others take over what is left then.
+    /// Runs until told to stop. Other gateways then take over the remaining jobs.
     pub async fn run(self, stop: CancellationToken) {
-        let (worker, mut jobs) = (GatewayId::random(), VecDeque::new());
-        let (mut next_look, mut more_wait) = (Instant::now(), false);
+        let worker = GatewayId::random();
+        let mut jobs: VecDeque<Active> = VecDeque::new();
+        let mut next_look = Instant::now();
+        let mut more_wait = false;
         loop {
             if more_wait && jobs.len() <= MOST_JOBS / 2 {
                 next_look = Instant::now();
             }
-            let wake = jobs
-                .iter()
-                .map(|job: &Active| job.not_before)
-                .min()
-                .unwrap_or(next_look)
-                .min(next_look);
+            let mut wake = next_look;
+            for job in &jobs {
+                wake = wake.min(job.not_before);
+            }
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
@@ -120,7 +121,10 @@ impl Fanout {
                     Err(_) => NO_WRITE_AFTER,
                 },
                 Err(error) => {
-                    tracing::debug!(status = %job.taken.job.entry.id, %error, "a pass failed, will try again");
+                    tracing::debug!(
+                        status = %job.taken.job.entry.id, %error,
+                        "a pass failed, will try again"
+                    );
                     NO_WRITE_AFTER
                 }
             };
@@ -217,7 +221,7 @@ impl Fanout {
             }
             active.taken.done_to = together.last().cloned();
             self.metrics.fanout_writes.inc_by(to.len() as u64);
-            sleep(began.elapsed().clamp(REST.0, REST.1)).await;
+            sleep(began.elapsed().clamp(MIN_REST, MAX_REST)).await;
             if looked.elapsed() > FRESH {
                 break;
             }
@@ -225,7 +229,7 @@ impl Fanout {
         if followers.next().is_none() && page.len() < PASS {
             return Ok(Next::Done);
         }
-        // The job's next turn may come late: whoever takes it over meanwhile goes on from here.
+        // The job's next turn may come late. A worker that takes it over goes on from here.
         Ok(if self.store.keep_fanout(worker, &active.taken).await? {
             Next::Again
         } else {
@@ -233,20 +237,18 @@ impl Fanout {
         })
     }
 
-    /// Whether followers read the status from its author's own timeline. Decided by the job that
-    /// adds it.
+    /// Whether followers read the status from its author's own timeline. The job that adds the
+    /// status decides that.
     async fn is_pulled(&self, active: &Active) -> StoreResult<bool> {
-        let (author, at) = (
-            active.taken.job.entry.id.author(),
-            active.taken.job.entry.at,
-        );
+        let entry = &active.taken.job.entry;
+        let author = entry.id.author();
         let since = self.store.pulled_since(author).await?;
         if active.taken.job.task == FanoutTask::Remove {
-            return Ok(since.is_some_and(|since| since <= at));
+            return Ok(since.is_some_and(|since| since <= entry.at));
         }
         let is_large = self.store.follower_count(author).await? > self.limit;
         match (is_large, since) {
-            (true, None) => self.store.set_pulled(author, Some(at)).await?,
+            (true, None) => self.store.set_pulled(author, Some(entry.at)).await?,
             (false, Some(_)) => self.store.set_pulled(author, None).await?,
             _ => {}
         }

@@ -3,8 +3,8 @@
 //! job is noted in the store, and [`super::fanout`] works on it.
 //!
 //! A job is noted before the change that it tells of, or the change says by itself that it must be
-//! told: so a gateway that dies between the two leaves nothing untold. Also follows and unfollows
-//! come here, and whoever reads a feed.
+//! told: so a gateway that dies between the two leaves nothing untold. Follows, unfollows and reads
+//! of a feed come here, too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,12 @@ use crate::store::{
     merge_author, refill, states_of, status_page, take_back, withdraw, withdraw_live,
 };
 
-/// How long, and for how many users, this gateway remembers that it filled their timelines again.
-const FILLED: (Duration, u64) = (Duration::from_secs(60), 100_000);
-/// Lives that the walk announces at a time.
-const AT_A_TIME: usize = 8;
+/// How long this gateway remembers that it refilled a user's timelines.
+const FILLED_TTL: Duration = Duration::from_secs(60);
+/// For how many users it remembers that.
+const MAX_FILLED: u64 = 100_000;
+/// Lives that the walk announces at the same time.
+const MAX_CONCURRENT_ANNOUNCEMENTS: usize = 8;
 
 pub struct Feeds {
     /// The store's share for what clients ask.
@@ -47,8 +49,8 @@ pub enum Deleted {
 impl Feeds {
     pub fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
         let filled = moka::sync::Cache::builder()
-            .time_to_live(FILLED.0)
-            .max_capacity(FILLED.1)
+            .time_to_live(FILLED_TTL)
+            .max_capacity(MAX_FILLED)
             .build();
         Self {
             store,
@@ -73,19 +75,20 @@ impl Feeds {
             .await
     }
 
-    /// A live opened, whose streamer had so many followers before, if that is known. If the store
-    /// fails, the next walk finds that the live was not announced.
+    /// A live opened. `followers` is the streamer's follower count before, if it is known. If the
+    /// store fails, the next walk finds that the live was not announced.
     pub async fn opened(&self, record: &LiveRecord, followers: Option<u64>) {
         if let Err(error) = self.announce(record, followers).await {
-            tracing::debug!(live_id = %record.live, %error, "a live was not announced; the walk will do it");
+            tracing::debug!(
+                live_id = %record.live, %error,
+                "a live was not announced; the walk will do it"
+            );
         }
     }
 
     async fn announce(&self, record: &LiveRecord, followers: Option<u64>) -> StoreResult<()> {
-        let (entry, on_air) = (
-            Entry::of_live(record),
-            Timeline::OnAir(record.streamer.clone()),
-        );
+        let entry = Entry::of_live(record);
+        let on_air = Timeline::OnAir(record.streamer.clone());
         if record.terms.invisible {
             return self.withdraw_ended(&on_air).await;
         }
@@ -100,9 +103,10 @@ impl Feeds {
             StoreResult::Ok(has_followers)
         };
         let ((), had_followers) = tokio::try_join!(self.withdraw_ended(&on_air), noted)?;
-        // After the note: it says that the live was announced. Whoever follows from now on finds it
-        // there.
-        let (store, entries) = (self.store.as_ref(), std::slice::from_ref(&entry));
+        // The entry comes after the note, because it says that the live was announced. New followers
+        // find the live there from now on.
+        let store = self.store.as_ref();
+        let entries = std::slice::from_ref(&entry);
         store.add_entries(&on_air, entries).await?;
         let noted_late = async {
             if !had_followers && self.has_followers(&record.streamer).await? {
@@ -122,12 +126,14 @@ impl Feeds {
     /// Withdraws what ended unnoticed: an epoch whose record was lost before its close, an entry
     /// that came late.
     async fn withdraw_ended(&self, on_air: &Timeline) -> StoreResult<()> {
-        let known = self
+        let mut read = self
             .store
             .read_timelines(&[(on_air.clone(), None)], MAX_TIMELINE)
-            .await
-            .pop();
-        let known = known.unwrap_or_else(|| Ok(Vec::new()))?;
+            .await;
+        let known = match read.pop() {
+            Some(known) => known?,
+            None => Vec::new(),
+        };
         let statuses: Vec<StatusId> = known.iter().map(|entry| entry.id.clone()).collect();
         for (entry, state) in known
             .iter()
@@ -152,29 +158,31 @@ impl Feeds {
         self.jobs.notify_one();
     }
 
-    /// Announces those of these open lives that are not on air: a gateway died before it did, or
-    /// the store lost some.
+    /// Announces the open lives that are not on air: a gateway died before it announced them, or the
+    /// store lost their entries.
     pub async fn announce_missing(&self, open: &[LiveRecord]) {
-        let on_air = |record: &LiveRecord| {
-            (
-                Timeline::OnAir(record.streamer.clone()),
-                Entry::of_live(record).id,
-            )
-        };
         let open: Vec<&LiveRecord> = open
             .iter()
             .filter(|record| !record.terms.invisible)
             .collect();
-        let listed = self
-            .store
-            .are_on_timelines(&open.iter().copied().map(on_air).collect::<Vec<_>>())
-            .await;
-        let missing = open
-            .into_iter()
-            .zip(listed)
-            .filter(|(_, listed)| *listed == Ok(false));
+        let mut places = Vec::with_capacity(open.len());
+        for record in &open {
+            places.push((
+                Timeline::OnAir(record.streamer.clone()),
+                Entry::of_live(record).id,
+            ));
+        }
+        let listed = self.store.are_on_timelines(&places).await;
+        let mut missing: Vec<&LiveRecord> = Vec::new();
+        for (record, listed) in open.into_iter().zip(listed) {
+            if listed == Ok(false) {
+                missing.push(record);
+            }
+        }
         stream::iter(missing)
-            .for_each_concurrent(AT_A_TIME, |(record, _)| self.opened(record, None))
+            .for_each_concurrent(MAX_CONCURRENT_ANNOUNCEMENTS, |record| {
+                self.opened(record, None)
+            })
             .await;
     }
 
@@ -243,10 +251,10 @@ impl Feeds {
 
     /// A user follows an author no longer.
     pub async fn unfollowed(&self, user: &UserId, author: &UserId) -> StoreResult<()> {
-        match forget_author(self.store.as_ref(), user, author).await? {
-            true => refill(self.store.as_ref(), user).await,
-            false => Ok(()),
+        if forget_author(self.store.as_ref(), user, author).await? {
+            refill(self.store.as_ref(), user).await?;
         }
+        Ok(())
     }
 
     /// A page of what a user sees.
@@ -264,7 +272,7 @@ impl Feeds {
         if after.is_some() || self.filled.contains_key(user) || !self.is_short(user).await? {
             return Ok(page);
         }
-        // Marked first, so that a user who reads all the time costs one refill.
+        // The mark comes first, so that a user who reads all the time costs one refill.
         self.filled.insert(user.clone(), ());
         refill(store, user).await?;
         status_page(store, view, after, limit).await
@@ -272,7 +280,8 @@ impl Feeds {
 
     /// Whether a user's timelines have so few entries that they may lack some.
     async fn is_short(&self, user: &UserId) -> StoreResult<bool> {
-        let (home, feed) = (Timeline::Home(user.clone()), Timeline::Feed(user.clone()));
+        let home = Timeline::Home(user.clone());
+        let feed = Timeline::Feed(user.clone());
         let (home, feed) = tokio::try_join!(
             self.store.timeline_len(&home),
             self.store.timeline_len(&feed)

@@ -2,7 +2,7 @@
 //! come in, decisions go out.
 //!
 //! Of each live, one event at a time is sent: the oldest. While it fails, the later events of that
-//! live wait behind it, and those of other lives do not. What is held is bounded
+//! live wait behind it, and events of other lives do not. The number of held events is bounded
 //! ([`Backlog::room`]).
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -26,8 +26,8 @@ const BACKOFF: Backoff = Backoff {
     longest: 60_000,
 };
 
-/// A live of which nothing arrived for so long, in ms, although it was sent, may have to make room
-/// for others.
+/// A live may have to make room for others if none of its events arrived for this time, in ms,
+/// although they were sent.
 const HOPELESS_AFTER: Millis = 60_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +47,25 @@ struct Queue {
     /// Since when no event of the live has arrived, although some were sent.
     failing_since: Option<Millis>,
     state: State,
+}
+
+impl Queue {
+    /// Whether nothing of the live has arrived for long, although it was sent.
+    fn is_hopeless(&self, now: Millis) -> bool {
+        match self.failing_since {
+            Some(since) => since + HOPELESS_AFTER <= now,
+            None => false,
+        }
+    }
+}
+
+/// An event that the others of its live wait behind.
+#[derive(Debug)]
+pub(super) struct HeldBack {
+    pub(super) entry: EntryId,
+    pub(super) event: Event,
+    /// How often it failed.
+    pub(super) failures: u32,
 }
 
 #[derive(Debug, Default)]
@@ -136,12 +155,9 @@ impl Backlog {
         let Some(queue) = self.lives.get_mut(live) else {
             return false;
         };
-        if queue
-            .events
-            .front()
-            .is_none_or(|(oldest, _)| *oldest != entry)
-        {
-            return false;
+        match queue.events.front() {
+            Some((oldest, _)) if *oldest == entry => {}
+            _ => return false,
         }
         if let State::Waiting(at) = queue.state {
             self.waiting.remove(&(at, live.clone()));
@@ -178,8 +194,8 @@ impl Backlog {
         queue.failures
     }
 
-    /// The receiver wants nothing of this live for so long, in ms, whose oldest event has just
-    /// failed. Longer than the longest wait it is not left alone.
+    /// The receiver asked for no event of this live during `wait`, in ms. The live's oldest event
+    /// has just failed. The wait is never longer than the longest back-off.
     pub(super) fn leave_alone(&mut self, live: &LiveId, now: Millis, wait: Millis) {
         let Some(queue) = self.lives.get_mut(live) else {
             return;
@@ -195,23 +211,30 @@ impl Backlog {
         }
     }
 
-    /// Of the lives of which nothing has arrived for long: the oldest event of the one that holds
-    /// back the most, and how often it failed.
-    pub(super) fn most_held_back(&self, now: Millis) -> Option<(EntryId, Event, u32)> {
-        let is_hopeless = |queue: &&Queue| {
-            queue
-                .failing_since
-                .is_some_and(|since| since + HOPELESS_AFTER <= now)
-        };
-        let waiting = self
-            .waiting
-            .iter()
-            .filter_map(|(_, live)| self.lives.get(live));
-        let longest = waiting
-            .filter(is_hopeless)
-            .max_by_key(|queue| queue.events.len())?;
+    /// The oldest event of the live that holds back the most events, among the lives of which no
+    /// event has arrived for long.
+    pub(super) fn most_held_back(&self, now: Millis) -> Option<HeldBack> {
+        let mut longest: Option<&Queue> = None;
+        for (_, live) in &self.waiting {
+            let Some(queue) = self.lives.get(live) else {
+                continue;
+            };
+            if !queue.is_hopeless(now) {
+                continue;
+            }
+            // Of queues of the same length, the last one counts.
+            match longest {
+                Some(known) if known.events.len() > queue.events.len() => {}
+                _ => longest = Some(queue),
+            }
+        }
+        let longest = longest?;
         let (entry, event) = longest.events.front()?;
-        Some((*entry, event.clone(), longest.failures))
+        Some(HeldBack {
+            entry: *entry,
+            event: event.clone(),
+            failures: longest.failures,
+        })
     }
 
     /// The oldest entry that is held.

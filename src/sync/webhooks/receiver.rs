@@ -22,7 +22,7 @@ use crate::store::Event;
 const SIGNATURE: &str = "rollcall-signature";
 const EVENT_ID: &str = "rollcall-event-id";
 
-/// How much of an answer is read so that its connection can be used again.
+/// Maximum bytes of an answer that are read so that its connection can be used again.
 const MOST_READ: usize = 16 * 1024;
 
 /// The most connections that are kept for the next event.
@@ -31,7 +31,7 @@ const MOST_IDLE: usize = 32;
 /// Which addresses a request may go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Those of the Internet.
+    /// Public addresses only.
     Public,
     /// Private and loopback addresses, too.
     Any,
@@ -90,9 +90,12 @@ impl Receiver {
     /// The receiver of the settings, if they have one.
     ///
     /// # Errors
-    /// What is wrong with which setting, or with its file.
+    /// A setting or its file is wrong; the text says which and how.
     pub fn of(config: &Config) -> Result<Option<Self>, String> {
-        let (Some(url), Some(file)) = (&config.webhook_url, &config.webhook_secret_file) else {
+        let Some(url) = &config.webhook_url else {
+            return Ok(None);
+        };
+        let Some(file) = &config.webhook_secret_file else {
             return Ok(None);
         };
         let signer = Signer::open(file.clone())?;
@@ -102,26 +105,22 @@ impl Receiver {
         } else {
             Reach::Public
         };
-        let receiver = Self::new(url, signer, (config.webhook_timeout, reach));
-        receiver
-            .map(Some)
-            .map_err(|why| format!("webhook-url {why}"))
+        let receiver = Self::new(url, signer, config.webhook_timeout, reach)
+            .map_err(|why| format!("webhook-url {why}"))?;
+        Ok(Some(receiver))
     }
 
     /// A receiver at a URL of http or https, which has this long to answer.
     ///
     /// # Errors
     /// If there are no certificate authorities to trust, or the URL names an address out of reach.
-    pub fn new(
-        url: Url,
-        signer: Signer,
-        (timeout, reach): (Duration, Reach),
-    ) -> Result<Self, String> {
-        // A client asks no resolver about an address.
-        let literal = url
-            .host_str()
-            .and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
-        if reach == Reach::Public && literal.is_some_and(|address| !is_public(address)) {
+    pub fn new(url: Url, signer: Signer, timeout: Duration, reach: Reach) -> Result<Self, String> {
+        // A client asks no resolver about an address, so it is judged here.
+        if reach == Reach::Public
+            && let Some(host) = url.host_str()
+            && let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>()
+            && !is_public(address)
+        {
             return Err(
                 "names a private or loopback address; allow it with webhook-allow-private"
                     .to_owned(),
@@ -154,7 +153,7 @@ impl Receiver {
         let status = answer.status();
         let retry_after = retry_after(answer.headers(), SystemTime::now());
         let mut left = MOST_READ;
-        // What the answer says beyond its status does not matter, nor whether it ends.
+        // Only the status of the answer matters, not its body, nor whether the body ends.
         while let Ok(Some(chunk)) = answer.chunk().await {
             match left.checked_sub(chunk.len()) {
                 Some(less) => left = less,
@@ -172,7 +171,7 @@ impl Receiver {
     }
 }
 
-/// Reads `Retry-After`: a number of seconds or a date. What is neither is as good as absent.
+/// Reads `Retry-After`: a number of seconds or a date. Any other text counts as absent.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<u32>() {

@@ -12,7 +12,7 @@ use crate::base::secret::Secret;
 /// The shortest secret, in bytes.
 const SHORTEST: usize = 16;
 
-/// The most secrets: the present one, and another while they change.
+/// The most secrets: the present one, and another one during a change.
 const MOST: usize = 2;
 
 /// The secrets of a file. Every request has a signature by each.
@@ -40,26 +40,31 @@ impl Signer {
     /// Reads the file again.
     ///
     /// # Errors
-    /// What is wrong with it, without quoting it. The secrets of before stay.
+    /// The file is wrong; the text says how and does not quote it. The earlier secrets stay.
     pub fn reload(&self) -> Result<(), String> {
-        let wrong = |why: String| format!("webhook-secret-file {}: {why}", self.path.display());
         let text = std::fs::read_to_string(&self.path)
             .map(Secret::new)
-            .map_err(|why| wrong(why.to_string()))?;
-        self.keys.store(parse(&text).map_err(wrong)?.into());
+            .map_err(|why| self.name_file(&why.to_string()))?;
+        let keys = parse(&text).map_err(|why| self.name_file(&why))?;
+        self.keys.store(keys.into());
         Ok(())
+    }
+
+    /// An error text that names the setting and the file.
+    fn name_file(&self, why: &str) -> String {
+        format!("webhook-secret-file {}: {why}", self.path.display())
     }
 
     /// The value of the header, at a Unix time in seconds.
     pub(super) fn sign(&self, at: u64, body: &str) -> String {
         let signed = format!("{at}.{body}");
-        let keys = self.keys.load();
-        let signatures = keys
-            .iter()
-            .map(|key| HEXLOWER.encode(sign(key, signed.as_bytes()).as_ref()));
-        signatures.fold(format!("t={at}"), |header, signature| {
-            header + ",v1=" + &signature
-        })
+        let mut header = format!("t={at}");
+        for key in self.keys.load().iter() {
+            let signature = sign(key, signed.as_bytes());
+            header.push_str(",v1=");
+            header.push_str(&HEXLOWER.encode(signature.as_ref()));
+        }
+        header
     }
 }
 

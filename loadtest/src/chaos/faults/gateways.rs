@@ -106,7 +106,7 @@ impl Fault for KillAll {
     }
 }
 
-fn cannot_open(failure: Failure) -> anyhow::Error {
+fn cannot_open(failure: &Failure) -> anyhow::Error {
     anyhow!("the streamer cannot open a live: {}", failure.kind)
 }
 
@@ -115,11 +115,15 @@ async fn open_orphan(testbed: &Testbed, gateway: usize) -> anyhow::Result<Socket
     let query = "user_id=orphan-s&role=streamer";
     let mut socket = client::connect(target, None, query, CONNECT_WITHIN)
         .await
-        .map_err(cannot_open)?;
+        .map_err(|failure| cannot_open(&failure))?;
     let open = format!(r#"{{"type":"open","live_id":"{ORPHAN}"}}"#);
-    client::send(&mut socket, open).await.map_err(cannot_open)?;
+    client::send(&mut socket, open)
+        .await
+        .map_err(|failure| cannot_open(&failure))?;
     loop {
-        let text = client::receive(&mut socket).await.map_err(cannot_open)?;
+        let text = client::receive(&mut socket)
+            .await
+            .map_err(|failure| cannot_open(&failure))?;
         if client::parse(&text).is_ok_and(|message| message.kind == "opened") {
             return Ok(socket);
         }

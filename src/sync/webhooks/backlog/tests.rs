@@ -114,7 +114,7 @@ fn what_is_held_is_bounded_all_in_all_and_of_a_live() {
     let made_of = |backlog: &Backlog, now| {
         backlog
             .most_held_back(now)
-            .map(|(entry, _, failures)| (entry.0, failures))
+            .map(|held_back| (held_back.entry.0, held_back.failures))
     };
     assert_eq!(
         made_of(&of_one, HOPELESS_AFTER),

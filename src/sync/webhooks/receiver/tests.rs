@@ -25,7 +25,8 @@ fn receiver(url: &str, reach: Reach) -> Result<Receiver, String> {
     Receiver::new(
         Url::parse(url).unwrap(),
         signer,
-        (Duration::from_millis(500), reach),
+        Duration::from_millis(500),
+        reach,
     )
 }
 
