@@ -88,8 +88,8 @@
 //! | in which live is a user? | `presence/platform.rs`, told to the store by `sync/flush.rs` |
 //! | who came to a live, and was there from when to when? | `store/attendance.rs`, `store/sessions.rs` |
 //! | where are the first join and the last leave known? | `begin_stays` in `store/redis/scripts/prelude/stays.lua` |
-//! | which friends are online? | `store/friends.rs` |
-//! | which friends are in the live with a viewer? | `presence/friends_here.rs`, served by `sync/friends.rs` |
+//! | which friends are online? | `store/friends_online.rs` |
+//! | which friends are in the live with a viewer? | `presence/friends_here.rs`, served by `sync/room_friends.rs` |
 //! | how do other gateways learn who came and who left? | `presence/moves.rs`, sent by `peers/publisher.rs` |
 //! | which sockets take part and do not count? | `edge/credentials.rs` decides, `presence/seats.rs` skips them |
 //! | who is told that a live opened, and how? | `sync/feeds.rs` notes it, `sync/fanout.rs` brings it to followers |

@@ -267,13 +267,13 @@ metrics! {
     /// Fans whose coming or going was not written as an event, because too many waited
     fan_events_dropped: Counter,
     /// Messages sent to other gateways
-    words_sent: Counter,
+    peer_messages_sent: Counter,
     /// Messages received from other gateways
-    words_heard: Counter,
+    peer_messages_received: Counter,
     /// Messages between gateways that were ignored or dropped, by reason
-    words_ignored: Family<Why, Counter>,
+    peer_messages_ignored: Family<Why, Counter>,
     /// Times messages were lost before this gateway read them, after which it checked everything
-    words_lost: Counter,
+    peer_messages_lost: Counter,
     /// Gateways that renew their leases and of which no messages arrive from some Redis server,
     /// this one included
     unheard_gateways: Gauge,

@@ -45,7 +45,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::redis::{Access, ConnectError, RedisStore};
 use crate::store::{CloseReason, LiveRecord, Store};
 use crate::sync::events::fan_events::FanEvents;
-pub use crate::sync::lives::{LiveError, OpenWish, Opened};
+pub use crate::sync::lives::{LiveError, OpenRequest, Opened};
 use crate::sync::webhooks::{Receiver, WebhookSender};
 
 pub(crate) mod parts;
@@ -540,7 +540,7 @@ impl Gateway {
     }
 
     /// Opens a live, or finds it open, as the HTTP API does.
-    pub async fn open_live(&self, wish: OpenWish) -> Result<Opened, LiveError> {
+    pub async fn open_live(&self, wish: OpenRequest) -> Result<Opened, LiveError> {
         self.app.lives.open(wish).await
     }
 

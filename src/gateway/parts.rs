@@ -45,8 +45,7 @@ use crate::sync::events::fan_events::FanEvents;
 use crate::sync::fan_asker::FanAsker;
 use crate::sync::fan_check::FanCheck;
 use crate::sync::flush::Flusher;
-use crate::sync::follows::Follows;
-use crate::sync::friends::FriendsTask;
+use crate::sync::follows::FollowGraph;
 use crate::sync::info::InfoWriter;
 use crate::sync::keep::Keeper;
 use crate::sync::lease::LeaseKeeper;
@@ -54,6 +53,7 @@ use crate::sync::lives::{Lives, LivesParts};
 use crate::sync::mend::Mender;
 use crate::sync::removals::Remover;
 use crate::sync::resync_limit::ResyncLimit;
+use crate::sync::room_friends::FriendsTask;
 use crate::sync::seen::{self, SeenUsers};
 use crate::sync::social::fanout::Fanout;
 use crate::sync::social::feeds::Feeds;
@@ -509,7 +509,7 @@ impl Parts {
         let upkeep = core.upkeep(config, &checker, &seen, &fans);
         let budgets = Arc::new(UserBudgets::new(config.user_rate));
         let friends = core.friends_task(&budgets, &store_for_clients);
-        let follows = Arc::new(Follows {
+        let follows = Arc::new(FollowGraph {
             store: store_for_clients.clone(),
             rooms: rooms.clone(),
             outbox: outbox.clone(),

@@ -103,7 +103,7 @@ impl Outbox {
         if self.messages.len() < MAX_MESSAGES {
             self.messages.push((on, message));
         } else {
-            Metrics::count(&self.metrics.words_ignored, "too_many_to_tell");
+            Metrics::count(&self.metrics.peer_messages_ignored, "too_many_to_tell");
         }
     }
 

@@ -152,26 +152,26 @@ impl Publisher {
     /// Answers how many gateways were subscribed.
     async fn send(&self, on: &Channel, message: &PeerMessage, own: &GatewayId) -> StoreResult<u64> {
         let reached = self.store.publish(on, message.text(own)).await?;
-        self.metrics.words_sent.inc();
+        self.metrics.peer_messages_sent.inc();
         Ok(reached)
     }
 
     /// Sends a room's counts if they changed.
     async fn publish(&self, room: Arc<Room>) {
-        room.told.queued.clear();
+        room.published.queued.clear();
         if room.end().is_some() {
             return;
         }
-        let news = take_news(&room);
-        if let Err(why) = self.tell_counts(&room, News::of(&news)).await {
+        let updates = take_unpublished(&room);
+        if let Err(why) = self.tell_counts(&room, SliceUpdates::of(&updates)).await {
             tracing::debug!(
                 live_id = %room.record.live, error = %why,
                 "counts were not sent, will try again"
             );
-            for (slice, _) in news {
-                slice.set_news();
+            for (slice, _) in updates {
+                slice.set_unpublished();
             }
-            room.told.require();
+            room.published.require();
             self.checks
                 .check_at(&room, self.clock.now() + RETRY_DELAY_MS);
         }
@@ -209,13 +209,13 @@ impl Publisher {
 
     /// Tells the peers the sizes of slices that changed, and how many viewers this gateway has:
     /// that tells them whose lease matters.
-    async fn tell_counts(&self, room: &Arc<Room>, slices: News) -> StoreResult<()> {
-        let is_required = room.told.take_required();
-        let asks = room.told.take_asks();
+    async fn tell_counts(&self, room: &Arc<Room>, slices: SliceUpdates) -> StoreResult<()> {
+        let is_required = room.published.take_required();
+        let asks = room.published.take_asks();
         let number = self.outbox.next_number();
         let count = room.own_viewers();
-        let is_news = !slices.is_empty() || room.told.owes(count);
-        if !is_required && !asks && !is_news {
+        let has_changed = !slices.is_empty() || room.published.differs_from(count);
+        if !is_required && !asks && !has_changed {
             return Ok(());
         }
         let message = PeerMessage::Counts(Counts {
@@ -227,12 +227,12 @@ impl Publisher {
             .await
         {
             if asks {
-                room.told.ask();
+                room.published.ask();
             }
             return Err(why);
         }
         // The peers know at least this count by now. The next message tells of later changes.
-        room.told.note(count);
+        room.published.note(count);
         Ok(())
     }
 
@@ -245,12 +245,12 @@ impl Publisher {
     }
 
     async fn leave(&self, room: Arc<Room>) {
-        let news = News::of(&take_news(&room));
+        let updates = SliceUpdates::of(&take_unpublished(&room));
         let message = PeerMessage::Counts(counts(
             &room,
             self.outbox.next_number(),
             ViewerCount::default(),
-            news,
+            updates,
         ));
         if let Err(why) = self
             .send(&channel(&room), &message, &self.gateways.id())
@@ -263,16 +263,16 @@ impl Publisher {
 
 /// New sizes of slices, and the indexes of those in doubt.
 #[derive(Default)]
-struct News {
+struct SliceUpdates {
     slices: Vec<SliceCard>,
     in_doubt: Vec<u32>,
 }
 
-impl News {
+impl SliceUpdates {
     fn of(slices: &[(&Slice, SliceSize)]) -> Self {
-        let mut news = Self::default();
+        let mut updates = Self::default();
         for (slice, size) in slices {
-            news.slices.push((
+            updates.slices.push((
                 slice.id.index,
                 size.card,
                 size.fans,
@@ -280,10 +280,10 @@ impl News {
                 size.version,
             ));
             if size.in_doubt {
-                news.in_doubt.push(slice.id.index);
+                updates.in_doubt.push(slice.id.index);
             }
         }
-        news
+        updates
     }
 
     fn is_empty(&self) -> bool {
@@ -292,23 +292,23 @@ impl News {
 }
 
 /// Takes the new sizes of a room's slices.
-fn take_news(room: &Room) -> Vec<(&Slice, SliceSize)> {
-    let mut news = Vec::new();
+fn take_unpublished(room: &Room) -> Vec<(&Slice, SliceSize)> {
+    let mut updates = Vec::new();
     for slice in room.slices() {
-        if let Some(size) = slice.take_news() {
-            news.push((slice, size));
+        if let Some(size) = slice.take_unpublished() {
+            updates.push((slice, size));
         }
     }
-    news
+    updates
 }
 
 fn channel(room: &Room) -> Channel {
     Channel::Live(room.record.live.clone())
 }
 
-fn counts(room: &Room, number: u64, count: ViewerCount, news: News) -> Counts {
+fn counts(room: &Room, number: u64, count: ViewerCount, updates: SliceUpdates) -> Counts {
     let ViewerCount { viewers, away } = count;
-    let News { slices, in_doubt } = news;
+    let SliceUpdates { slices, in_doubt } = updates;
     Counts {
         epoch: room.record.epoch,
         number,
@@ -351,7 +351,7 @@ mod tests {
         for n in 0..MAX_JOBS * 2 {
             let room = open_live(sessions, &format!("hung{n}")).await;
             store.hangs_for(&room.record.live);
-            room.told.require();
+            room.published.require();
             parts.app.rooms.publish(&room);
         }
         let (answers, told) = (
@@ -363,7 +363,7 @@ mod tests {
         let running = tokio::spawn(parts.publisher.clone().run(stop.clone()));
         tokio::time::sleep(SLOW / 2).await;
         parts.publisher.outbox.doubt(&told.record.live);
-        answers.told.require();
+        answers.published.require();
         parts.app.rooms.publish(&answers);
         // Half of those that hang wait for a place until the others are slow.
         timeout(SLOW * 2, heard(&mut events, "told"))
@@ -388,7 +388,7 @@ mod tests {
         let stop = CancellationToken::new();
         let running = tokio::spawn(parts.publisher.clone().run(stop.clone()));
         for _ in 0..3 {
-            room.told.require();
+            room.published.require();
             parts.app.rooms.publish(&room);
             tokio::time::sleep(SLOW * 4).await;
         }
@@ -407,7 +407,7 @@ mod tests {
         assert!(room.check.wait() > RETRY_DELAY_MS);
         room.check.take(Millis::MAX);
         store.hangs_for(&room.record.live);
-        room.told.require();
+        room.published.require();
         parts.publisher.publish(room.clone()).await;
         assert_eq!(room.check.at(), parts.app.clock.now() + RETRY_DELAY_MS);
     }

@@ -58,13 +58,13 @@ impl Subscriber {
                     if let Some(room) = self.rooms.get(&live)
                         && room.friends.hears()
                     {
-                        self.rooms.befriend(&room);
+                        self.rooms.update_friends(&room);
                     }
                 }
                 Some(BusEvent::Ready(Channel::Gateways)) => {
                     self.rooms.recent_follows.clear();
                     self.rooms
-                        .befriend_where(|room| room.friends.doubt_follows());
+                        .update_friends_where(|room| room.friends.doubt_follows());
                 }
                 // The store takes in beats by itself.
                 Some(BusEvent::Ready(Channel::Beats(_))) => {}
@@ -76,7 +76,7 @@ impl Subscriber {
                     }
                 }
                 Some(BusEvent::Lost) => {
-                    self.metrics.words_lost.inc();
+                    self.metrics.peer_messages_lost.inc();
                     may_miss_ready = true;
                     for room in self.rooms.all() {
                         self.note_friends_asked(&room);
@@ -84,7 +84,7 @@ impl Subscriber {
                     }
                     self.checks.check_all_soon();
                     self.rooms.recent_follows.clear();
-                    self.rooms.befriend_where(|room| {
+                    self.rooms.update_friends_where(|room| {
                         let heard = !room.friends.is_deaf() && room.friends.hears();
                         heard | room.friends.doubt_follows()
                     });
@@ -124,9 +124,9 @@ impl Subscriber {
         };
         match ignored {
             None => {
-                self.metrics.words_heard.inc();
+                self.metrics.peer_messages_received.inc();
             }
-            Some(why) => Metrics::count(&self.metrics.words_ignored, why),
+            Some(why) => Metrics::count(&self.metrics.peer_messages_ignored, why),
         }
     }
 
@@ -158,7 +158,7 @@ impl Subscriber {
             (Channel::Moves(live), PeerMessage::Moved { users, anybody }) => {
                 let room = self.room(live)?;
                 if room.friends.moved(&users) | (anybody && room.friends.doubt()) {
-                    self.rooms.befriend(&room);
+                    self.rooms.update_friends(&room);
                 }
             }
             (Channel::Live(live), PeerMessage::Doubt) => {
@@ -230,8 +230,8 @@ impl Subscriber {
         if room.note_peer_viewers(peer, count, counts.number, &self.gateways.roster()) {
             self.rooms.count(room);
         }
-        if counts.asks && room.has_told_peers() {
-            room.told.require();
+        if counts.asks && room.has_published_viewers() {
+            room.published.require();
             self.rooms.publish(room);
         }
         let LiveRecord {

@@ -124,7 +124,7 @@ impl Subscriber {
             }
             if room.record.epoch == found.epoch {
                 let (viewers, fans) = found.peaks;
-                room.note_peaks_told(Peaks { viewers, fans });
+                room.note_peaks_written(Peaks { viewers, fans });
             }
             if self.agrees(&room, found, place) {
                 self.checks.confirmed(&room);
@@ -151,7 +151,7 @@ impl Subscriber {
         }
         // The next check tells the peers again what they could not be told, so it must not be put
         // off.
-        if room.owes_peers() || found.slices.len() != room.slices().len() {
+        if room.has_unpublished_viewers() || found.slices.len() != room.slices().len() {
             return false;
         }
         let incarnation = self.gateways.own.incarnation().number;

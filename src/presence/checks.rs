@@ -271,7 +271,7 @@ impl Checks {
     /// Applies a new roster, which decides whose viewers count and whether figures are in doubt.
     pub fn roster_changed(&self, roster: &Roster) {
         self.rooms
-            .befriend_where(|room| room.friends.roster_changed());
+            .update_friends_where(|room| room.friends.roster_changed());
         for room in self.rooms.all() {
             let changed = room.roster_changed(roster);
             if changed {

@@ -6,8 +6,8 @@
 //! in doubt; a socket sends the newest answer when its task runs.
 
 mod asker;
-mod follows;
 mod index;
+mod kept_follows;
 mod recent;
 mod work;
 
@@ -19,9 +19,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub use self::asker::Asker;
 use self::asker::ByAddress;
-pub use self::follows::Follows;
 use self::index::Index;
 pub use self::index::Sighting;
+pub use self::kept_follows::KeptFollows;
 pub use self::recent::{FollowsRead, Reading, Recent, RecentFollows};
 pub use self::work::{Pace, Work};
 use super::conn::Conn;
@@ -56,7 +56,7 @@ impl FriendsHere {
     }
 
     /// Adds a viewer's socket.
-    pub fn add(&self, conn: &Arc<Conn>, follows: &Arc<Follows>, now: Millis) -> Arc<Asker> {
+    pub fn add(&self, conn: &Arc<Conn>, follows: &Arc<KeptFollows>, now: Millis) -> Arc<Asker> {
         let mut index = self.index.get_or_init(Box::default).lock();
         let asker = Arc::new(Asker::new(conn.clone()));
         if index.askers.is_empty() {

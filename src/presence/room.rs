@@ -21,6 +21,7 @@ use super::friends_here::FriendsHere;
 use super::gateways::Roster;
 use super::moves::Moves;
 use super::own_lease::OwnLease;
+use super::published_viewers::PublishedViewers;
 use super::pushed_counts::PushedCounts;
 use super::queue::Queued;
 use super::remote_viewers::RemoteViewers;
@@ -30,7 +31,6 @@ use super::seats::Seats;
 use super::slice::{ReadSize, SetSize, Slice};
 use super::tally::{Tally, ViewerCount};
 use super::throttle::{Shown, Throttle};
-use super::told_peers::ToldPeers;
 use crate::base::clock::Millis;
 use crate::base::ids::{GatewayId, SliceId};
 use crate::config::FanSource;
@@ -107,12 +107,12 @@ pub struct Room {
     pub uniques: bool,
     pub bans: Bans,
     remote: RemoteViewers,
-    pub told: ToldPeers,
+    pub published: PublishedViewers,
     size: SetSize,
     /// The highest exact figures that this gateway knows of.
     peaks: Mutex<RoomPeaks>,
     /// The peaks that the store heard of last.
-    told_peaks: Mutex<Peaks>,
+    written_peaks: Mutex<Peaks>,
     listeners: Mutex<Vec<(Arc<Conn>, Interest)>>,
     /// The viewers who get pushed counts.
     pub pushed: PushedCounts,
@@ -173,10 +173,10 @@ impl Room {
             uniques,
             bans: Bans::new(bans, now),
             remote: RemoteViewers::default(),
-            told: ToldPeers::default(),
+            published: PublishedViewers::default(),
             size: SetSize::default(),
             peaks: Mutex::new(RoomPeaks::new(record.peaks)),
-            told_peaks: Mutex::new(record.peaks),
+            written_peaks: Mutex::new(record.peaks),
             listeners: Mutex::new(Vec::new()),
             pushed: PushedCounts::default(),
             friends: FriendsHere::default(),
@@ -236,13 +236,13 @@ impl Room {
     /// Makes the publisher ask the peers for their viewers, and doubts their former messages. True
     /// as for [`Self::note_peer_viewers`].
     pub fn ask_peers(&self, roster: &Roster) -> bool {
-        self.told.ask();
+        self.published.ask();
         self.remote_changed(self.remote.doubt(roster))
     }
 
     /// Whether a peer that asks may lack something that this gateway told, or has yet to tell.
-    pub fn has_told_peers(&self) -> bool {
-        !self.told.told_nothing() || self.told.owes(self.own_viewers())
+    pub fn has_published_viewers(&self) -> bool {
+        !self.published.is_nothing() || self.published.differs_from(self.own_viewers())
     }
 
     /// Notes the viewers of a peer. This and the next two methods return true if the number of
@@ -349,16 +349,16 @@ impl Room {
     /// Notes the size of a slice, which the store told this gateway or a peer, and a new peak if it
     /// makes one. True if the size changed, or its doubt did.
     pub fn note_size(&self, place: usize, size: SliceSize, now: Millis) -> bool {
-        let news = self.slices[place].note(size, now, &self.size);
+        let has_changed = self.slices[place].note(size, now, &self.size);
         self.note_peaks();
-        news
+        has_changed
     }
 
     /// As [`Room::note_size`], for the size that a check read.
     pub fn note_reading(&self, place: usize, read: ReadSize) -> bool {
-        let news = self.slices[place].note_reading(read, &self.size);
+        let has_changed = self.slices[place].note_reading(read, &self.size);
         self.note_peaks();
-        news
+        has_changed
     }
 
     /// Notes the figures as peaks, if they are exact as far as this room can tell. Returns the
@@ -392,19 +392,19 @@ impl Room {
         self.peaks.lock().forget_unsure();
     }
 
-    pub fn note_peaks_told(&self, peaks: Peaks) {
-        *self.told_peaks.lock() = peaks;
+    pub fn note_peaks_written(&self, peaks: Peaks) {
+        *self.written_peaks.lock() = peaks;
     }
 
     /// Whether there are peaks that the store has not heard of yet.
     pub fn has_new_peaks(&self) -> bool {
-        let told = *self.told_peaks.lock();
+        let told = *self.written_peaks.lock();
         told.max(self.sure_peaks()) != told
     }
 
     /// Whether the peers have, or may have, a wrong number of this gateway's viewers.
-    pub fn owes_peers(&self) -> bool {
-        self.told.owes(self.own_viewers())
+    pub fn has_unpublished_viewers(&self) -> bool {
+        self.published.differs_from(self.own_viewers())
     }
 
     /// `Partial` while a gateway with viewers is late with its lease or not swept, a slice is in

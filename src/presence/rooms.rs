@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::audience::Audience;
 use super::bans::KnownBans;
 use super::conn::Conn;
-use super::friends_here::{Asker, Follows, RecentFollows};
+use super::friends_here::{Asker, KeptFollows, RecentFollows};
 use super::own_lease::OwnLease;
 use super::platform::Platform;
 use super::queue::Queue;
@@ -43,10 +43,10 @@ pub struct Rooms {
     /// Rooms whose figures may be news for the record.
     pub to_record: Queue<Arc<Room>>,
     /// Rooms that may have news of friends for their viewers.
-    pub to_befriend: Queue<Arc<Room>>,
+    pub friends_to_update: Queue<Arc<Room>>,
     /// By user, the sockets that asked for their friends in a room.
     askers: DashMap<UserId, Vec<AskerIn>>,
-    pub follows: Arc<Follows>,
+    pub follows: Arc<KeptFollows>,
     pub recent_follows: RecentFollows,
 }
 
@@ -90,7 +90,7 @@ impl Rooms {
             to_count: Queue::default(),
             to_publish: Queue::default(),
             to_record: Queue::default(),
-            to_befriend: Queue::default(),
+            friends_to_update: Queue::default(),
             askers: DashMap::default(),
             follows: Arc::default(),
             recent_follows: RecentFollows::default(),
@@ -244,7 +244,7 @@ impl Rooms {
     /// Notes what a back end wrote about a live, as the store has it.
     pub fn note_info(&self, room: &Arc<Room>, info: &Info) {
         if room.info.note(info) && room.is_watched() {
-            room.throttle.lock().owe();
+            room.throttle.lock().force();
             self.show(room);
         }
     }
@@ -252,14 +252,14 @@ impl Rooms {
     /// Queues a room whose counts may be news for the peers.
     pub fn publish(&self, room: &Arc<Room>) {
         self.to_publish
-            .push_once(&room.told.queued, || room.clone());
+            .push_once(&room.published.queued, || room.clone());
     }
 
     // --------------------------------------------------------------------------- friends in a room
 
     /// Queues a room that may have news of friends for its viewers.
-    pub fn befriend(&self, room: &Arc<Room>) {
-        self.to_befriend
+    pub fn update_friends(&self, room: &Arc<Room>) {
+        self.friends_to_update
             .push_once(&room.friends_queued, || room.clone());
     }
 
@@ -273,7 +273,7 @@ impl Rooms {
                 room: room.clone(),
                 asker,
             });
-        self.befriend(room);
+        self.update_friends(room);
     }
 
     /// The asker that [`Self::ask_friends`] made for a socket.
@@ -294,7 +294,7 @@ impl Rooms {
         }
         self.askers
             .remove_if(asker.user(), |_, there| there.is_empty());
-        self.befriend(room);
+        self.update_friends(room);
     }
 
     /// Notes that the follows of a user changed.
@@ -306,15 +306,15 @@ impl Rooms {
         };
         for AskerIn { room, asker } in there {
             room.friends.load_at(&asker, 0);
-            self.befriend(&room);
+            self.update_friends(&room);
         }
     }
 
     /// Queues the rooms for which `note` returns true: they have work.
-    pub fn befriend_where(&self, note: impl Fn(&Room) -> bool) {
+    pub fn update_friends_where(&self, note: impl Fn(&Room) -> bool) {
         for room in self.all() {
             if note(&room) {
-                self.befriend(&room);
+                self.update_friends(&room);
             }
         }
     }
@@ -432,7 +432,7 @@ impl Rooms {
                 self.hear_size(room, place, size, now);
                 let slice = &room.slices()[place];
                 if size.version >= slice.size().version {
-                    slice.set_news();
+                    slice.set_unpublished();
                     self.publish(room);
                 }
             }
@@ -456,8 +456,8 @@ impl Rooms {
     /// Notes the size of a slice that a check read.
     pub fn note_reading(&self, audience: &Audience, place: usize, read: ReadSize) {
         let was_in_doubt = audience.slices()[place].size().in_doubt;
-        let is_news = audience.note_reading(place, read);
-        if is_news && let Some(room) = audience.room() {
+        let has_changed = audience.note_reading(place, read);
+        if has_changed && let Some(room) = audience.room() {
             self.count(room);
         }
         self.note_doubt(audience, place, was_in_doubt);
@@ -631,7 +631,7 @@ mod tests {
         };
         rooms.hear_size(&room, 0, size(66, before + 1), 1);
         assert_eq!(
-            slice.take_news(),
+            slice.take_unpublished(),
             None,
             "the peer that said so told the others"
         );
@@ -639,12 +639,12 @@ mod tests {
         // one.
         rooms.note_size(&(&room).into(), 0, size(66, before + 3), 2);
         assert_eq!(
-            slice.take_news(),
+            slice.take_unpublished(),
             Some(size(66, before + 3)),
             "peers may know the size of the version between"
         );
         // An answer that a newer one has overtaken is no news.
         rooms.note_size(&(&room).into(), 0, size(67, before + 2), 3);
-        assert_eq!(slice.take_news(), None);
+        assert_eq!(slice.take_unpublished(), None);
     }
 }

@@ -16,7 +16,7 @@ pub struct Slice {
     state: Mutex<SliceState>,
     size: Mutex<Size>,
     /// Whether the store told this gateway a size that the peers may not have heard of yet.
-    news: AtomicBool,
+    unpublished: AtomicBool,
     /// When this gateway sent the last call or check that showed that the content of the store is
     /// right.
     proven: AtomicU64,
@@ -92,7 +92,7 @@ impl Slice {
                 heard: now,
                 ..Size::default()
             }),
-            news: AtomicBool::new(false),
+            unpublished: AtomicBool::new(false),
             proven: AtomicU64::new(0),
         }
     }
@@ -161,13 +161,13 @@ impl Slice {
     }
 
     /// Notes that the peers need the size.
-    pub fn set_news(&self) {
-        self.news.store(true, Ordering::Relaxed);
+    pub fn set_unpublished(&self) {
+        self.unpublished.store(true, Ordering::Relaxed);
     }
 
     /// The size, if the peers need it. The call resets that.
-    pub fn take_news(&self) -> Option<SliceSize> {
-        if !self.news.swap(false, Ordering::Relaxed) {
+    pub fn take_unpublished(&self) -> Option<SliceSize> {
+        if !self.unpublished.swap(false, Ordering::Relaxed) {
             return None;
         }
         Some(self.size())
@@ -223,10 +223,10 @@ mod tests {
 
     fn note(slice: &Slice, told: SliceSize, now: Millis) -> bool {
         let sum = sum_of(slice);
-        let news = slice.note(told, now, &sum);
+        let has_changed = slice.note(told, now, &sum);
         assert_eq!(sum.members(), slice.size().card, "the sum follows");
         assert_eq!(sum.is_in_doubt(), slice.size().in_doubt);
-        news
+        has_changed
     }
 
     #[test]
@@ -287,11 +287,11 @@ mod tests {
     #[test]
     fn peers_are_told_once_and_the_newest_size() {
         let slice = slice();
-        assert_eq!(slice.take_news(), None);
+        assert_eq!(slice.take_unpublished(), None);
         note(&slice, size(5, 100), 10);
-        slice.set_news();
+        slice.set_unpublished();
         note(&slice, size(6, 110), 11);
-        assert_eq!(slice.take_news(), Some(size(6, 110)));
-        assert_eq!(slice.take_news(), None);
+        assert_eq!(slice.take_unpublished(), Some(size(6, 110)));
+        assert_eq!(slice.take_unpublished(), None);
     }
 }

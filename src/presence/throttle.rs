@@ -19,7 +19,7 @@ pub const ZERO_GAP: Millis = 50;
 pub struct Throttle {
     sent: Option<Shown>,
     /// A dashboard that began to watch got other figures than `sent`.
-    owed: bool,
+    forced: bool,
     /// The time since which figures other than `sent` wait.
     waiting: Option<Millis>,
     /// How long the figures sent last had waited.
@@ -72,7 +72,7 @@ impl Throttle {
         let Some(shown) = self.sent else {
             return self.send(next);
         };
-        if shown.is_same(&next) && !self.owed {
+        if shown.is_same(&next) && !self.forced {
             self.waiting = None;
             return Step::Nothing;
         }
@@ -93,7 +93,7 @@ impl Throttle {
             None => 0,
         };
         self.sent = Some(next);
-        self.owed = false;
+        self.forced = false;
         Step::Send
     }
 
@@ -104,24 +104,24 @@ impl Throttle {
 
     /// Notes that a dashboard began to watch and got these figures. True if the dashboards need
     /// figures again.
-    pub fn told(&mut self, told: Shown) -> bool {
+    pub fn note_first(&mut self, first: Shown) -> bool {
         match self.sent {
             // No dashboard got figures before, so the next change is the first and goes out at
             // once.
             None => {
                 self.sent = Some(Shown {
-                    at: told.at.saturating_sub(GAP),
-                    ..told
+                    at: first.at.saturating_sub(GAP),
+                    ..first
                 })
             }
-            Some(shown) => self.owed |= !shown.is_same(&told),
+            Some(shown) => self.forced |= !shown.is_same(&first),
         }
-        self.owed
+        self.forced
     }
 
     /// Makes figures go out to the dashboards again even if they stay the same.
-    pub fn owe(&mut self) {
-        self.owed = true;
+    pub fn force(&mut self) {
+        self.forced = true;
     }
 
     pub fn shown(&self) -> Option<Shown> {

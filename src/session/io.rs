@@ -95,7 +95,7 @@ pub(super) async fn read_to_close<S: Transport>(socket: &mut Socket<S>) -> Close
 /// with unread bytes in its buffer resets the connection, and the client would never see the code.
 pub(super) async fn say_goodbye<S: Transport>(socket: &mut Socket<S>, why: Close) {
     let does_not_read =
-        why == Close::SlowConsumer || (why == Close::HeartbeatTimeout && socket.owes());
+        why == Close::SlowConsumer || (why == Close::HeartbeatTimeout && socket.needs_flush());
     if does_not_read {
         // Send the close frame only if there is room for it at once.
         let _ = timeout(

@@ -3,7 +3,7 @@
 //! [`counts`] and [`friends`] make the messages that a socket is sent about its lives.
 
 mod counts;
-mod friends;
+mod friend_messages;
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ struct Listening {
     /// Whether this socket opened the live.
     opened: bool,
     /// The release time of the counts that this socket was sent last.
-    told: Option<Millis>,
+    sent: Option<Millis>,
     /// The revision of the live's information that this socket has.
     info: u32,
 }
@@ -39,7 +39,7 @@ pub(super) struct Seat {
     pub(super) info: u32,
     /// The place of the room's counts that this socket was sent last; [`NO_COUNTS`] if it did not
     /// ask for counts.
-    told: u32,
+    sent: u32,
 }
 
 /// A place after which there are no further counts.
@@ -171,7 +171,7 @@ impl Memberships {
             room: room.clone(),
             member,
             info: 0,
-            told: NO_COUNTS,
+            sent: NO_COUNTS,
         });
         // After `leave`, which must still find the old seat as it was: away or not.
         self.look_away(Away::Back);
@@ -281,7 +281,7 @@ impl Memberships {
                 room: room.clone(),
                 interest,
                 opened,
-                told: None,
+                sent: None,
                 info: 0,
             });
             return Ok(());

@@ -50,7 +50,9 @@ impl<S: Transport> Session<S> {
             }
             Load::FarBeyond => Err(Close::RateLimited),
             // The answer to a Ping is queued already.
-            Load::Within | Load::Beyond if self.connection.socket.owes() => self.put(None).await,
+            Load::Within | Load::Beyond if self.connection.socket.needs_flush() => {
+                self.put(None).await
+            }
             Load::Within | Load::Beyond => Ok(()),
         }
     }

@@ -25,7 +25,7 @@ use crate::store::{CloseReason, Info, LiveRecord};
 
 #[derive(Debug)]
 pub(crate) enum ClientMessage {
-    Join(JoinWish),
+    Join(JoinRequest),
     Heartbeat,
     /// The viewer looks away from the live, or is back.
     LookAway(Away),
@@ -44,7 +44,7 @@ pub(crate) enum ClientMessage {
 }
 
 #[derive(Debug)]
-pub(crate) struct JoinWish {
+pub(crate) struct JoinRequest {
     pub(crate) live: LiveId,
     /// Whether to push the counts of the live.
     pub(crate) counts: bool,
@@ -52,7 +52,7 @@ pub(crate) struct JoinWish {
     pub(crate) friends: bool,
 }
 
-impl JoinWish {
+impl JoinRequest {
     /// A join that asks for nothing else.
     pub(crate) fn plain(live: LiveId) -> Self {
         Self {
@@ -264,7 +264,7 @@ impl Fields<'_> {
     fn request(&self) -> Result<ClientMessage, Refusal> {
         let message = match self.kind.as_ref() {
             "heartbeat" => ClientMessage::Heartbeat,
-            "join" => ClientMessage::Join(JoinWish {
+            "join" => ClientMessage::Join(JoinRequest {
                 live: self.live()?,
                 counts: self.counts == Some(true),
                 friends: self.friends == Some(true),

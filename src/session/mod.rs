@@ -42,7 +42,7 @@ use crate::presence::conn::{Conn, Signals};
 use crate::session::close_codes::Close;
 use crate::session::context::SessionContext;
 use crate::session::messages::{
-    ClientMessage, ErrorCode, JoinWish, Refusal, RequestId, ServerMessage,
+    ClientMessage, ErrorCode, JoinRequest, Refusal, RequestId, ServerMessage,
 };
 pub use handshake::{Handshake, SocketPermit};
 use io::SendTimeout;
@@ -219,7 +219,7 @@ impl<S: Transport> Session<S> {
         self.send(&welcome, None).await?;
         if let Some(live) = join {
             let request = match LiveId::parse(&live) {
-                Ok(live) => Ok(ClientMessage::Join(JoinWish::plain(live))),
+                Ok(live) => Ok(ClientMessage::Join(JoinRequest::plain(live))),
                 Err(why) => Err(Refusal::from(why)),
             };
             self.serve(None, request).await?;

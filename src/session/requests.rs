@@ -16,10 +16,10 @@ use crate::presence::user_budgets::Cost;
 use crate::presence::{NoSeat, Room};
 use crate::session::close_codes::Close;
 use crate::session::messages::{
-    ClientMessage, ErrorCode, InfoTold, JoinWish, Refusal, RequestId, ServerMessage,
+    ClientMessage, ErrorCode, InfoTold, JoinRequest, Refusal, RequestId, ServerMessage,
 };
 use crate::store::{CloseReason, OpenedBy, Terms};
-use crate::sync::lives::{LiveError, OpenWish};
+use crate::sync::lives::{LiveError, OpenRequest};
 
 /// How often a join or a watch looks for a room that has not just ended before it gives up.
 const JOIN_TRIES: usize = 3;
@@ -117,8 +117,8 @@ impl<S: Transport> Session<S> {
         }
     }
 
-    async fn join(&mut self, wish: &JoinWish, id: Option<&RequestId>) -> RequestResult {
-        let JoinWish {
+    async fn join(&mut self, wish: &JoinRequest, id: Option<&RequestId>) -> RequestResult {
+        let JoinRequest {
             live,
             counts,
             friends,
@@ -251,7 +251,7 @@ impl<S: Transport> Session<S> {
             return Err(forbidden("only a service chooses the number of slices"));
         }
         let invisible = by == OpenedBy::Streamer && !self.memberships.conn.identity.counted;
-        let wish = OpenWish {
+        let wish = OpenRequest {
             live,
             streamer,
             slices,

@@ -71,7 +71,7 @@ struct Codec {
     ahead: Vec<u8>,
     /// Something waits to be written: the answer to a Ping, which tungstenite queues, or bytes that
     /// found no room.
-    owes: bool,
+    needs_flush: bool,
     /// The rest of a frame that took the fast path and found no room; it goes out before all else.
     left: Vec<u8>,
 }
@@ -86,7 +86,7 @@ impl Codec {
             websocket,
             boundaries,
             ahead: Vec::new(),
-            owes: false,
+            needs_flush: false,
             left: Vec::new(),
         }
     }
@@ -94,7 +94,7 @@ impl Codec {
     /// Whether dropping the codec loses nothing. Call it only after a read that found nothing more:
     /// then the codec holds no whole frame.
     fn is_settled(&self) -> bool {
-        self.boundaries.is_between_messages() && !self.owes && self.websocket.can_write()
+        self.boundaries.is_between_messages() && !self.needs_flush && self.websocket.can_write()
     }
 }
 
@@ -130,7 +130,7 @@ impl<S: Transport> Socket<S> {
             websocket,
             boundaries,
             ahead,
-            owes,
+            needs_flush,
             left,
         } = &mut **codec;
         match websocket.read(&mut Nonblocking {
@@ -143,7 +143,7 @@ impl<S: Transport> Socket<S> {
             Ok(message) => {
                 // Parts that were read with the message are no older than it.
                 boundaries.take_whole();
-                *owes |= message.is_ping();
+                *needs_flush |= message.is_ping();
                 Poll::Ready(Ok(Received::Message(message)))
             }
             // There was nothing to read: a read never waits for room to write.
@@ -191,12 +191,12 @@ impl<S: Transport> Socket<S> {
             websocket,
             boundaries,
             ahead,
-            owes,
+            needs_flush,
             left,
         } = &mut **codec;
         left.append(&mut found_no_room);
         // The codec must stay until all is written.
-        *owes = true;
+        *needs_flush = true;
         let mut io = Nonblocking {
             transport: &mut self.transport,
             cx,
@@ -208,13 +208,13 @@ impl<S: Transport> Socket<S> {
             && let Err(why) = websocket.write(&mut io, message)
             && !is_pending(&why)
         {
-            *owes = false;
+            *needs_flush = false;
             return Poll::Ready(Err(why));
         }
         match websocket.flush(&mut io) {
             Err(why) if is_pending(&why) => Poll::Pending,
             done => {
-                *owes = false;
+                *needs_flush = false;
                 Poll::Ready(done)
             }
         }
@@ -257,8 +257,8 @@ impl<S: Transport> Socket<S> {
         }
     }
 
-    pub(super) fn owes(&self) -> bool {
-        self.codec.as_ref().is_some_and(|codec| codec.owes)
+    pub(super) fn needs_flush(&self) -> bool {
+        self.codec.as_ref().is_some_and(|codec| codec.needs_flush)
     }
 
     pub(super) fn transport(&mut self) -> &mut S {

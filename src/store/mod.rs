@@ -18,7 +18,7 @@ mod errors;
 mod events;
 pub mod fans;
 mod follows;
-mod friends;
+mod friends_online;
 mod history;
 mod last_seen;
 mod leases;
@@ -55,7 +55,7 @@ pub use events::{
     ReadEvents, ReadFrom, SenderTurn, StreamEvent, one_append,
 };
 pub use follows::{Edge, Followed, Follows};
-pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed, friends_seen};
+pub use friends_online::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed, friends_seen};
 pub use history::{HISTORY_STEP, History, MAX_PAST_LIVES, MAX_POINTS, PastLive, Point, Summary};
 pub use last_seen::{LastSeen, Seen, Span};
 pub use leases::{

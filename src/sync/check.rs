@@ -400,7 +400,7 @@ impl Checker {
     /// Has keys written again that have not changed for long, before their lifetime ends.
     fn write_again(&self, room: &Arc<Room>, now: Millis) {
         self.write_slices_again(&room.into(), now);
-        if room.owes_peers() {
+        if room.has_unpublished_viewers() {
             self.rooms.publish(room);
         }
     }

@@ -119,7 +119,7 @@ impl CountsRecorder {
         }
         match reply {
             Ok(CountReply::Counted) => {
-                room.note_peaks_told(peaks);
+                room.note_peaks_written(peaks);
                 if let Some(events) = &self.events {
                     events.changed(&live, room.record.epoch);
                 }

@@ -11,14 +11,14 @@ use crate::presence::Rooms;
 use crate::store::{Store, StoreError, StoreResult};
 use crate::sync::social::feeds::Feeds;
 
-pub struct Follows {
+pub struct FollowGraph {
     pub store: Arc<dyn Store>,
     pub rooms: Arc<Rooms>,
     pub outbox: Arc<Outbox>,
     pub feeds: Arc<Feeds>,
 }
 
-impl Follows {
+impl FollowGraph {
     /// True if the follow is new.
     pub async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
         let changed = self.tell_of(self.store.follow(user, streamer).await, user, streamer)?;

@@ -64,7 +64,7 @@ impl Keeper {
             }
         };
         room.note_confirmed_open(now);
-        room.note_peaks_told(peaks);
+        room.note_peaks_written(peaks);
         self.catch_up.quietly(room, removals).await;
         Ok(())
     }

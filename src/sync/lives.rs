@@ -27,7 +27,7 @@ use crate::store::{
 pub(crate) use closing::{finish_in_store, leave_channel};
 pub use parts::LivesParts;
 pub(crate) use parts::known_record;
-pub use types::{LiveError, LiveView, OpenWish, Opened};
+pub use types::{LiveError, LiveView, OpenRequest, Opened};
 
 /// How long this gateway remembers that a live is not open. The memory bounds what clients that ask
 /// for lives that do not exist can cost the store.
@@ -59,7 +59,7 @@ impl Lives {
         }
     }
 
-    pub async fn open(&self, wish: OpenWish) -> Result<Opened, LiveError> {
+    pub async fn open(&self, wish: OpenRequest) -> Result<Opened, LiveError> {
         let parts = self.parts.clone();
         let live = wish.live.clone();
         let opened = carry_out(&self.parts.tasks, async move { parts.open(&wish).await }).await;

@@ -205,7 +205,7 @@ impl Upkeep {
         self.seen.forget();
         self.rooms.recent_follows.clear();
         self.rooms
-            .befriend_where(|room| room.friends.doubt_follows());
+            .update_friends_where(|room| room.friends.doubt_follows());
         let list = doubt.covers(self.store.slot_of_list());
         let mut rooms = self.rooms.all();
         rooms.retain(|room| {
@@ -236,7 +236,7 @@ impl Upkeep {
             let changed = room.check.set_unheard(is_there);
             if changed || is_there {
                 if room.friends.doubt() {
-                    self.rooms.befriend(room);
+                    self.rooms.update_friends(room);
                 }
                 // Another gateway may have asked for moves, and its message was lost.
                 if room.moves.note_asked() {
@@ -256,7 +256,7 @@ impl Upkeep {
         if room.end().is_some() {
             return false;
         }
-        let owes = room.owes_peers() || room.counting.queued.is_set();
+        let owes = room.has_unpublished_viewers() || room.counting.queued.is_set();
         let used = room.is_used() || owes || self.rooms.streamers.is_here(&room.record.streamer);
         if !used
             && now.saturating_sub(room.last_used()) > millis(IDLE)

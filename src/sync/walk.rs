@@ -36,7 +36,7 @@ use crate::presence::gateways::Gateways;
 use crate::store::{ListedLive, LiveRecord, SliceSurvey, Store, StoreResult};
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::events::count_events::CountEvents;
-use crate::sync::follows::Follows;
+use crate::sync::follows::FollowGraph;
 use crate::sync::lives::Lives;
 use crate::sync::mend::Mender;
 use crate::sync::social::feeds::Feeds;
@@ -55,7 +55,7 @@ pub struct Walk {
     pub sweeper: Arc<Sweeper>,
     pub mender: Arc<Mender>,
     pub feeds: Arc<Feeds>,
-    pub follows: Arc<Follows>,
+    pub follows: Arc<FollowGraph>,
     pub outbox: Arc<Outbox>,
     pub checks: Arc<Checks>,
     pub streamer_timeout: Arc<StreamerTimeout>,
@@ -252,7 +252,7 @@ mod tests {
     use crate::config::Config;
     use crate::gateway::parts::Parts;
     use crate::store::{Lease, Leases, LiveStore, OpenedBy, Slices, Terms};
-    use crate::sync::lives::OpenWish;
+    use crate::sync::lives::OpenRequest;
     use crate::testing::{ELSEWHERE, FaultyStore, open_live, parts_on};
 
     /// A gateway beside one that was buried. Its tasks do not run.
@@ -291,7 +291,7 @@ mod tests {
             streamer_timeout: Some(Duration::from_secs(60)),
             ..Terms::default()
         };
-        let wish = OpenWish {
+        let wish = OpenRequest {
             live: live.clone(),
             streamer,
             slices: Some(2),
@@ -327,7 +327,7 @@ mod tests {
             let (parts, store) = beside_a_dead_one();
             let (live, streamer) = (LiveId::parse("42").unwrap(), UserId::parse("s1").unwrap());
             let (by, terms) = (OpenedBy::Service, Terms::default());
-            let wish = OpenWish {
+            let wish = OpenRequest {
                 live: live.clone(),
                 streamer,
                 slices: Some(2),

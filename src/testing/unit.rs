@@ -15,7 +15,7 @@ use crate::presence::conn::Conn;
 use crate::session::context::SessionContext;
 use crate::store::memory::MemoryStore;
 use crate::store::{OpenedBy, Store, Terms};
-use crate::sync::lives::OpenWish;
+use crate::sync::lives::OpenRequest;
 
 /// The state of the handlers of a gateway on a memory store. No task of the gateway runs, so nothing
 /// would end the absence of a user who is kept online.
@@ -79,7 +79,7 @@ pub(crate) fn conn(user: &str) -> Arc<Conn> {
 pub(crate) async fn open_live(context: &SessionContext, live: &str) -> Arc<Room> {
     let live = LiveId::parse(live).unwrap();
     let streamer = UserId::parse("s1").unwrap();
-    let wish = OpenWish {
+    let wish = OpenRequest {
         live: live.clone(),
         streamer,
         slices: Some(1),

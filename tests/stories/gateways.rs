@@ -148,7 +148,7 @@ on_redis! {
         assert!(dashboard.log.iter().all(|c| c.number("viewers") <= 1), "{}", dashboard.seen());
         let metrics = world.backend().get("/metrics").await.text;
         for why in ["malformed", "unknown", "old_epoch", "newer_epoch"] {
-            assert!(metrics.contains(&format!("rollcall_words_ignored_total{{why=\"{why}\"}}")), "{why} in {metrics}");
+            assert!(metrics.contains(&format!("rollcall_peer_messages_ignored_total{{why=\"{why}\"}}")), "{why} in {metrics}");
         }
     }
 }
@@ -335,7 +335,7 @@ on_redis! {
         dashboard.sees(viewers(2), fans(1)).await;
         let said = async || {
             let metrics = world.backend().get("/metrics").await.text;
-            let line = metrics.lines().find(|line| line.starts_with("rollcall_words_sent_total"));
+            let line = metrics.lines().find(|line| line.starts_with("rollcall_peer_messages_sent_total"));
             line.map(str::to_owned).expect("the metric")
         };
         until("they fall silent", PATIENCE, async || {

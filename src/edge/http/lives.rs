@@ -20,7 +20,7 @@ use crate::base::ids::{Epoch, LiveId, MAX_SLICES, UserId};
 use crate::presence::figures::Quality;
 use crate::presence::room::Room;
 use crate::store::{CloseReason, Figures, LiveRecord, LiveState, OpenedBy, Summary, Terms};
-use crate::sync::lives::{LiveError, OpenWish};
+use crate::sync::lives::{LiveError, OpenRequest};
 
 /// A request to open a live.
 #[derive(Deserialize, ToSchema)]
@@ -339,7 +339,7 @@ pub(super) async fn open(
     }
     let location = format!("/v1/lives/{live}");
     let slices = body.slices.map(|slices| slices.0 as u32);
-    let wish = OpenWish {
+    let wish = OpenRequest {
         live,
         streamer,
         slices,

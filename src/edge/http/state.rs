@@ -18,7 +18,7 @@ use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;
 use crate::session::context::SessionContext;
 use crate::store::Store;
-use crate::sync::follows::Follows;
+use crate::sync::follows::FollowGraph;
 use crate::sync::info::InfoWriter;
 use crate::sync::lives::Lives;
 use crate::sync::removals::Remover;
@@ -52,7 +52,7 @@ pub(crate) struct AppState {
     pub(crate) gateways: Arc<Gateways>,
     pub(crate) lives: Arc<Lives>,
     pub(crate) feeds: Arc<Feeds>,
-    pub(crate) follows: Arc<Follows>,
+    pub(crate) follows: Arc<FollowGraph>,
     pub(crate) info: InfoWriter,
     pub(crate) removals: Remover,
     pub(crate) sessions: Arc<SessionContext>,

@@ -78,7 +78,7 @@ impl Asker {
     }
 
     /// The next answer to the viewer, if it differs from the last one.
-    pub fn news(&self) -> Option<FriendsShown> {
+    pub fn update(&self) -> Option<FriendsShown> {
         let mut answer = self.answer.lock();
         if !answer.is_known() {
             return None;

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::asker::{Answer, Asker, ByAddress};
-use super::follows::Follows;
+use super::kept_follows::KeptFollows;
 use super::work::{HEARS_WITHIN, MAX_ASKERS_PER_LOAD, Pace, Work};
 use crate::base::clock::Millis;
 use crate::base::ids::UserId;
@@ -34,7 +34,7 @@ pub(super) struct Followed {
 pub(super) struct Index {
     pub(super) askers: HashSet<ByAddress>,
     pub(super) followed: HashMap<UserId, Followed>,
-    pub(super) follows: Arc<Follows>,
+    pub(super) follows: Arc<KeptFollows>,
     /// Askers whose follows must be read.
     pub(super) to_load: VecDeque<Arc<Asker>>,
     /// Askers who go to `to_load` at this time.

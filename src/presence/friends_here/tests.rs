@@ -1,6 +1,6 @@
 //! Who is told what, in which order, and what is kept.
 
-use super::follows::MOST_FOLLOWS;
+use super::kept_follows::MOST_FOLLOWS;
 use super::work::{HEARS_WITHIN, MAX_ASKERS_PER_LOAD};
 use super::*;
 use crate::presence::conn::Signals;
@@ -24,7 +24,7 @@ fn read(names: &[&str]) -> FollowsRead {
 /// A room in which somebody asked, and hears of moves.
 struct Here {
     friends: FriendsHere,
-    follows: Arc<Follows>,
+    follows: Arc<KeptFollows>,
     now: Millis,
 }
 
@@ -82,7 +82,7 @@ impl Here {
     fn told(&self, asker: &Arc<Asker>) -> Option<Vec<UserId>> {
         self.friends.tell(self.now);
         let woken = !asker.take(Signals::FRIENDS).is_empty();
-        woken.then(|| asker.news())?.map(|shown| shown.users)
+        woken.then(|| asker.update())?.map(|shown| shown.users)
     }
 }
 
@@ -231,7 +231,7 @@ fn what_is_kept_on_a_gateway_is_bounded() {
     here.work(&["a", "b", "c"], &["a", "b", "c"]);
     assert_eq!(here.follows.kept(), MOST_FOLLOWS);
     here.friends.tell(0);
-    let shown = asker.news().unwrap();
+    let shown = asker.update().unwrap();
     assert_eq!((shown.count, shown.partial), (2, true));
 }
 

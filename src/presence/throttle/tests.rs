@@ -54,13 +54,13 @@ fn the_lag_is_the_wait_of_the_first_change_that_was_not_sent() {
 #[test]
 fn a_new_dashboard_is_not_left_with_the_figures_it_was_told_first() {
     let mut throttle = Throttle::default();
-    assert!(!throttle.told(shown(1_000, figures(1, 0))));
+    assert!(!throttle.note_first(shown(1_000, figures(1, 0))));
     assert_eq!(
         step(&mut throttle, 1_001, figures(2, 0)),
         Step::Send,
         "the first change goes out at once"
     );
-    assert!(throttle.told(shown(1_100, figures(3, 0))));
+    assert!(throttle.note_first(shown(1_100, figures(3, 0))));
     assert_eq!(step(&mut throttle, 1_200, figures(2, 0)), Step::At(1_501));
     assert_eq!(
         step(&mut throttle, 1_501, figures(2, 0)),

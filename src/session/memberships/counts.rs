@@ -62,32 +62,32 @@ impl Memberships {
     /// Starts to push the counts of the joined live.
     pub(in crate::session) fn begin_counts(&mut self) {
         if let Some(seat) = &mut self.seat
-            && seat.told == NO_COUNTS
+            && seat.sent == NO_COUNTS
         {
             seat.room.pushed.add(&self.conn, self.context.clock.now());
-            seat.told = 0;
+            seat.sent = 0;
         }
     }
 
     /// Stops pushing the counts of the joined live.
     pub(in crate::session) fn end_counts(&mut self) {
         if let Some(seat) = &mut self.seat
-            && seat.told != NO_COUNTS
+            && seat.sent != NO_COUNTS
         {
             seat.room.pushed.remove(&self.conn);
-            seat.told = NO_COUNTS;
+            seat.sent = NO_COUNTS;
         }
     }
 
     /// The counts of the joined live at this moment, for a viewer who has just asked for them.
     pub(in crate::session) fn first_counts(&mut self) -> Option<Utf8Bytes> {
-        let seat = self.seat.as_mut().filter(|seat| seat.told != NO_COUNTS)?;
+        let seat = self.seat.as_mut().filter(|seat| seat.sent != NO_COUNTS)?;
         let room = seat.room.clone();
         let context = self.context.clone();
         let (shown, number) = room
             .pushed
             .first(|| (show(&context, &room), room.info.revision()))?;
-        seat.told = number.place;
+        seat.sent = number.place;
         let seq = self.own_seq().unwrap_or(number.seq);
         let info = self.info_to_tell(&room);
         context.metrics.counts_sent.inc();
@@ -105,9 +105,9 @@ impl Memberships {
             }
             let shown = there.room.throttle.lock().shown();
             if let Some(shown) = shown
-                && there.told != Some(shown.at)
+                && there.sent != Some(shown.at)
             {
-                there.told = Some(shown.at);
+                there.sent = Some(shown.at);
                 released.push((there.room.clone(), shown));
             }
         }
@@ -129,10 +129,10 @@ impl Memberships {
         let room = seat.room.clone();
         let info_told = seat.info;
         let frame = room.pushed.frame()?;
-        if frame.number.place <= seat.told {
+        if frame.number.place <= seat.sent {
             return None;
         }
-        seat.told = frame.number.place;
+        seat.sent = frame.number.place;
         if let Some(seq) = self.own_seq() {
             let info = self.info_to_tell(&room);
             return Some(counts(&self.context, &room, frame.shown, seq, info.as_ref()).text(None));
@@ -177,13 +177,13 @@ impl Memberships {
             .iter_mut()
             .find(|there| Arc::ptr_eq(&there.room, room))?;
         let shown = show(&self.context, room);
-        let owed = {
+        let forced = {
             let mut throttle = room.throttle.lock();
-            let owed = throttle.told(shown);
-            there.told = throttle.shown().map(|shown| shown.at);
-            owed
+            let forced = throttle.note_first(shown);
+            there.sent = throttle.shown().map(|shown| shown.at);
+            forced
         };
-        if owed {
+        if forced {
             self.context.rooms.show(room);
         }
         self.seq += 1;

@@ -418,8 +418,8 @@ impl Task {
         confirmed.latest = Some(now);
         let known = confirmed.ticket(&channel);
         confirmed.channels.insert(channel.clone(), (now, ticket));
-        let is_news = known != Some(ticket);
-        if is_news && !matches!(channel, Channel::Beats(_)) {
+        let has_changed = known != Some(ticket);
+        if has_changed && !matches!(channel, Channel::Beats(_)) {
             self.subscriptions.send(BusEvent::Ready(channel));
         }
         Ok(())
@@ -430,7 +430,7 @@ impl Task {
             match messages.recv().await {
                 Ok(message) => {
                     if !self.take(&message) {
-                        Metrics::count(&self.metrics.words_ignored, "malformed");
+                        Metrics::count(&self.metrics.peer_messages_ignored, "malformed");
                     }
                 }
                 Err(RecvError::Lagged(_)) => {

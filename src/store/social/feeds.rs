@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use super::merged::Merged;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, ListName, UserId};
-use crate::store::friends::followed;
+use crate::store::friends_online::followed;
 use crate::store::{
     Entry, FanoutTask, Job, LiveRecord, LiveState, MAX_LIST, MAX_TIMELINE, Post, StatusId, Store,
     StoreError, StoreResult, Subject, Timeline,

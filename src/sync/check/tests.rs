@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::gateway::parts::Parts;
 use crate::presence::checks::Due;
 use crate::store::{Arrived, CloseLive, FinishClose, LiveStore, OpenedBy, Peaks, Slices, Terms};
-use crate::sync::lives::OpenWish;
+use crate::sync::lives::OpenRequest;
 use crate::testing::{FaultyStore, parts_on};
 
 /// A gateway with a room of live 42. Its tasks do not run.
@@ -115,7 +115,7 @@ async fn open(parts: &Parts) -> Arc<Room> {
     parts
         .app
         .lives
-        .open(OpenWish {
+        .open(OpenRequest {
             live: live.clone(),
             streamer,
             slices: Some(2),
@@ -228,7 +228,7 @@ async fn a_garbled_slice_keeps_no_other_from_being_closed() {
     let scene = Scene::new().await;
     let (live, streamer) = (LiveId::parse("many").unwrap(), UserId::parse("s1").unwrap());
     let (by, terms) = (OpenedBy::Service, Terms::default());
-    let wish = OpenWish {
+    let wish = OpenRequest {
         live: live.clone(),
         streamer,
         slices: Some(128),

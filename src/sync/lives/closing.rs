@@ -174,7 +174,7 @@ pub(crate) fn leave_channel(store: &dyn Store, rooms: &Rooms, live: &LiveId) {
     }
     // The friends task looks whether anybody in that room wants to hear of moves.
     if let Some(room) = rooms.get(live) {
-        rooms.befriend(&room);
+        rooms.update_friends(&room);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::parts::LivesParts;
-use super::types::{LiveError, OpenWish, Opened};
+use super::types::{LiveError, OpenRequest, Opened};
 use crate::base::clock::{Millis, UnixMillis};
 use crate::base::ids::{LiveId, MAX_SLICES};
 use crate::base::metrics::Metrics;
@@ -30,7 +30,7 @@ fn slices_for(followers: u64) -> u32 {
 const IN_PROGRESS: Millis = 60_000;
 
 impl LivesParts {
-    pub(super) async fn open(&self, wish: &OpenWish) -> Result<Opened, LiveError> {
+    pub(super) async fn open(&self, wish: &OpenRequest) -> Result<Opened, LiveError> {
         if wish.by == OpenedBy::Service {
             return self.open_claimed(wish).await;
         }
@@ -56,15 +56,15 @@ impl LivesParts {
 
     /// The record of the live if it is open and the streamer's. The store is asked: the room here
     /// may not know of a close yet.
-    async fn own_open_live(&self, wish: &OpenWish) -> StoreResult<Option<LiveRecord>> {
+    async fn own_open_live(&self, wish: &OpenRequest) -> StoreResult<Option<LiveRecord>> {
         let record = self.store.load_live(&wish.live).await?;
         Ok(record
             .filter(|record| record.state == LiveState::Open && record.streamer == wish.streamer))
     }
 
     /// Counts one more live that the streamer opens.
-    async fn claim(&self, wish: &OpenWish, limits: ClaimLimits) -> Result<(), LiveError> {
-        let OpenWish { live, streamer, .. } = wish;
+    async fn claim(&self, wish: &OpenRequest, limits: ClaimLimits) -> Result<(), LiveError> {
+        let OpenRequest { live, streamer, .. } = wish;
         let full = match self.store.claim_live(streamer, live, limits).await? {
             Claimed::Full(lives) => lives,
             done => return claimed(&done, limits),
@@ -87,7 +87,7 @@ impl LivesParts {
         )
     }
 
-    async fn open_claimed(&self, wish: &OpenWish) -> Result<Opened, LiveError> {
+    async fn open_claimed(&self, wish: &OpenRequest) -> Result<Opened, LiveError> {
         let mut followers = None;
         let slices = match wish.slices {
             Some(slices) => slices.clamp(1, MAX_SLICES),
@@ -98,7 +98,7 @@ impl LivesParts {
             }
         };
         let message = self.outbox.record_changed();
-        let OpenWish {
+        let OpenRequest {
             live,
             streamer,
             by,

@@ -9,7 +9,7 @@ use crate::store::{LiveRecord, OpenedBy, StoreError, Terms};
 
 /// A request to open a live.
 #[derive(Debug, Clone)]
-pub struct OpenWish {
+pub struct OpenRequest {
     /// The live.
     pub live: LiveId,
     /// Its owner.

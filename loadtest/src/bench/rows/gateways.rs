@@ -44,7 +44,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         let cpu = sum(&gateways, |gateway| gateway.server.cpu())?;
         let redis_cpu = redis.server.cpu()?;
         let commands = redis.commands().await?;
-        let messages = metrics(&gateways, "rollcall_words_sent_total").await?;
+        let messages = metrics(&gateways, "rollcall_peer_messages_sent_total").await?;
         let (every_s, seconds) = bench.pick((5.0, 15.0), (0.2, 0.4));
         let outcome = together(
             &mut generators,
@@ -54,7 +54,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         let cpu = (sum(&gateways, |gateway| gateway.server.cpu())? - cpu) / outcome.seconds;
         let redis_cpu = (redis.server.cpu()? - redis_cpu) / outcome.seconds;
         let executed = redis.commands().await?.total_since(&commands);
-        let messages = metrics(&gateways, "rollcall_words_sent_total").await? - messages;
+        let messages = metrics(&gateways, "rollcall_peer_messages_sent_total").await? - messages;
 
         let gateways = if count == 1 {
             "1 gateway".to_owned()

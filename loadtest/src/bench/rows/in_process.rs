@@ -23,7 +23,7 @@ use rollcall::base::identity::{Identity, Role};
 use rollcall::base::ids::{LiveId, UserId};
 use rollcall::base::secret::Secret;
 use rollcall::config::Config;
-use rollcall::gateway::{self, Gateway, OpenWish};
+use rollcall::gateway::{self, Gateway, OpenRequest};
 use rollcall::session::Handshake;
 use rollcall::store::{OpenedBy, Terms};
 use serde::{Deserialize, Serialize};
@@ -106,7 +106,7 @@ impl InProcessGateway {
     }
 
     async fn open(&self, number: usize, slices: Option<u32>) -> anyhow::Result<()> {
-        let wish = OpenWish {
+        let wish = OpenRequest {
             live: LiveId::parse(&live(number))?,
             streamer: UserId::parse(&streamer(number))?,
             slices,

@@ -9,7 +9,7 @@ use super::queue::Queued;
 use super::tally::ViewerCount;
 
 #[derive(Debug, Default)]
-pub struct ToldPeers {
+pub struct PublishedViewers {
     /// Whether the room is in the publisher's queue.
     pub queued: Queued,
     last: Mutex<ViewerCount>,
@@ -19,7 +19,7 @@ pub struct ToldPeers {
     asks: AtomicBool,
 }
 
-impl ToldPeers {
+impl PublishedViewers {
     pub fn note(&self, count: ViewerCount) {
         *self.last.lock() = count;
     }
@@ -45,13 +45,13 @@ impl ToldPeers {
     }
 
     /// Whether this gateway has told the peers of no viewers, or that the last viewer left.
-    pub fn told_nothing(&self) -> bool {
+    pub fn is_nothing(&self) -> bool {
         *self.last.lock() == ViewerCount::default()
     }
 
     /// Whether the peers have, or may have, another count than this one. The gateway must not evict
     /// such a room, since no other gateway would tell the peers.
-    pub fn owes(&self, count: ViewerCount) -> bool {
+    pub fn differs_from(&self, count: ViewerCount) -> bool {
         self.due.load(Ordering::Acquire)
             || self.asks.load(Ordering::Acquire)
             || *self.last.lock() != count

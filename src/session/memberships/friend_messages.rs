@@ -40,7 +40,7 @@ impl Memberships {
             return None;
         }
         let seat = self.seat.as_ref()?;
-        let shown = self.context.rooms.asker(&self.conn)?.news()?;
+        let shown = self.context.rooms.asker(&self.conn)?.update()?;
         let message = ServerMessage::Friends {
             live_id: &seat.room.record.live,
             count: shown.count,

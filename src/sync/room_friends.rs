@@ -61,11 +61,11 @@ impl FriendsTask {
             let next = later.values().map(|(at, _)| *at).min();
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.rooms.to_befriend.wait() => {}
+                () = self.rooms.friends_to_update.wait() => {}
                 () = self.clock.sleep_until(next.unwrap_or_default()), if next.is_some() => {}
             }
             let now = self.clock.now();
-            let mut rooms = self.rooms.to_befriend.take();
+            let mut rooms = self.rooms.friends_to_update.take();
             for room in &rooms {
                 later.remove(&room.record.live_epoch());
             }
@@ -236,7 +236,7 @@ impl FriendsTask {
         self.store
             .publish(&Channel::Live(room.record.live.clone()), message)
             .await?;
-        self.metrics.words_sent.inc();
+        self.metrics.peer_messages_sent.inc();
         Ok(())
     }
 

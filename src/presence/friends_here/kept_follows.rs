@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) const MOST_FOLLOWS: usize = 500_000;
 
 #[derive(Debug, Default)]
-pub struct Follows(AtomicUsize);
+pub struct KeptFollows(AtomicUsize);
 
-impl Follows {
+impl KeptFollows {
     /// Takes room for up to `wanted` follows. Returns the number that there is room for.
     pub(super) fn take(&self, wanted: usize) -> usize {
         let mut taken = 0;
