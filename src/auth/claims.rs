@@ -1,15 +1,17 @@
-//! The claims of a token: reads the claims of a token whose signature is good, and refuses those
-//! that make no sense.
+//! The claims of a token: which `exp`, `nbf`, `aud` and `iss` a token must have, and what the other
+//! claims of a token with a good signature mean.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use jsonwebtoken::{Algorithm, Validation};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::base::clock::UnixMillis;
 use crate::base::identity::Role;
 use crate::base::ids::{LiveId, UserId};
+use crate::config::Config;
 
 /// How far the clocks of the issuer and of this gateway may differ.
 pub(crate) const LEEWAY: Duration = Duration::from_secs(30);
@@ -88,6 +90,25 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
+}
+
+/// What the claims of a token must be: its time has come and is not over, and it names the audience
+/// and the issuer, if the settings name one.
+pub(super) fn required(config: &Config, algorithm: Algorithm) -> Validation {
+    let mut validation = Validation::new(algorithm);
+    validation.leeway = LEEWAY.as_secs();
+    validation.validate_nbf = true;
+    validation.set_required_spec_claims(&["exp", "sub"]);
+    validation.validate_aud = config.jwt_audience.is_some();
+    if let Some(audience) = &config.jwt_audience {
+        validation.set_audience(&[audience]);
+        validation.required_spec_claims.insert("aud".to_owned());
+    }
+    if let Some(issuer) = &config.jwt_issuer {
+        validation.set_issuer(&[issuer]);
+        validation.required_spec_claims.insert("iss".to_owned());
+    }
+    validation
 }
 
 impl RawClaims {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::{Algorithm, Header, Validation, decode, decode_header};
+use jsonwebtoken::{Algorithm, Header, decode, decode_header};
 
-use super::claims::{Claims, LEEWAY, RawClaims};
+use super::claims::{self, Claims, RawClaims};
 use super::key::Key;
 use super::key_fetcher::{FetchOrders, KeyFetcher};
 use super::key_ring::{KeyRing, digest};
@@ -180,7 +180,11 @@ impl Tokens {
         header: &Header,
     ) -> Result<Claims, TokenError> {
         for key in ring.candidates(header) {
-            let decoded = decode::<RawClaims>(token, &key.key, &self.validation(key));
+            let decoded = decode::<RawClaims>(
+                token,
+                &key.key,
+                &claims::required(&self.config, key.algorithm),
+            );
             match decoded.map_err(TokenError::from) {
                 Ok(token) => return token.claims.read().ok_or(TokenError::Claims),
                 // Another key may have made it.
@@ -194,23 +198,6 @@ impl Tokens {
             Some(id) if may_be_fetched && !ring.has(id) => Err(TokenError::UnknownKey),
             _ => Err(TokenError::Signature),
         }
-    }
-
-    fn validation(&self, key: &Key) -> Validation {
-        let mut validation = Validation::new(key.algorithm);
-        validation.leeway = LEEWAY.as_secs();
-        validation.validate_nbf = true;
-        validation.set_required_spec_claims(&["exp", "sub"]);
-        validation.validate_aud = self.config.jwt_audience.is_some();
-        if let Some(audience) = &self.config.jwt_audience {
-            validation.set_audience(&[audience]);
-            validation.required_spec_claims.insert("aud".to_owned());
-        }
-        if let Some(issuer) = &self.config.jwt_issuer {
-            validation.set_issuer(&[issuer]);
-            validation.required_spec_claims.insert("iss".to_owned());
-        }
-        validation
     }
 }
 

@@ -24,6 +24,7 @@ pub mod redis_address;
 pub mod secret;
 pub mod service_manager;
 pub mod session_id;
+mod slice_of_user;
 pub(crate) mod slow_jobs;
 pub mod telemetry;
 pub mod terminal;
