@@ -42,6 +42,7 @@
 //! | what address does a client have behind a proxy? | `edge/client_address.rs` |
 //! | which web pages may connect? | `edge/http/browsers.rs` |
 //! | where is a token checked? | `auth/tokens.rs`; `auth/permissions.rs` says who may do what |
+//! | which expiry, audience and issuer may a token have? | `auth/claims.rs` |
 //! | where may a token stand, and how is it read from there? | `edge/credentials.rs`, `auth/presented.rs` |
 //! | which keys check tokens, and when do they change? | `auth/keys.rs` reads files, `auth/key_fetcher.rs` asks a URL |
 //! | what is read again while the gateway runs, and when? | `edge/reload.rs` |
@@ -92,9 +93,10 @@
 //! | which friends are in the live with a viewer? | `presence/friends_here.rs`, served by `sync/room_friends.rs` |
 //! | how do other gateways learn who came and who left? | `presence/moves.rs`, sent by `peers/publisher.rs` |
 //! | which sockets take part and do not count? | `edge/credentials.rs` decides, `presence/seats.rs` skips them |
-//! | who is told that a live opened, and how? | `sync/feeds.rs` notes it, `sync/fanout.rs` brings it to followers |
-//! | what does a feed show? | `store/feeds.rs` |
+//! | who is told that a live opened, and how? | `sync/social/feeds.rs` notes it, `sync/social/fanout.rs` brings it to followers |
+//! | what does a feed show? | `store/social/feeds.rs` |
 //! | who is kept out of a live? | `presence/bans.rs` |
+//! | into which slice does a user fall? | `base/slice_of_user.rs` |
 //! | of which set is a slice? | `base/ids.rs`; `presence/audience.rs` says whose slices the loops work on |
 //! | who is online on the platform? | `presence/platform.rs` |
 //! | how does a gateway stop? | `gateway/mod.rs`, `session/drain.rs` |

@@ -302,6 +302,18 @@ fn a_circle_of_two_files_is_found() {
 }
 
 #[test]
+fn a_visibility_is_no_import() {
+    let files = [
+        (
+            "src/a/one.rs",
+            "use crate::a::b::two::Two;\npub struct One;",
+        ),
+        ("src/a/b/two.rs", "pub(in crate::a::one) struct Two;"),
+    ];
+    assert_eq!(file_circles(&tree(&files), "src"), Findings::new());
+}
+
+#[test]
 fn a_parent_that_uses_a_child_that_uses_the_parents_own_items_is_a_circle() {
     let child = ("src/room/seat.rs", "use super::Room;\npub struct Seat;");
     let parent = |text| tree(&[("src/room.rs", text), child]);

@@ -119,6 +119,10 @@ impl Crate {
                 .map(|next| next.text.clone());
             at += 1;
             match (text, next) {
+                // Who may use an item is no import.
+                ("pub", _) if starts_with(&rest[1..], &["(", "in"]) => {
+                    at += rest.iter().take_while(|token| token.text != ")").count();
+                }
                 ("use", _) if !starts_with(&rest[1..], &["<"]) => {
                     let public = at > 1 && matches!(code[at - 2].text.as_str(), "pub" | ")");
                     at += self.read_use(file, &inner, &rest[1..], public);
