@@ -93,7 +93,7 @@
 //! | which friends are in the live with a viewer? | `presence/friends_here.rs`, served by `sync/room_friends.rs` |
 //! | how do other gateways learn who came and who left? | `presence/moves.rs`, sent by `peers/publisher.rs` |
 //! | which sockets take part and do not count? | `edge/credentials.rs` decides, `presence/seats.rs` skips them |
-//! | who is told that a live opened, and how? | `sync/social/feeds.rs` notes it, `sync/social/fanout.rs` brings it to followers |
+//! | who is told that a live opened? | `sync/social/feeds.rs` notes it, `sync/social/fanout.rs` tells followers |
 //! | what does a feed show? | `store/social/feeds.rs` |
 //! | who is kept out of a live? | `presence/bans.rs` |
 //! | into which slice does a user fall? | `base/slice_of_user.rs` |

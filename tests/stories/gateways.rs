@@ -148,7 +148,8 @@ on_redis! {
         assert!(dashboard.log.iter().all(|c| c.number("viewers") <= 1), "{}", dashboard.seen());
         let metrics = world.backend().get("/metrics").await.text;
         for why in ["malformed", "unknown", "old_epoch", "newer_epoch"] {
-            assert!(metrics.contains(&format!("rollcall_peer_messages_ignored_total{{why=\"{why}\"}}")), "{why} in {metrics}");
+            let counter = format!("rollcall_peer_messages_ignored_total{{why=\"{why}\"}}");
+            assert!(metrics.contains(&counter), "{why} in {metrics}");
         }
     }
 }
