@@ -2,6 +2,7 @@
 //! everything, and need all of them.
 
 use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -975,6 +976,19 @@ async fn whatever_the_rule_lacks_is_noticed() {
     }
 }
 
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(files_below(&path));
+        } else {
+            files.push(path);
+        }
+    }
+    files
+}
+
 #[test]
 fn the_rule_has_every_command_that_the_store_names() {
     let rules = rules();
@@ -985,13 +999,7 @@ fn the_rule_has_every_command_that_the_store_names() {
         .collect();
     let mut lacking = BTreeSet::new();
     let mut named = 0;
-    let files = ["src/store/redis", "src/store/redis/scripts"]
-        .map(|folder| std::fs::read_dir(root().join(folder)));
-    let files = files
-        .into_iter()
-        .flat_map(|folder| folder.unwrap())
-        .map(|file| file.unwrap().path());
-    for file in files.filter(|file| file.is_file()) {
+    for file in files_below(&root().join("src/store/redis")) {
         let text = std::fs::read_to_string(file).unwrap();
         for (before, after) in [("call('", "'"), ("(\"", "\", "), ("Share::Own, \"", "\", ")] {
             for rest in text.split(before).skip(1) {

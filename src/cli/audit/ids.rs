@@ -18,13 +18,14 @@ pub(super) async fn inspect(
         let detail = format!("{id:?} is no id, because no URL can carry it; delete it by hand");
         findings.push(AuditFinding::new(FindingKind::UnusableId, detail).key(key));
     }
-    let mut looks = Vec::new();
+    let mut groups = Vec::new();
     for (slice, _) in keys.slices() {
         for group in slice.set.groups() {
-            looks.push(look(store, slice, *group));
+            groups.push((slice, *group));
         }
     }
-    let seen: Vec<Option<AuditFinding>> = stream::iter(looks)
+    let seen: Vec<Option<AuditFinding>> = stream::iter(groups)
+        .map(|(slice, group)| look(store, slice, group))
         .buffer_unordered(MAX_CONCURRENT_READS)
         .try_collect()
         .await?;

@@ -93,11 +93,14 @@ pub async fn states_of(store: &dyn Store, statuses: &[StatusId]) -> Vec<StoreRes
     let mut states = Vec::with_capacity(statuses.len());
     for status in statuses {
         states.push(match status.subject() {
-            Subject::Post(_) => post_state(posts.next().unwrap_or_else(too_few_answers)),
-            Subject::Live(_, epoch) => {
-                let record = records.next().unwrap_or_else(too_few_answers);
-                live_state(status.author(), *epoch, record)
-            }
+            Subject::Post(_) => match posts.next() {
+                Some(post) => post_state(post),
+                None => too_few_answers(),
+            },
+            Subject::Live(_, epoch) => match records.next() {
+                Some(record) => live_state(status.author(), *epoch, record),
+                None => too_few_answers(),
+            },
         });
     }
     states
