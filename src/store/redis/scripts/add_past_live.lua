@@ -1,7 +1,7 @@
--- Puts an epoch that is over on the list of its streamer, and drops old ones from it.
+-- Adds an epoch that is over to the list of its streamer's past lives, and drops old epochs from the list.
 -- KEYS  1 past lives  2 their summaries
--- ARGV  1 the epoch  2 when its close began  3 its summary  4 for how long it is kept, ms  5 most past lives
--- This write comes first: it needs no memory, so that a live can close although Redis is full (see basics.lua).
+-- ARGV  1 the epoch  2 when its close began  3 its summary  4 how long the list keeps it, ms  5 most past lives
+-- This write comes first: it needs no memory, so a live can close even if Redis is full (see basics.lua).
 redis.call('HDEL', KEYS[2], '')
 redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1])
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])

@@ -1,6 +1,6 @@
--- Adds statuses to a timeline, and keeps the newest.
+-- Adds statuses to a timeline, and drops the oldest beyond the limit.
 -- KEYS  1 timeline
--- ARGV  1 the latest time at which this may be done  2 how many to keep  3 score  4 status  [5 score  6 status …]
+-- ARGV  1 the latest time at which the call may run  2 how many to keep  3 score  4 status  [5 score  6 status …]
 -- Returns  {'done'}, {'late', now}
 local now = clock()
 if now > tonumber(ARGV[1]) then

@@ -1,6 +1,6 @@
 -- Appends events to the stream.
 -- KEYS  1 stream
--- ARGV  1 about how many events are kept, then for each event: id, type, live, data
+-- ARGV  1 about how many events the stream keeps, then for each event: id, type, live, data
 -- Returns  1
 -- This write comes first: it needs no memory, so a full Redis accepts the script (see basics.lua).
 redis.call('XTRIM', KEYS[1], 'MAXLEN', '~', ARGV[1])

@@ -1,23 +1,24 @@
--- One gateway's change to one slice.
+-- Applies one gateway's change to one slice.
 -- KEYS  1 members  2 the gateway's held set  3 gateways  4 fence
---       5 notes on members: since when each is in a live; in which lives a user of the platform is; streamers have none
+--       5 notes on members: since when each is in the live; in which lives each user of the platform is; streamers
+--       have none
 --       of the users of the platform:  6 last seen
 --       of a live:  6 fans  7 the gateway's held fans  8 different viewers  9 different fans
 --       10 stays  11 sessions, both if the live has attendance
--- ARGV  1 epoch  2 gateway  3 number  4 the number that this call follows, or empty: the call makes the entry
+-- ARGV  1 epoch  2 gateway  3 number  4 number of the call that this one follows, or empty: this call makes the entry
 --       5 the latest time, ms, at which the call may make the entry  6 lifetime, s  7 prefix of held sets
 --       8 prefix of held fans  9 lifetime of sessions, s  10 text | u32 of the users of the platform, otherwise empty
---       11 count of joins of those who are no fans  12 of fans  13 count of leaves
---       14 the newest version that the gateway knows of the slice in this epoch, or 0; by then 15 how many came,
---       16 how many left, and 17 how many fans were there  18 1 if different users are counted, or empty
+--       11 count of joins of viewers who are no fans  12 count of joins of fans  13 count of leaves
+--       14 the newest version of the slice in this epoch that the gateway knows, or 0  15 how many members came by then
+--       16 how many left  17 how many fans were there  18 1 if the slice counts different users, or empty
 --       19 lifetime of the totals, s
---       20… joins, fans last, then, if the set notes something of members, as many notes: times in ms, or lives with
---       commas between, then leaves, then, if it is known when they were there last, as many times in ms
+--       20… joins, fans last; then, if the set has notes on members, as many notes: times in ms, or lives with commas
+--       between; then leaves; then, if the gateway knows when these users were there last, as many times in ms
 -- Returns  {'done', held, held fans, members with a note or empty, SIZE…} | {'closed'} | {'newer', epoch}
 --          | {'old'} | {'unknown'} | {'late', now in ms}
 
--- Notes since when users are there, whose times follow the argument `last_join`. Of a user who is in the slice already,
--- the earlier time stays.
+-- Notes since when the users in `joins` are there. Their times follow the argument `last_join`. If a user is in the
+-- slice already, the earlier time stays.
 local function note_since(members, notes, joins, last_join)
   local there = redis.call('SMISMEMBER', members, unpack(joins))
   local known = redis.call('HMGET', notes, unpack(joins))
@@ -35,8 +36,8 @@ local function note_since(members, notes, joins, last_join)
   end
 end
 
--- Notes in which lives users are on a gateway; the lists follow the argument `last_join`. The gateway's words about a
--- user come after those of others.
+-- Notes in which lives the users in `joins` are on a gateway. The lists of lives follow the argument `last_join`. The
+-- gateway's words about a user come after those of other gateways.
 local function note_lives(notes, prefix, gateway, joins, last_join)
   local fields = {}
   for i, value in ipairs(redis.call('HMGET', notes, unpack(joins))) do
@@ -49,7 +50,7 @@ local function note_lives(notes, prefix, gateway, joins, last_join)
   redis.call('HSET', notes, unpack(fields))
 end
 
--- How many of these users are in a set.
+-- Counts how many of these users are in a set.
 local function count_members(set, users)
   local count = 0
   for _, there in ipairs(redis.call('SMISMEMBER', set, unpack(users))) do
@@ -58,7 +59,7 @@ local function count_members(set, users)
   return count
 end
 
--- Forgets of users of the platform when they were seen last, now that they are here.
+-- Removes the last-seen times of users of the platform, because these users are online now.
 local function forget_last_seen(seen, form, users)
   local here = {}
   for i, user in ipairs(users) do
@@ -99,15 +100,17 @@ local last_leave = last_note + tonumber(ARGV[13])
 local joins = { unpack(ARGV, before_joins + 1, last_join) }
 local leaves = { unpack(ARGV, last_note + 1, last_leave) }
 local viewers = fans_set and { unpack(ARGV, before_joins + 1, last_viewer) } or {}
--- Those who join a live as what they were, or anew, need no held set of others.
+-- In an epoch that has begun, a call that only adds users to a live, or makes them fans, needs no held set of other
+-- gateways.
 if #leaves > 0 or seen or begins or #viewers > 0 and count_members(KEYS[7], viewers) > 0 then
   require_here(KEYS[3], fans_set and { ARGV[7], ARGV[8] } or { ARGV[7] })
 end
 local is_of_streamers = not notes
 local only_moves = seen and #joins > 0 and count_members(KEYS[2], joins) == #joins
 if #joins == 0 or #leaves > 0 or is_of_streamers or only_moves then
-  -- This write comes first: a full Redis accepts it (see basics.lua). A live must not end because nobody could note
-  -- that its streamer is there, and streamers are few. Who moves from one live to another takes no more room.
+  -- This write comes first: a full Redis accepts it (see basics.lua). Streamers are few, and a live must not end
+  -- because Redis could not note that its streamer is there. A user who moves from one live to another takes no more
+  -- memory.
   redis.call('SREM', KEYS[2], '', unpack(leaves))
 end
 local size = begins and { members = 0, fans = 0 } or sizes(KEYS[1], fans_set)
@@ -116,12 +119,12 @@ if begins then
 end
 compare_sizes(fence, size, known_from(14))
 if begins then
-  -- Before anything is wiped: a full Redis then refuses a call of joins as a whole.
+  -- The script writes the fence before it wipes anything: a full Redis then refuses a call of joins as a whole.
   move_on(KEYS[4], fence, ARGV[19])
   wipe(fans_set and { KEYS[1], unpack(KEYS, 5, 9) } or { KEYS[1], notes }, KEYS[3], { ARGV[7], ARGV[8] })
 end
 redis.call('HSET', KEYS[3], me, number)
--- The sessions that begin with this call have this number.
+-- The sessions that begin with this call have this id.
 local id = next_version(fence.version)
 local came, left = { members = 0, fans = 0 }, { members = 0, fans = 0 }
 if #joins > 0 then

@@ -1,7 +1,8 @@
--- Notes a change of several keys, unless the same is being changed. Works although Redis is full.
+-- Notes that a change of several keys begins, unless a change of the same thing is under way. Works even if Redis is
+-- full.
 -- KEYS  1 notes
--- ARGV  1 what is changed  2 how  3 for how long a note keeps others away, ms  4 'new', or 'left' to take over a note
--- Returns  {'begun', its stamp}, {'busy'}, {'left', how} for a note that was left, {'over'} if none was
+-- ARGV  1 what changes  2 how  3 how long a note keeps other callers away, ms  4 'new', or 'left' to take over a note
+-- Returns  {'begun', its stamp}, {'busy'}, {'left', how} for a note that another call left, {'over'} if there is none
 local now = clock()
 local note = redis.call('HGET', KEYS[1], ARGV[1])
 local stamp, how

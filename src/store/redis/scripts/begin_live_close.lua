@@ -1,8 +1,8 @@
--- open → closing, and publishes it on the live's channel. From here on nobody can note a removal or count anybody, and
--- earlier removals are gone. The last figures become a point of the history.
+-- Sets a live from open to closing, and publishes that on the live's channel. From here on no script notes a removal or
+-- writes counts, and earlier removals are gone. The last figures become a point of the history.
 -- KEYS  1 record  2 removals  3 bans  4 history of the epoch
 -- ARGV  1 epoch  2 reason  3 peak viewers  4 peak fans  5 most fields of a record  6 channel  7 message
---       8 1 if different users were counted, or empty: the end of the close writes how many
+--       8 1 if the slices counted different users, or empty; the end of the close writes how many
 --       9 length of a bucket, ms  10 about the most points  11 lifetime of the history, s
 -- Returns  {'closing' | 'closed' | 'other', fields of the record…} | {'absent'}
 local state, epoch, peak_viewers, peak_fans, viewers, fans, joins, leaves, at, watched = unpack(redis.call('HMGET',

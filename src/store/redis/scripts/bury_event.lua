@@ -1,13 +1,13 @@
--- Moves an event to those that were given up, if the gateway is the sender.
+-- Moves an event to the events that were given up, if the gateway is the sender.
 -- KEYS  1 stream  2 turn  3 events given up
--- ARGV  1 gateway  2 group  3 entry  4 about how many are kept  5 id  6 type  7 live  8 data  9 why  10 attempts
--- Returns  1 if it waits no more, 0 if the gateway is not the sender
+-- ARGV  1 gateway  2 group  3 entry  4 about how many to keep  5 id  6 type  7 live  8 data  9 why  10 attempts
+-- Returns  1 if the event no longer waits, 0 if the gateway is not the sender
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then
   return 0
 end
 -- This write comes first: it needs no memory, so a full Redis accepts the script (see basics.lua).
 if redis.call('XACK', KEYS[1], ARGV[2], ARGV[3]) == 0 then
-  -- It arrived or was moved already, by a call whose answer was lost.
+  -- An earlier call, whose answer was lost, already noted that the event arrived, or moved the event.
   return 1
 end
 redis.call('XTRIM', KEYS[3], 'MAXLEN', '~', ARGV[4])

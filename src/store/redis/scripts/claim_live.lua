@@ -17,7 +17,7 @@ if not claimed and open >= tonumber(ARGV[2]) then
   end
   return lives
 end
--- Until when all openings so far would take at the pace.
+-- The time until which all openings, this one included, would last at the allowed pace.
 local after = math.max(pace, now) + tonumber(ARGV[3])
 if after - now > tonumber(ARGV[4]) then
   return { 'fast', whole(after - now - tonumber(ARGV[4])) }

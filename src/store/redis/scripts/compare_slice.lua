@@ -1,10 +1,11 @@
--- Compares the sizes of a slice with those that the scripts counted, and begins a doubt if they differ, or if the store
--- lost writes to the slice.
+-- Compares the sizes of a slice with the scripts' own counts. Begins a doubt if they differ, or if Redis lost writes to
+-- the slice.
 -- KEYS  1 members  2 fence  3 fans, of a live
--- ARGV  1 epoch  2 the newest version that the gateway knows of the slice in this epoch, or 0  3 how many came by then
---       4 how many left  5 how many fans were there
--- Returns  {members less the count of the scripts, fans less their count, ms until the doubt may end, 1 if it began now,
---          SIZE…}, or nothing if the slice does not belong to this epoch or the epoch is closed
+-- ARGV  1 epoch  2 the newest version of the slice in this epoch that the gateway knows, or 0
+--       3 how many members came by then  4 how many left  5 how many fans were there
+-- Returns  {members less the scripts' count, fans less the scripts' count, ms until the doubt may end,
+--          1 if the doubt began now, SIZE…}, or nothing if the slice does not belong to this epoch, or the epoch is
+--          closed
 local fence = read_fence(KEYS[2])
 if fence.phase ~= 'open' or fence.epoch ~= tonumber(ARGV[1]) then
   return {}

@@ -1,4 +1,4 @@
--- Counts users who are online, and others who were last seen in a span.
+-- Counts the users who are online, and the other users who were last seen in a span of time.
 -- KEYS  for each slice: users online, last seen
 -- ARGV  1 from, ms  2 to, ms; +inf: no end
 -- Returns  {online, last seen}

@@ -1,5 +1,5 @@
--- Removes keys of a slice that another program put in the place of ours: keys of another type, and a fence that says
--- nothing.
+-- Removes keys that another program put in the place of a slice's keys: keys of another type, and a fence that no
+-- script can read.
 -- KEYS  1 members  2 the held set of the calling gateway, which may have no entry  3 gateways  4 fence
 --       5 notes on members, if the set has some
 --       of a live:  6 fans  7 the gateway's held fans  8 different viewers  9 different fans
@@ -24,7 +24,7 @@ if KEYS[6] then
   drop_unless(KEYS[6], 'set')
   drop_unless(KEYS[7], 'set')
   for _, key in ipairs({ KEYS[8], KEYS[9] }) do
-    -- What is no HyperLogLog has no count.
+    -- PFCOUNT fails on a key that is no HyperLogLog.
     if type(redis.pcall('PFCOUNT', key)) == 'table' then
       redis.call('UNLINK', key)
       removed[#removed + 1] = key
@@ -44,7 +44,7 @@ elseif fence.phase == 'open' then
     drop_unless(ARGV[3] .. whole(fence.epoch), 'hash')
     drop_unless(ARGV[4] .. whole(fence.epoch), 'zset')
   end
-  -- A script that one of the keys made fail may have done half of its work.
+  -- A script that failed at one of these keys may have done only half of its work.
   if #removed > 0 then
     fence.not_before = fence.not_before or 0
     move_on(KEYS[4], fence)

@@ -1,4 +1,4 @@
--- Forgets the removals and bans of an epoch if no epoch is open. A lost record that is written again begins without
+-- Deletes the removals and bans of a live if no epoch is open. A lost record that a gateway writes again begins without
 -- them in any case.
 -- KEYS  1 record  2 removals  3 bans
 -- Returns  1 if the record is closed or gone

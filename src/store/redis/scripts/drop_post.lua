@@ -1,4 +1,4 @@
--- Forgets an announcement.
+-- Deletes an announcement.
 -- KEYS  1 the author's profile  2 the author's announcements
 -- ARGV  1 status  2 the announcement's id
 -- Returns  1 if it was there

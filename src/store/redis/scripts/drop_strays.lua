@@ -1,4 +1,4 @@
--- Looks through a page of a group of a slice for users whom no gateway holds, and takes them out if told to.
+-- Looks for strays, users whom no gateway holds, in a page of a group of a slice. Removes them if told to.
 -- KEYS  1 members  2 fence  3 gateways  4 the group's set
 --       5 notes on members, if the set has some  6 fans, of a live; last seen, of the users of the
 --       platform
@@ -19,7 +19,7 @@ if KEYS[4] == KEYS[1] then
   local stays = ARGV[5] ~= '' and ARGV[5] .. whole(fence.epoch)
   notes, ended = KEYS[5], on_end(stays, seen, ARGV[6], function() return now end)
 end
--- SSCAN returns a set that Redis stores in one block as one page, however large.
+-- If Redis stores a set in one block, SSCAN returns it as one page, however large it is.
 for first = 1, #users, 1000 do
   local left = unheld(KEYS[3], ARGV[3], { unpack(users, first, math.min(first + 999, #users)) })
   strays = strays + #left
@@ -30,7 +30,7 @@ for first = 1, #users, 1000 do
     drop_members(KEYS[4], notes, left, ended)
   end
 end
--- Without an open fence the keys have expired, and nobody asks for the size.
+-- Without an open fence the keys have expired, and no caller needs the size.
 if ARGV[4] == 'drop' and strays > 0 and fence.phase == 'open' then
   compare_sizes(fence, sizes(KEYS[1], fans_set))
   move_on(KEYS[2], fence)

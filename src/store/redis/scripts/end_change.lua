@@ -1,7 +1,7 @@
--- Deletes the note of a change, if it is still this one.
+-- Deletes the note of a change, if the note still has this stamp.
 -- KEYS  1 notes
--- ARGV  1 what is changed  2 the stamp
--- Returns  1 if it was
+-- ARGV  1 what changes  2 the stamp
+-- Returns  1 if the script deleted it
 local note = redis.call('HGET', KEYS[1], ARGV[1])
 if not note or string.match(note, '^%d+') ~= ARGV[2] then
   return 0

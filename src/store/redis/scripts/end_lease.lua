@@ -1,4 +1,4 @@
--- Buries a gateway that ends.
+-- Buries a gateway that stops.
 -- KEYS  1 leases
 -- ARGV  1 gateway  2 lifetime, s
 -- Returns  1

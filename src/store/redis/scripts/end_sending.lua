@@ -1,4 +1,4 @@
--- Gives up the turn to send events.
+-- Gives up a gateway's turn to send events.
 -- KEYS  1 turn
 -- ARGV  1 gateway
 -- Returns  1

@@ -1,4 +1,4 @@
--- Who came to lives, of one part of their fans. Does it in one step if few members have to be looked at.
+-- Finds the fans of one part who came to lives. Answers 'many' if one step would have to look at too many members.
 -- KEYS  the part's set of each live
 -- ARGV  1 all | any | not  2 the most members to look at in one set, or to answer  3 the most look-ups
 -- Returns  {'done', user…} | {'many', card…}: too many for one step
@@ -7,7 +7,7 @@ for i, key in ipairs(KEYS) do
   cards[i] = redis.call('SCARD', key)
   sum = sum + cards[i]
 end
--- The members that are looked at, each in as many sets as there are.
+-- The number of members to look at, each in as many sets as there are.
 local looked = ARGV[1] == 'all' and math.min(unpack(cards)) or ARGV[1] == 'any' and sum or cards[1]
 if looked > most or looked * #KEYS > tonumber(ARGV[3]) and ARGV[1] ~= 'any' then
   return { 'many', unpack(cards) }

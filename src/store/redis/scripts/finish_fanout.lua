@@ -1,4 +1,4 @@
--- Forgets a job that is done.
+-- Deletes a job that is done.
 -- KEYS  1 stream of jobs  2 their progress
 -- ARGV  1 worker  2 the group  3 id  4 the job
 -- Returns  1, or 0 if the job belongs to another worker

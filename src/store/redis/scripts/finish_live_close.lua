@@ -1,13 +1,13 @@
--- closing → closed, for one epoch. Leaves anything else alone.
+-- Sets a live from closing to closed, for one epoch. Leaves a record with another state or epoch alone.
 -- KEYS  1 record  2 removals  3 bans  4 history of the epoch
 -- ARGV  1 epoch  2 lifetime of a closed record and of its history, s  3 how many came  4 how many left
---       5 different viewers  6 different fans, both empty if they were not counted
--- Returns  {'record', fields of the record as it is now…}, no fields if there is none
+--       5 different viewers  6 different fans, both empty if the slices did not count them
+-- Returns  {'record', fields of the record as it is now…}, no fields if there is no record
 local state, epoch = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch'))
 if state == 'closing' and epoch == ARGV[1] then
-  -- This write comes first: a full Redis accepts it (see basics.lua). The close already removed them when it began.
+  -- This write comes first: a full Redis accepts it (see basics.lua). The close removed these keys when it began.
   redis.call('UNLINK', KEYS[2], KEYS[3])
-  -- Whoever finishes a close has put its events into the stream.
+  -- The gateway that finishes a close has already put the live's events into the stream.
   for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
     if string.sub(field, 1, 6) == 'event:' then
       redis.call('HDEL', KEYS[1], field)

@@ -1,7 +1,7 @@
--- Adds one end of an edge. An edge that is there keeps its time.
+-- Adds one end of an edge of the follow graph. An edge that is there already keeps its time.
 -- KEYS  1 edges of one user
--- ARGV  1 the other user  2 the time, or empty for now  3 the latest time at which this may be done
--- Returns  {'done', 1 if it is new, its time}, {'late', now}
+-- ARGV  1 the other user  2 the time, or empty for now  3 the latest time at which the call may run
+-- Returns  {'done', 1 if the edge is new, its time}, {'late', now}
 local now = clock()
 if now > tonumber(ARGV[3]) then
   return { 'late', whole(now) }

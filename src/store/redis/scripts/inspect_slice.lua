@@ -1,4 +1,4 @@
--- Reads a slice for the audit.
+-- Reads a slice for an audit.
 -- KEYS  1 gateways  2 fence  3 members  4 notes on members, if the set has some
 --       5 fans, of a live
 -- Returns  {fence or empty, members, fans, members with a note or empty, then for each entry: gateway, number…}

@@ -1,4 +1,4 @@
--- All that is known of some users of a slice, for an audit.
+-- Reads, for an audit, everything that Redis has about some users of a slice.
 -- KEYS  1 users online  2 last seen  3 whereabouts
 -- ARGV  1 text | u32  2… users
 -- Returns  {1: online, …}, {time or nil, …}, {whereabouts or nil, …}

@@ -1,12 +1,13 @@
--- A gateway holds a live open: raises the record's peaks, and writes the record again if it is gone.
+-- Keeps the record of a live that a gateway holds open: raises its peaks, and writes the record again if it is gone.
 -- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 epoch  2 streamer  3 slices  4 opened at  5 opened by  6 peak viewers  7 peak fans
 --       8 number of the last removal that the gateway knows of  9 how far numbers leap over lost ones
 --       10 title or empty  11 streamer timeout, s, or empty
 --       12 version of the information  13 information or empty
 --       14 channel  15 message, for a record that is written again  16 1 if the live has attendance, or empty
---       17 1 if it is in no feed, or empty
--- Returns  {'open', number of the last removal, version of the information} | {'rewritten'} | {'over', fields of the record…}
+--       17 1 if the live is in no feed, or empty
+-- Returns  {'open', number of the last removal, version of the information} | {'rewritten'}
+--          | {'over', fields of the record…}
 local state, epoch, viewers, fans, removals, info = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch',
   'peak_viewers', 'peak_fans', 'removals', 'info_version'))
 
@@ -16,7 +17,7 @@ local function put(field, value)
   redis.call('HSET', KEYS[1], field, value)
 end
 
--- The store lost removals that the gateway knows of. Leap over their numbers, so that no number means two things.
+-- Leaps over the numbers of removals that the gateway knows and the store lost, so that no number means two things.
 local function leap_over(last)
   if tonumber(ARGV[8]) > last then
     last = tonumber(ARGV[8]) + tonumber(ARGV[9])
@@ -25,7 +26,7 @@ local function leap_over(last)
   return last
 end
 
--- The store lost information that the gateway knows of.
+-- Writes information again that the gateway knows and the store lost.
 local function put_information(last)
   if tonumber(ARGV[12]) <= last then
     return last

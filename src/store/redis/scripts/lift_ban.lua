@@ -1,4 +1,4 @@
--- Ends a user's ban ahead of its time.
+-- Ends a user's ban early.
 -- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 epoch  2 user  3 most changes kept  4 lifetime, s  5 channel  6 message
 -- Returns  {'lifted', number} | {'free'} | {'over'} | {'absent'}

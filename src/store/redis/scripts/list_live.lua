@@ -1,6 +1,6 @@
--- Puts a live on the list, and below all others in the ranks unless it has its place there.
+-- Puts a live on the list of open lives, and at the bottom of the ranks unless it already has a place there.
 -- KEYS  1 list  2 ranks by viewers  3 ranks by fans
--- ARGV  1 live  2 when it opened; empty: now, unless it is on the list
+-- ARGV  1 live  2 when it opened; empty: now, unless the live is on the list
 if ARGV[2] == '' then
   redis.call('ZADD', KEYS[1], 'NX', whole((clock())), ARGV[1])
 else

@@ -1,4 +1,4 @@
--- Notes that the figures of an open live differ from those that were told last, unless that was a moment ago.
+-- Notes an event if the figures of an open live differ from those of its last such event, unless that was a moment ago.
 -- KEYS  1 record
 -- ARGV  1 epoch  2 least time between two events, ms  3 most fields of a record
 -- Returns  {'noted', fields of the record…} | {'same'} | {'early', ms until it may be noted} | {'over'}
@@ -14,12 +14,12 @@ if figures == last then
 end
 local now = clock()
 local left = (tonumber(at or '') or 0) + tonumber(ARGV[2]) - now
--- More than that is left only if the clock went back.
+-- A longer wait than the least time means that the clock went back.
 if left > 0 and left <= tonumber(ARGV[2]) then
   return { 'early', whole(left) }
 end
 if not note_event(KEYS[1], 'live.counts ' .. figures, ARGV[3]) then
-  -- The record is full. Not to have told the figures is no loss, as long as they are told later.
+  -- The record is full. Nothing is lost as long as a later event tells the figures.
   return { 'early', ARGV[2] }
 end
 redis.call('HSET', KEYS[1], 'counts_told', figures .. ' ' .. whole(now))

@@ -1,8 +1,8 @@
--- Notes when users were seen last. Takes out those who are online.
+-- Notes when users were seen last. Removes the times of users who are online.
 -- KEYS  1 last seen  2 users online
 -- ARGV  1 text | u32  2 a time that is less than so many ms later than the known one changes nothing,
 --       then for each user: user, time in ms
--- Returns  {place of a user, the known time in ms, …} for the users whose time is too near
+-- Returns  {place of a user, the known time in ms, …} for the users whose time is too near to the known one
 local users = {}
 for i = 3, #ARGV, 2 do
   users[#users + 1] = ARGV[i]
@@ -26,7 +26,7 @@ for i, user in ipairs(users) do
     end
   end
 end
--- What frees memory comes first: a full Redis accepts it (see basics.lua).
+-- The command that frees memory comes first: a full Redis accepts it (see basics.lua).
 if #here > 0 then
   redis.call('ZREM', KEYS[1], unpack(here))
 end

@@ -3,7 +3,7 @@
 -- ARGV  1 streamer  2 slices  3 opened by  4 the highest epoch that any slice's fence has seen
 --       5 the record's epoch as the caller read it, or empty  6 title or empty  7 streamer timeout, s, or empty
 --       8 most fields of a record  9 channel  10 message  11 1 if the live has attendance, or empty
---       12 1 if it is in no feed, or empty
+--       12 1 if the live is in no feed, or empty
 -- Returns  {'opened' | 'already' | 'owned' | 'closing', fields of the record…} | {'changed'}
 local state, streamer, stored = unpack(redis.call('HMGET', KEYS[1], 'state', 'streamer_id', 'epoch'))
 if state == 'open' or state == 'closing' then
@@ -23,7 +23,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
   end
 end
 local now = whole((clock()))
--- At least the time in seconds, so that no epoch is used again, whatever data was lost.
+-- The epoch is at least the time in seconds, so no epoch is used again, whatever data Redis lost.
 local epoch = math.max(math.max(last, tonumber(ARGV[4])) + 1, math.floor(now / 1000))
 -- A close removes the other keys; a record that was lost without a close leaves them behind.
 redis.call('UNLINK', unpack(KEYS))

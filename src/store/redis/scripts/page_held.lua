@@ -1,13 +1,15 @@
--- A page of the users of a group whom a gateway holds, and those of them that the slice lacks, or of whom it lacks what
--- it should note, or notes what is nobody's.
+-- Reads a page of the users of a group whom a gateway holds, and finds the users among them about whom the slice is
+-- wrong: it lacks the user, it lacks the note on the user, or the note has words of a gateway that does not hold the
+-- user.
 -- KEYS  1 the group's set  2 the gateway's held set of the group  3 notes on members, if the set has some
 -- ARGV  1 cursor  2 members of a page  3 gateway  4 prefix of held sets, if the notes are the lives in which users are
--- Returns  {next cursor, {users…}, {those that the slice lacks…}, {the lives on this gateway of each user, with commas
---          between…}}
+-- Returns  {next cursor, {users…}, {users about whom the slice is wrong…}, {the lives of each user on this gateway,
+--          with commas between…}}
 local page = redis.call('SSCAN', KEYS[2], ARGV[1], 'COUNT', ARGV[2])
 local members, missing, lives = page[2], {}, {}
 
--- The lives of a user on this gateway, and whether all words about the user come from gateways that hold the user.
+-- Returns the lives of a user on this gateway, and whether the note has words of another gateway that does not hold the
+-- user.
 local function read_note(note, user)
   local own, has_nobodys = {}, false
   for gateway, live in string.gmatch(note, '([^ ,]+) ([^ ,]+)') do

@@ -1,12 +1,13 @@
--- A page of a sorted set, ordered by score and then by member, byte by byte. A binary search finds where the last page
--- ended, so that a million equal scores cost no more than a million different ones. The last member may be gone by now.
+-- Reads a page of a sorted set, ordered by score and then by member, byte by byte. A binary search finds where the last
+-- page ended, so a million equal scores cost no more than a million different ones. The last member of that page may be
+-- gone by now.
 -- KEYS  1 sorted set
 -- ARGV  1 up | down  2 limit  [3 score and 4 member of the last entry seen]
 -- Returns  {member, score, …}
 local up, limit = ARGV[1] == 'up', tonumber(ARGV[2])
 local card = redis.call('ZCARD', KEYS[1])
 
--- Whether a comes before b. Lua's own < asks the locale, Redis does not.
+-- Tells whether a comes before b. Lua's own `<` depends on the locale, and the order in Redis does not.
 local function before(a, b)
   local shared = math.min(#a, #b)
   for i = 1, shared do
@@ -18,7 +19,7 @@ local function before(a, b)
   return #a < #b
 end
 
--- The rank of (score, member), and whether it is there.
+-- Finds the rank of an entry with this score and member, and whether the entry is there.
 local function place(score, member)
   local stored = redis.call('ZSCORE', KEYS[1], member)
   -- Callers know scores as whole numbers from 0; another program may have written others.

@@ -1,9 +1,9 @@
--- Asks a master for a sign of life: whether it takes writes, whether it still has its data, and what time it is.
+-- Probes a master: whether it takes writes, whether it still has its data, and what time it is.
 -- KEYS  1 canary
 -- ARGV  1 a nonce, new with each call
 -- Returns  {canary or empty, now in ms}. A replica refuses with READONLY.
 
--- A write that changes nothing and needs no memory: a full server takes it, a replica does not.
+-- This write changes nothing and needs no memory: a full server takes it, and a replica does not.
 redis.call('PERSIST', KEYS[1])
 local canary = redis.call('GET', KEYS[1])
 if not canary then

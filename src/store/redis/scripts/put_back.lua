@@ -1,4 +1,4 @@
--- Looks through a page of the users of a group whom a gateway holds for those whom the slice lacks, and puts them back.
+-- Looks through a page of the users of a group whom a gateway holds, and puts back those whom the slice lacks.
 -- KEYS  1 members  2 fence  3 the group's set  4 the gateway's held set of the group
 --       5 since when members are there  6 fans, both of a live
 -- ARGV  1 cursor  2 members of a page  3 epoch  4 lifetime, s
@@ -11,7 +11,7 @@ local page = redis.call('SSCAN', KEYS[4], ARGV[1], 'COUNT', ARGV[2])
 local held, put_back = page[2], 0
 local since = KEYS[3] == KEYS[1] and KEYS[5]
 local now = whole((clock()))
--- SSCAN returns a set that Redis stores in one block as one page, however large.
+-- If Redis stores a set in one block, SSCAN returns it as one page, however large it is.
 for first = 1, #held, 1000 do
   local some = { unpack(held, first, math.min(first + 999, #held)) }
   local lacking = {}

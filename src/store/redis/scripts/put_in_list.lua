@@ -1,6 +1,6 @@
--- Puts a user into a list.
+-- Adds a user to a list, unless the list is full.
 -- KEYS  1 list
--- ARGV  1 user  2 how many a list may have
+-- ARGV  1 user  2 how many users a list may have
 -- Returns  'added' | 'there' | 'full'
 if redis.call('ZSCORE', KEYS[1], ARGV[1]) then
   return 'there'

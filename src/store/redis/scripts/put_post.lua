@@ -1,4 +1,4 @@
--- Keeps an announcement, and forgets the author's oldest if there are too many.
+-- Stores an announcement, and deletes the author's oldest ones if there are too many.
 -- KEYS  1 the author's profile  2 the author's announcements
 -- ARGV  1 how many to keep  2 score  3 status  4 the announcement's id  5 the announcement
 -- Returns  1

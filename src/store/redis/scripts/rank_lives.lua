@@ -1,4 +1,4 @@
--- Ranks lives by their figures. Leaves out lives that are not on the list: a call may come after the close.
+-- Ranks lives by their figures. Leaves out lives that are not on the list, because a call may arrive after the close.
 -- KEYS  1 list  2 ranks by viewers  3 ranks by fans
 -- ARGV  for each live: live, viewers, fans
 for i = 1, #ARGV, 3 do

@@ -1,4 +1,4 @@
--- The node's time.
--- KEYS  1 any key of the node's
+-- Reads the node's clock.
+-- KEYS  1 any key of the node
 -- Returns  now in ms
 return whole((clock()))

@@ -1,7 +1,7 @@
 -- Takes or keeps the turn to send events to a webhook, and reads events.
 -- KEYS  1 stream  2 turn
 -- ARGV  1 gateway  2 length of the turn, ms  3 group  4 where a new group begins
---       5 the entry after which to read what was read and not acknowledged, or > for what was never read
+--       5 the entry after which to read those that were read and not acknowledged, or > for those that were never read
 --       6 most entries; may be 0
 -- Returns  {'other'} | {'mine', entries that wait, entries lost, {id, fields…}…}
 local holder = redis.call('GET', KEYS[2])
@@ -12,7 +12,7 @@ end
 redis.call('DEL', KEYS[2])
 redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 
--- The flat list of names and values that XINFO answers, as a table.
+-- Turns the flat list of names and values that XINFO answers into a table.
 local function table_of(flat)
   local named = {}
   for i = 1, #flat, 2 do
@@ -42,11 +42,11 @@ local stream, lost = table_of(redis.call('XINFO', 'STREAM', KEYS[1])), 0
 local read = tonumber(group['entries-read'] or nil)
 local removed = stream['entries-added'] - stream.length
 if read and removed > read and ARGV[5] == '>' and tonumber(ARGV[6]) > 0 then
-  -- The cap trimmed entries to which the group had not come.
+  -- The cap trimmed entries before the group read them.
   lost = removed - read
   redis.call('XGROUP', 'SETID', KEYS[1], ARGV[3], group['last-delivered-id'], 'ENTRIESREAD', removed)
 end
--- Redis counts trimmed entries in the lag, and does not know it while it has not counted from the beginning.
+-- Redis counts trimmed entries in the lag. It does not know the lag if it has not counted from the beginning.
 local waiting = group.pending + math.min(tonumber(group.lag or nil) or stream.length, stream.length)
 local reply = { 'mine', whole(waiting), whole(lost) }
 if tonumber(ARGV[6]) > 0 then

@@ -1,8 +1,8 @@
--- What is known of some users of some slices.
+-- Reads where users of some slices are, or when they were seen last.
 -- KEYS  for each slice: users online, last seen, whereabouts
 -- ARGV  1 text | u32, then for each slice: its users, as a list in JSON
--- Returns  an item for each user, with line feeds between: '+' and the whereabouts of a user who is online; the time of
---          another, in ms; '' if nobody remembers
+-- Returns  an item for each user, with line feeds between: '+' and the whereabouts of a user who is online; the time
+--          when another user was seen last, in ms; '' if there is none
 -- Lua takes half of the time here, so each loop counts its own entries instead of using `#`.
 local form, items, n = ARGV[1], {}, 0
 for i = 2, #ARGV do

@@ -1,8 +1,8 @@
--- What happened after a number.
+-- Reads the removals and lifted bans after a number.
 -- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 epoch  2 the number  3 limit
--- Returns  {'over' | 'absent'} | {'known', last number, now, then for each change: user ('+' before: the ban was lifted),
---       number, ms left of the ban…}
+-- Returns  {'over' | 'absent'} | {'known', last number, now, then for each change: user (with '+' before if the ban was
+--          lifted), number, ms left of the ban…}
 local shut, last = read_book(KEYS[1], ARGV[1])
 if shut then
   return { shut }

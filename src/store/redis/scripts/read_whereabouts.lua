@@ -1,7 +1,7 @@
--- What gateways said of where some users of some slices are.
+-- Reads the whereabouts of some users of some slices, as gateways wrote them.
 -- KEYS  for each slice: whereabouts
 -- ARGV  for each slice: its users, as a list in JSON
--- Returns  an item for each user, with line feeds between: the whereabouts of the user; or ''
+-- Returns  an item for each user, with line feeds between: the whereabouts of the user, or ''
 local items, n = {}, 0
 for i = 1, #ARGV do
   local users = cjson.decode(ARGV[i])

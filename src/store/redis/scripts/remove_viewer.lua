@@ -1,9 +1,9 @@
--- Notes that a user is sent out of an open live, and how long they may not come back. A call that runs late or twice
--- sends them out once more.
+-- Removes a user from an open live: notes the removal, and how long the user is banned. A call that runs late or twice
+-- removes the user once more.
 -- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 epoch  2 user  3 ban, ms; 0: none  4 most bans  5 most changes kept  6 lifetime, s
 --       7 most fields of a record  8 channel  9 message
--- Returns  {'done', number, when the ban ends or 0, 1 if its event is noted} | {'full'} | {'over'} | {'absent'}
+-- Returns  {'done', number, when the ban ends or 0, 1 if the event is noted} | {'full'} | {'over'} | {'absent'}
 local shut, last = read_book(KEYS[1], ARGV[1])
 if shut then
   return { shut }
@@ -19,7 +19,7 @@ if ban > 0 then
 end
 local number = note(KEYS, last, ARGV[2], '+' .. ARGV[2], ARGV[5], ARGV[6])
 local ends = tonumber(redis.call('ZSCORE', KEYS[3], ARGV[2]) or '0')
--- Where very many bans have ended, some are still there.
+-- If very many bans have ended, some of them are still in the set.
 local banned = ends > now
 local what = banned and 'user.banned ' .. ARGV[2] .. ' ' .. whole(ends) or 'user.removed ' .. ARGV[2]
 local is_told = note_event(KEYS[1], what, ARGV[7])

@@ -1,17 +1,17 @@
 -- Renews a gateway's lease, buries other gateways, and lists all leases. An absent lease begins anew. A lease that
--- began at another time, or has a smaller count than the gateway knows, comes from a backup: its gateway is buried. A
--- renewal that arrives a second time, or after a later one, renews nothing.
+-- began at another time, or has a smaller count than the gateway knows, comes from a backup: the script buries its
+-- gateway. A renewal that arrives a second time, or after a later one, renews nothing.
 -- KEYS  1 leases
--- ARGV  1 gateway  2 when its lease began, or empty  3 the count answered last  4 the number of this renewal
---       5 how long a burial is remembered, ms  6 lifetime, s, then for each burial: gateway, the count that stands
---       still, or empty: it has no lease
+-- ARGV  1 gateway  2 when its lease began, or empty  3 the count in the last answer  4 the number of this renewal
+--       5 how long Redis remembers a burial, ms  6 lifetime, s, then for each burial: gateway, the count that stands
+--       still, or empty if the gateway has no lease
 -- Returns  {'dead'} | {'renewed', began, count, {living gateway, count…}, {dead gateway, last renewal or burial, ms…}}
 local me, now = ARGV[1], whole((clock()))
 -- This write comes first: it needs no memory, so a full Redis accepts the script (see basics.lua).
 redis.call('HDEL', KEYS[1], '')
 
--- A lease as (when it began, count, last renewal), ('dead', when, last renewal), or nil for what a former version of
--- this program wrote.
+-- Reads a lease. Returns when it began, its count and its last renewal. For a dead gateway, returns 'dead', when it was
+-- buried and the last renewal. For a value that a former version of this program wrote, returns nil.
 local function read(value)
   local born, renewed, count = string.match(value or '', '^(%d+):(%d+):(%d+)$')
   if born then
@@ -23,7 +23,7 @@ local function read(value)
   end
 end
 
--- Buries a gateway whose lease was renewed last at some time, if it had one.
+-- Buries a gateway. `renewed` is the last renewal of its lease, or nil if it had none.
 local function bury(gateway, renewed)
   redis.call('HSET', KEYS[1], gateway, 'dead:' .. now .. (renewed and ':' .. renewed or ''))
 end

@@ -1,7 +1,7 @@
--- Moves an event that was given up to the end of the stream.
+-- Takes an event out of the events that were given up, and appends it to the stream.
 -- KEYS  1 stream  2 events given up
 -- ARGV  1 entry
--- Returns  1 if it was moved, 0 if there is none
+-- Returns  1 if the script moved the event, 0 if there is none
 local found = redis.call('XRANGE', KEYS[2], ARGV[1], ARGV[1])
 if #found == 0 then
   return 0

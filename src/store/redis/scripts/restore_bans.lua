@@ -1,4 +1,5 @@
--- Notes bans that a gateway knows of and the store may have lost. Leaves users alone of whom the store knows anything.
+-- Notes bans that a gateway knows and the store may have lost. Leaves users alone about whom the store knows a removal
+-- or a lifted ban.
 -- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 epoch  2 most bans  3 most changes kept  4 lifetime, s, then for each ban: user, ms left of it
 -- Returns  {'done' | 'over' | 'absent'}

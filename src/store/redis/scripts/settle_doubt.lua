@@ -1,9 +1,9 @@
--- Ends the doubt about a slice: what it holds now is what it should hold. Members of whom nobody counted that they came
--- count as come, and missing ones as left.
+-- Ends the doubt about a slice: the members that it has now are those that it should have. Members whom no script
+-- counted count as come, and missing members count as left.
 -- KEYS  1 members  2 fence  3 fans, of a live
--- ARGV  1 epoch  2 members less the count of the scripts  3 fans less their count, both as they were before the slice was
---       compared with what gateways hold
--- Returns  {'settled', SIZE…} | {'early'}: gateways may still have to write again whom they hold
+-- ARGV  1 epoch  2 members less the scripts' count  3 fans less the scripts' count, both as they were before the caller
+--       compared the slice with what gateways hold
+-- Returns  {'settled', SIZE…} | {'early'}: gateways may still have to write their members again
 --          | {'changed'}: another program wrote meanwhile | {'over'}: the slice does not belong to this epoch
 local fence = read_fence(KEYS[2])
 if fence.phase ~= 'open' or fence.epoch ~= tonumber(ARGV[1]) then

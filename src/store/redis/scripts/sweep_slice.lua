@@ -1,4 +1,4 @@
--- Removes a number of a buried gateway's members, and its entry when none is left.
+-- Sweeps a slice: removes some of a buried gateway's members, and the gateway's entry when none is left.
 -- KEYS  1 members  2 the gateway's held set  3 gateways  4 fence
 --       5 notes on members, if the set has some
 --       of the users of the platform:  6 last seen
@@ -6,7 +6,7 @@
 -- ARGV  1 gateway  2 the most members  3 prefix of held sets  4 prefix of held fans  5 prefix of stays, or empty
 --       6 when the gateway was there last, ms  7 text | u32 of the users of the platform, otherwise empty
 -- Returns  {released, 1 when nothing is left to sweep, SIZE…}
--- What cannot be read fails before anything is written.
+-- A key that cannot be read makes the script fail before it writes anything.
 local fans, seen = fans_or_seen(KEYS[6], ARGV[7])
 local fence, size = read_fence(KEYS[4]), sizes(KEYS[1], fans)
 require_here(KEYS[3], fans and { ARGV[3], ARGV[4] } or { ARGV[3] })
@@ -26,11 +26,11 @@ local done = redis.call('EXISTS', KEYS[2]) == 0
 if done then
   redis.call('HDEL', KEYS[3], ARGV[1])
   if KEYS[7] then
-    -- Only another program can have left fans there.
+    -- Only another program can have left fans in this set.
     redis.call('UNLINK', KEYS[7])
   end
 end
--- Without an open fence the keys have expired, and nobody asks for the size.
+-- Without an open fence the keys have expired, and no caller needs the size.
 if #gone > 0 and fence.phase == 'open' then
   compare_sizes(fence, size)
   count_change(fence, size, { members = 0, fans = 0 }, left)

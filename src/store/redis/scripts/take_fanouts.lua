@@ -1,10 +1,10 @@
--- Takes jobs: those that their worker has not kept for long, then new ones.
+-- Takes jobs: first jobs that their workers have not kept for a long time, then new jobs.
 -- KEYS  1 stream of jobs  2 their progress
--- ARGV  1 worker  2 the group  3 after how many ms a job is taken over  4 how many at most
--- Returns  {how many are not finished, age of the oldest in ms, id, job, time, how far it got, …}
+-- ARGV  1 worker  2 the group  3 after how many ms the worker takes a job over  4 how many jobs at most
+-- Returns  {how many jobs are not finished, age of the oldest in ms, id, job, time, how far it got, …}
 local group = ARGV[2]
 if redis.call('EXISTS', KEYS[1]) == 0 then
-  -- A stream that was lost without its hash: otherwise its jobs would count as unfinished for ever.
+  -- If Redis lost the stream but not the hash, the jobs in the hash would count as unfinished for ever.
   redis.call('UNLINK', KEYS[2])
   return { 0, 0 }
 end
@@ -18,7 +18,7 @@ if most == 0 then
   return answer
 end
 
--- The jobs that this call takes are in the answer, and belong to the worker.
+-- Puts jobs into the answer, and notes that they belong to the worker. Returns how many.
 local function take(entries)
   for _, entry in ipairs(entries) do
     local fields = {}

@@ -1,6 +1,6 @@
--- Takes or keeps a turn.
+-- Takes or keeps the turn to walk.
 -- KEYS  1 turn
--- ARGV  1 gateway  2 length of the turn, ms  3 who may hold it until now: the gateway, or one that is dead
+-- ARGV  1 gateway  2 length of the turn, ms  3 the gateway that may hold the turn until now: the same, or a dead one
 -- Returns  1 if the gateway has the turn
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] and holder ~= ARGV[3] then

@@ -1,7 +1,7 @@
--- Calls every command that a script or a call of this program uses, and finds those that the server does not know or
--- does not allow. All it writes is gone when it ends.
+-- Calls every command that a script or a call of this program uses, and finds the commands that the server does not
+-- know or does not allow. Before it ends, it deletes everything that it wrote.
 -- KEYS  1 string  2 set  3 hash  4 sorted set  5 stream  6 users to be counted  7 bits  8 a key to restore
--- ARGV  1 channel  2 lifetime of what is left behind if it cannot be deleted, s
+-- ARGV  1 channel  2 lifetime of keys that the script leaves behind if it cannot delete them, s
 -- Returns  {command, the server's own sentence…}
 local failed, is_known = {}, {}
 

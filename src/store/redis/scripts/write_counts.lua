@@ -1,6 +1,6 @@
--- Writes the figures of an open live into its record, and raises its peaks, unless that was done a moment ago. In the
--- record the figures are the newest point of the history; those that an earlier bucket ended with are appended to the
--- history first.
+-- Writes the figures of an open live into its record, and raises its peaks, unless a call did so a moment ago. The
+-- figures in the record are the newest point of the history. If they belong to an earlier bucket, the script first
+-- appends them to the history.
 -- KEYS  1 record  2 history of the epoch
 -- ARGV  1 epoch  2 viewers  3 fans  4 how many came  5 how many left  6 peak viewers  7 peak fans
 --       8 least time between two writes, ms  9 length of a bucket, ms  10 about the most points
@@ -12,7 +12,7 @@ local state, epoch, viewers, fans, joins, leaves, at, watched, peak_viewers, pea
 if state ~= 'open' or epoch ~= ARGV[1] then
   return { 'not_open' }
 end
--- The store may have lost those who came and left; they stay counted.
+-- The store may have lost joins and leaves. Those that the record has stay counted.
 local known = {
   joins or '0', leaves or '0', whole(tonumber(peak_viewers or '') or 0), whole(tonumber(peak_fans or '') or 0),
 }
@@ -25,7 +25,7 @@ if (viewers or '0') == ARGV[2] and (fans or '0') == ARGV[3]
 end
 local now = clock()
 local left = (tonumber(at or '') or 0) + tonumber(ARGV[8]) - now
--- More than that is left only if the clock went back.
+-- A longer wait than the least time means that the clock went back.
 if left > 0 and left <= tonumber(ARGV[8]) then
   return { 'early', whole(left) }
 end

@@ -1,4 +1,4 @@
--- Writes the information about an open live, and publishes that on the live's channel.
+-- Writes the information about an open live, and publishes the change on the live's channel.
 -- KEYS  1 record
 -- ARGV  1 epoch  2 JSON, or empty to clear it  3 channel  4 message
 -- Returns  {'written', version} | {'over'} | {'absent'}
@@ -9,7 +9,7 @@ end
 if state ~= 'open' or epoch ~= ARGV[1] then
   return { 'over' }
 end
--- At least the time, so that no version is used again, whatever data was lost.
+-- The version is at least the time, so no version is used again, whatever data Redis lost.
 local version = whole(math.max((tonumber(last or '0') or 0) + 1, (clock())))
 redis.call('HDEL', KEYS[1], 'info')
 put_given(KEYS[1], { 'info_version', version, 'info', ARGV[2] })

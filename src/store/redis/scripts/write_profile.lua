@@ -1,7 +1,8 @@
--- Writes a profile. Its former login is kept, so that a change that was left can still give it back.
+-- Writes a profile. Keeps the former login in it, so that a change that was left half way can still give that login
+-- back.
 -- KEYS  1 the user
--- ARGV  1 login  2 name  3 the latest time at which this may be done
--- Returns  {'done', 1 if it is the first, signup, the login before or empty}, {'late', now}
+-- ARGV  1 login  2 name  3 the latest time at which the call may run
+-- Returns  {'done', 1 if the profile is the first, signup, the login before or empty}, {'late', now}
 local now = clock()
 if now > tonumber(ARGV[3]) then
   return { 'late', whole(now) }

@@ -1,9 +1,11 @@
--- The fence of a slice: its epoch, its version, its counts, and the doubt about them.
+-- Reads and writes the fence of a slice: its epoch, its version, its counts, and the doubt about them.
 
--- The fence of a slice: 'open:<epoch>:<version>:<joins>-<leaves>:<fans>', with ':<not before>' behind it while the slice
--- is in doubt, or 'closed:<epoch>:<joins>-<leaves>:<different viewers>:<different fans>'. The scripts count who came to
--- the slice and who left it, over all gateways, so it has as many members as came and did not leave, and they count the
--- fans among them. `not_before` is when the doubt may end, ms. Without a fence `phase` is nil.
+-- Reads the fence of a slice. An open fence is 'open:<epoch>:<version>:<joins>-<leaves>:<fans>', with ':<not before>'
+-- behind it while the slice is in doubt. `not_before` is when the doubt may end, ms. A closed fence is
+-- 'closed:<epoch>:<joins>-<leaves>:<different viewers>:<different fans>'. Without a fence `phase` is nil.
+--
+-- The scripts count the members who came to the slice and those who left it, over all gateways. So the slice has as
+-- many members as came and did not leave. The scripts also count the fans among the members.
 local function read_fence(key)
   local value = redis.call('GET', key)
   if not value then
@@ -28,25 +30,25 @@ local function read_fence(key)
   }
 end
 
--- The next version. It follows the clock, so that versions keep growing after a slice's data was lost, and it grows
--- even if the clock goes back.
+-- Returns the next version. Versions follow the clock, so that they keep growing after Redis lost a slice's data. They
+-- also grow if the clock goes back.
 local function next_version(version)
   local _, micros = clock()
   return whole(math.max(version + 1, micros))
 end
 
--- How many members a slice has by the count of the scripts.
+-- Returns how many members a slice has by the scripts' own count.
 local function counted(fence)
   return fence.joins - fence.leaves
 end
 
--- How many members a slice has, and how many of them are fans. A set without fans has no key for them.
+-- Reads how many members a slice has, and how many of them are fans. A set without fans has no key for them.
 local function sizes(members, fans)
   return { members = redis.call('SCARD', members), fans = fans and redis.call('SCARD', fans) or 0 }
 end
 
--- What a gateway knows of a slice, in arguments from `first` on: its version in this epoch, or 0, and how many came, how
--- many left and how many fans were there by then.
+-- Reads what a gateway knows of a slice, in the arguments from `first` on: its version in this epoch, or 0, and by then
+-- how many members came, how many left, and how many fans were there.
 local function known_from(first)
   return {
     version = tonumber(ARGV[first]), joins = tonumber(ARGV[first + 1]), leaves = tonumber(ARGV[first + 2]),
@@ -55,12 +57,13 @@ local function known_from(first)
 end
 
 -- Begins a doubt if a slice with this open fence has other sizes than the scripts counted: another program wrote to it.
--- A version that is older than the one `known` to a gateway says more: the store lost writes. Every gateway then has to
--- find that out and to write again whom it holds, which takes up to 10 s. Who came and left by then stays counted.
+-- A version that is older than the one `known` to a gateway means that the store lost writes. Every gateway then has to
+-- notice the loss and write its members again, which takes up to 10 s. Members who came and left by the known version
+-- stay counted.
 local function compare_sizes(fence, size, known)
   if known and known.version > fence.version then
     fence.not_before = clock() + 10000
-    -- The next version is newer than every one that gateways know, even if the clock is behind.
+    -- The next version is newer than every version that gateways know, even if the clock is behind.
     fence.version = known.version
     fence.joins, fence.leaves = math.max(fence.joins, known.joins), math.max(fence.leaves, known.leaves)
     fence.fans = known.fans
@@ -68,23 +71,24 @@ local function compare_sizes(fence, size, known)
     fence.not_before = fence.not_before or 0
   end
   if fence.not_before then
-    -- The clock may have gone back since.
+    -- The clock may have gone back since the doubt began.
     fence.not_before = math.min(fence.not_before, clock() + 10000)
   end
 end
 
--- Counts members who came to a slice that had this size before, and who left it. While members are missing, those who
--- come are taken for them: they were counted before. So it is with fans.
+-- Counts the members who came to a slice and those who left it. `size` is the size of the slice before. While members
+-- are missing, the function takes members who come for the missing ones, because the scripts counted these before. It
+-- treats fans the same way.
 local function count_change(fence, size, came, left)
   local missing = math.max(0, counted(fence) - size.members)
   local missing_fans = math.max(0, fence.fans - size.fans)
   fence.joins = fence.joins + math.max(0, came.members - missing)
-  -- Another program may have put somebody there who came to a gateway later, and was not counted.
+  -- Another program may have added a user who came to a gateway later. No script counted that join.
   fence.leaves = math.min(fence.joins, fence.leaves + left.members)
   fence.fans = math.max(0, fence.fans + math.max(0, came.fans - missing_fans) - left.fans)
 end
 
--- Writes an open fence with the next version. Without a lifetime it keeps the one that it has.
+-- Writes an open fence with the next version. Without `lifetime` the fence keeps the lifetime that it has.
 local function move_on(key, fence, lifetime)
   local version = next_version(fence.version)
   fence.version = tonumber(version)
@@ -100,8 +104,8 @@ local function move_on(key, fence, lifetime)
   end
 end
 
--- The size of a slice, as scripts answer it, SIZE in their heads: members, fans, how many left, version, 1 while the
--- slice is in doubt.
+-- Returns the size of a slice as scripts answer it, SIZE in their heads: members, fans, how many left, version, and 1
+-- while the slice is in doubt.
 local function size_of(fence)
   if fence.phase ~= 'open' then
     return '0', '0', '0', whole(fence.version), 0

@@ -1,13 +1,14 @@
--- The entries of gateways in a slice, and the held sets beside it.
+-- Reads the entries of gateways in a slice, and the held sets beside it.
 
--- The number in a gateway's entry, as text; nil if there is none. A former version of this program wrote entries
--- without a number: such a gateway counts as unknown, and the members that it holds stay.
+-- Returns the number in a gateway's entry as text, or nil if there is none. A former version of this program wrote
+-- entries without a number. Such a gateway counts as unknown, and the members that it holds stay.
 local function entry_number(value)
   return value and string.match(value, '^%d+$')
 end
 
--- Ends the script if a held set has moved to another node already: Redis moves the keys of a slot one by one, and a script
--- may name held sets only as it goes. Called before anything is written, so that no script ends half way.
+-- Ends the script if a held set has already moved to another node. Redis moves the keys of a slot one by one, and a
+-- script learns the names of held sets only while it runs. Scripts call this function before they write anything, so
+-- that no script ends half way.
 local function require_here(gateways, prefixes)
   for _, gateway in ipairs(redis.call('HKEYS', gateways)) do
     for _, prefix in ipairs(prefixes) do
@@ -16,7 +17,7 @@ local function require_here(gateways, prefixes)
   end
 end
 
--- The members whom no gateway holds. Asks each gateway only for those that no earlier one holds.
+-- Returns the members whom no gateway holds. Asks each held set only about members that no earlier held set has.
 local function unheld(gateways, prefix, members)
   for _, gateway in ipairs(redis.call('HKEYS', gateways)) do
     if #members == 0 then

@@ -1,6 +1,7 @@
--- When users of the platform were seen last.
+-- Notes when users of the platform were seen last.
 
--- A user as a member of last-seen: the id, or four bytes. An id that is no such number gives a member that none is.
+-- Returns a user as a member of last-seen: the id, or the four bytes of the number. If the id is no such number,
+-- returns the empty text, which is no user's member.
 local function seen_member(form, user)
   if form ~= 'u32' then
     return user
@@ -10,7 +11,8 @@ local function seen_member(form, user)
 end
 
 -- Notes when users, at most 1,000, were seen last. Of two times the later one stays. If another program has put
--- something else in the place of the times, nothing is noted, so that who is online can change all the same.
+-- something else in the place of the times, the function notes nothing and does not fail. The set of users online can
+-- then change all the same.
 local function note_last_seen(seen, form, users, at)
   local noted = {}
   for _, user in ipairs(users) do

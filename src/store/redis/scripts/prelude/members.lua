@@ -1,7 +1,7 @@
--- The members of a slice, what is noted on them, and how they go.
+-- Removes the members of a slice, and the notes on them.
 
--- The key of a script behind that of the notes is the fans of a live or, if there is a form of ids, last seen of the users
--- of the platform. Returns both; one of them is nil.
+-- Tells which key a script has after the notes: last seen of the users of the platform if there is a form of ids, and
+-- otherwise the fans of a live. Returns fans and last seen, of which one is nil.
 local function fans_or_seen(key, form)
   if form ~= '' then
     return nil, key
@@ -9,8 +9,8 @@ local function fans_or_seen(key, form)
   return key, nil
 end
 
--- The words of a user's lives, '<gateway> <live>' each, of gateways that hold the user, but those of `except`. Other words
--- are nobody's.
+-- Returns the words about a user's lives, '<gateway> <live>' each, of the gateways that hold the user, without those of
+-- the gateway `except`. Words of other gateways are nobody's.
 local function kept_words(value, prefix, user, except)
   local words = {}
   for gateway, live in string.gmatch(value, '([^ ,]+) ([^ ,]+)') do
@@ -21,7 +21,7 @@ local function kept_words(value, prefix, user, except)
   return words
 end
 
--- Drops what gateways that hold users no longer say of the lives in which these are; at most 1,000 users.
+-- Drops the words about the lives of users, at most 1,000, that come from gateways that no longer hold these users.
 local function drop_words(notes, prefix, users)
   local fields = {}
   for i, value in ipairs(redis.call('HMGET', notes, unpack(users))) do
@@ -36,8 +36,9 @@ local function drop_words(notes, prefix, users)
   end
 end
 
--- What is told of members who are removed, and which of them were there: it ends their sessions in `stays`, or notes when
--- users of the platform were seen last, at the times that `at` gives. Nil if the slice keeps neither.
+-- Returns a function to call with removed members and whether each of them was there. It ends their sessions in
+-- `stays`, or notes when users of the platform were seen last. `at` gives the times. Returns nil if the slice keeps
+-- neither.
 local function on_end(stays, seen, form, at)
   if stays then
     return function(gone) end_stays(stays, gone, at) end
@@ -54,8 +55,8 @@ local function on_end(stays, seen, form, at)
   end
 end
 
--- Removes users, at most 1,000, from a set of the slice. `notes`, what is noted of them, is nil unless the set keeps
--- something. `ended`, unless it is nil, is told of them. Returns how many were there.
+-- Removes users, at most 1,000, from a set of the slice. `notes` is the key of the notes on them, or nil if the set has
+-- none. Calls `ended` with the users, unless it is nil. Returns how many users were there.
 local function drop_members(set, notes, gone, ended)
   local were_there = ended and redis.call('SMISMEMBER', set, unpack(gone))
   local removed = redis.call('SREM', set, unpack(gone))
@@ -68,14 +69,15 @@ local function drop_members(set, notes, gone, ended)
   return removed
 end
 
--- Removes those of `gone`, at most 1,000, from a set of the slice whom no gateway holds. Returns how many were there.
+-- Removes from a set of the slice those users in `gone`, at most 1,000, whom no gateway holds. Returns how many were
+-- there.
 local function drop_unheld(set, gateways, prefix, notes, gone, ended)
   gone = unheld(gateways, prefix, gone)
   return #gone > 0 and drop_members(set, notes, gone, ended) or 0
 end
 
--- Takes users, at most 1,000, out of the fans whom a gateway holds, and those out of the fans of the slice who are fans
--- by no gateway. Returns how many fans the slice has less.
+-- Removes users, at most 1,000, from the fans whom a gateway holds. Then removes from the fans of the slice the users
+-- whom no gateway holds as fans any more. Returns how many fans the slice lost.
 local function drop_fans(fans, held_fans, gateways, prefix, users)
   if #users == 0 or redis.call('EXISTS', held_fans) == 0 then
     return 0
@@ -93,8 +95,8 @@ local function drop_fans(fans, held_fans, gateways, prefix, users)
   return drop_unheld(fans, gateways, prefix, nil, gone)
 end
 
--- Empties a slice, whatever its size: these keys and the held sets of all gateways, whose prefixes are given. Redis
--- frees the memory in the background.
+-- Empties a slice, whatever its size: deletes these keys, the entries, and the held sets of all gateways, whose names
+-- begin with `prefixes`. Redis frees the memory in the background.
 local function wipe(keys, gateways, prefixes)
   local all = { gateways, unpack(keys) }
   for _, gateway in ipairs(redis.call('HKEYS', gateways)) do

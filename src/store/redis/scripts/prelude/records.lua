@@ -1,13 +1,13 @@
--- The record of a live, its removals, its history and its events.
+-- Reads and writes the record of a live, its removals, its history and its events.
 
--- A record as the flat list of its fields, behind a word.
+-- Returns a word, and behind it the fields of a record as a flat list.
 local function answer(word, key)
   local fields = redis.call('HGETALL', key)
   table.insert(fields, 1, word)
   return fields
 end
 
--- Writes those fields of a record that have a value: {name, value, …}.
+-- Writes the fields of a record that have a value. `fields` is {name, value, …}.
 local function put_given(key, fields)
   for i = 1, #fields, 2 do
     if fields[i + 1] ~= '' then
@@ -16,7 +16,7 @@ local function put_given(key, fields)
   end
 end
 
--- Whether removals of this epoch can be noted: nil and the number of the last one, or why not.
+-- Tells whether a script can note removals of this epoch. Returns nil and the number of the last one, or why not.
 local function read_book(record, epoch)
   local state, present, last = unpack(redis.call('HMGET', record, 'state', 'epoch', 'removals'))
   if not state and redis.call('EXISTS', record) == 0 then
@@ -36,8 +36,8 @@ local function forget_ended(bans, now)
   end
 end
 
--- Notes what happened to a user under the next number, in the place of `before`, and returns the number. Forgets the
--- oldest change when there are too many.
+-- Notes what happened to a user under the next number, in the place of `before`, and returns the number. Drops the
+-- oldest change if there are too many.
 local function note(keys, last, entry, before, most, lifetime)
   local number = whole(last + 1)
   redis.call('HSET', keys[1], 'removals', number)
@@ -50,8 +50,8 @@ local function note(keys, last, entry, before, most, lifetime)
   return number
 end
 
--- The figures of a record as the point of its history that they are: they hold since `at`, and belong to a bucket that
--- is over. If the clock went back, the newest point is replaced. The lifetime begins anew once a day.
+-- Appends the figures of a record to its history. They hold since `at`, and their bucket is over. If the clock went
+-- back, they replace the newest point. The lifetime of the history begins anew once a day.
 local function append_point(now, history, at, figures, bucket, most, lifetime)
   local fields = {}
   for i, name in ipairs({ 'viewers', 'fans', 'joins', 'leaves' }) do
@@ -61,8 +61,8 @@ local function append_point(now, history, at, figures, bucket, most, lifetime)
   local added = redis.pcall('XADD', history, 'NOMKSTREAM', 'MAXLEN', '~', most, id, unpack(fields))
   if not added then
     redis.call('XADD', history, id, unpack(fields))
-    -- Redis gives the first entry 4 KiB; a stream that is restored has what it needs, and grows from there. A Redis
-    -- that refuses this keeps the larger one.
+    -- Redis gives the first entry 4 KiB. A restored stream takes only what it needs, and grows from there. A Redis that
+    -- refuses to restore it keeps the larger stream.
     redis.pcall('RESTORE', history, 0, redis.pcall('DUMP', history), 'REPLACE')
   elseif type(added) == 'table' then
     local last = redis.pcall('XREVRANGE', history, '+', '-', 'COUNT', 1)[1]
@@ -78,14 +78,15 @@ local function append_point(now, history, at, figures, bucket, most, lifetime)
   end
 end
 
--- How long all viewers of a live were there together, in ms, up to now; the figures of the record hold since `at`.
+-- Returns the sum of the times that the viewers of a live were there, in ms, up to now. The figures of the record hold
+-- since `at`.
 local function watched_until(now, watched, viewers, at)
   local since = math.max(0, now - (tonumber(at or '') or now))
   return whole((tonumber(watched or '') or 0) + (tonumber(viewers or '') or 0) * since)
 end
 
--- Notes an event of a live in its record, until it is in the stream: a kind and its words. A record that has very many
--- fields takes the close only. Returns whether the event is noted.
+-- Notes an event of a live, a kind and its words, in the record until the event is in the stream. A record that has
+-- very many fields takes only the event of the close. Returns whether the event is noted.
 local function note_event(record, what, most)
   if redis.call('HLEN', record) >= tonumber(most) and what ~= 'live.closed' then
     return false
@@ -96,7 +97,7 @@ local function note_event(record, what, most)
   return true
 end
 
--- The higher of what a field of a record says and a number, as text.
+-- Returns the higher of a field of a record and a number, as text.
 local function higher(field, number)
   return whole(math.max(tonumber(field or '') or 0, tonumber(number)))
 end

@@ -1,7 +1,7 @@
--- Since when users are in a live, and the sessions that come of it.
+-- Begins and ends the sessions of users in a live.
 
--- A user's latest session, as the hash of stays has it: '<number> <before> <id> <joined> <left>'; nil if there is none.
--- `left` is nil while the user is here.
+-- Reads a user's latest session, which the hash of stays has as '<number> <before> <id> <joined> <left>'. Returns nil
+-- if there is none. `left` is nil while the user is here.
 local function read_stay(value)
   if not value then
     return nil
@@ -21,14 +21,16 @@ local function put_stay(fields, user, stay)
     .. ' ' .. (stay.left and whole(stay.left) or '-')
 end
 
--- Up to which break, in ms, a user with so many sessions goes on with the last one: see `Stays::enter`.
+-- Returns the longest break, in ms, after which a user with so many sessions goes on with the last one: see
+-- `Stays::enter`.
 local function bridged(number)
   return number < 64 and 0 or number < 256 and 60000 or math.huge
 end
 
--- The first join of users, over all gateways, or another one: begins sessions of those who were not here. `at` tells
--- since when a user is here. Who came back before the time at which the last session ended was never away, and goes on
--- with it: calls of two gateways may arrive in any order. So does one with many sessions after a short break.
+-- Begins sessions of users who join and were not here. The join may be the first over all gateways, or another one.
+-- `at` tells since when a user is here. A user who came back before the last session ended was never away, and goes on
+-- with that session: calls of two gateways may arrive in any order. A user with many sessions also goes on with the
+-- last one after a short break.
 local function begin_stays(stays, sessions, id, users, at)
   local fields, entered = {}, {}
   local function enter(user, stay)
@@ -65,7 +67,7 @@ local function begin_stays(stays, sessions, id, users, at)
   end
 end
 
--- The last leave of users, over all gateways: ends their sessions. `at` tells when a user was here last.
+-- Ends the sessions of users who leave the last gateway. `at` tells when a user was here last.
 local function end_stays(stays, gone, at)
   local fields = {}
   for i, value in ipairs(redis.call('HMGET', stays, unpack(gone))) do
