@@ -2,7 +2,7 @@
 //! whom they follow. One index, from followed users to askers, serves the whole room: a move of a
 //! user whom no asker follows costs one look-up.
 //!
-//! State only. `sync::friends` reads the follows of an asker, and where those users are if that is
+//! State only. `sync::room_friends` reads the follows of an asker, and where those users are if that is
 //! in doubt; a socket sends the newest answer when its task runs.
 
 mod asker;
