@@ -260,13 +260,15 @@ struct Trial<'a> {
 impl Trial<'_> {
     async fn run(mut self) -> Result<TriedOut, ConnectError> {
         let host = self.node.host().clone();
-        if !self.node.is_up() {
-            self.found.away.push(format!("{host} does not answer"));
-            return Ok(self.found);
-        }
-        match self.ask("INFO", Vec::new()).await {
+        let info = self.ask_info(&host).await;
+        let is_up = self.node.is_up();
+        match info {
             Ok(info) => self.read_info(&info.into_string().unwrap_or_default())?,
-            Err(error) => self.note("INFO", &error),
+            Err(error) if is_up => self.note("INFO", &error),
+            Err(_) => {}
+        }
+        if !is_up && self.found.away.is_empty() {
+            self.found.away.push(format!("{host} does not answer"));
         }
         if !self.found.away.is_empty() {
             return Ok(self.found);
@@ -333,6 +335,19 @@ impl Trial<'_> {
             )),
         }
         Ok(())
+    }
+
+    /// Asks the server what it is. It gets a connection of its own, because the watchdog gives up the
+    /// node's connection as soon as it finds a replica.
+    async fn ask_info(&self, host: &Host) -> Result<Value, Error> {
+        let connector = self.topology.connector();
+        for _ in 1..ATTEMPTS {
+            match connector.ask_once(host, "INFO", Vec::new()).await {
+                Err(error) if judge(&error) == StoreError::Timeout => {}
+                answered => return answered,
+            }
+        }
+        connector.ask_once(host, "INFO", Vec::new()).await
     }
 
     /// Sends a command, and sends it again if the server does not answer in time: a busy server is
