@@ -80,7 +80,7 @@ var clientTests = {};
         }
         opens() {
           this.readyState = 1;
-          this.onopen();
+          this.onopen?.();
           this.tells({ type: "welcome", user_id: "u1", gateway_id: "g", heartbeat_ms: 5_000, timeout_ms: 15_000 });
         }
         tells(message) { this.onmessage?.({ data: JSON.stringify(message) }); }
@@ -358,7 +358,7 @@ var clientTests = {};
     async leaves_with_its_page_in_the_middle_of_an_attempt() {
       const show = (type) => dispatchEvent(new PageTransitionEvent(type, { persisted: true }));
       // While the socket opens.
-      const test = await start();
+      const test = await start({ way: "socket" });
       test.time.chance(0.999);
       test.client.join("42");
       await test.time.pass(0);
@@ -382,7 +382,7 @@ var clientTests = {};
 
     async tries_soon_when_the_network_or_the_user_is_back() {
       for (const event of ["online", "visible", "resume"]) {
-        const test = await start();
+        const test = await start({ way: "socket" });
         test.time.chance(0.999);
         test.client.connect();
         await test.opened();
@@ -404,7 +404,7 @@ var clientTests = {};
     },
 
     async begins_its_back_off_anew_when_the_network_is_back() {
-      const test = await start();
+      const test = await start({ way: "socket" });
       test.client.connect();
       await test.opened();
       test.time.chance(0.999);
@@ -559,7 +559,7 @@ var clientTests = {};
     },
 
     async waits_at_random_and_twice_as_long_each_time() {
-      const test = await start();
+      const test = await start({ way: "socket" });
       test.client.connect();
       await test.opened();
       test.time.chance(0.999);
@@ -600,7 +600,7 @@ var clientTests = {};
     },
 
     async backs_off_when_the_attempts_after_a_drain_fail() {
-      const test = await start();
+      const test = await start({ way: "socket" });
       test.client.connect();
       await test.opened();
       test.time.chance(0.999);
@@ -1065,7 +1065,7 @@ var clientTests = {};
 
     async says_that_it_cannot_connect_where_there_is_no_websocket() {
       globalThis.WebSocket = undefined;
-      const { time, gateway, client } = await start({ WebSocket: undefined });
+      const { time, gateway, client } = await start({ WebSocket: undefined, way: "socket" });
       const failed = fails(client.join("42"), "cannot_connect");
       await time.pass(0);
       await failed;
