@@ -27,6 +27,8 @@ const FIRST_SOCKET_WAIT = 60_000;
 const MOST_SOCKET_WAIT = 600_000;
 /** A gateway that may be gone has so long to answer one more heartbeat. */
 const DOUBT = 5_000;
+/** A heartbeat over HTTP has at least so long. */
+const LEAST_PATIENCE = 1_000;
 /** One of so many attempts goes on without an answer over HTTP: a page's policy may allow only the socket. */
 const UNASKED = 3;
 /** A page may be hidden so long before its user counts as away. */
@@ -228,6 +230,12 @@ class Refusal extends Error {
   }
 }
 
+/** Where it does no harm that the gateway does not know the session any more: no answer, and no other error. */
+function unlessUnknown(error) {
+  if (error.code !== SESSION_UNKNOWN) throw error;
+  return null;
+}
+
 /** The message in an event, as a WebSocket would have brought it; null if it is only a comment. */
 function messageOf(event) {
   const lines = event.split(/\r?\n/);
@@ -367,12 +375,9 @@ class HttpSocket {
   async #enter(wish) {
     const { live_id, friends } = wish;
     let answer = null;
-    try {
-      if (this.#session) answer = await this.#askSession("POST", { live_id, friends });
-    } catch (error) {
-      if (error.code !== SESSION_UNKNOWN) throw error;
-    }
-    return this.#began(answer ?? await this.#askAs("POST", PRESENCE, { live_id, friends }), wish);
+    if (this.#session) answer = await this.#askSession("POST", { live_id, friends }).catch(unlessUnknown);
+    answer ??= await this.#askAs("POST", PRESENCE, { live_id, friends });
+    return this.#began(answer, wish);
   }
 
   #began(answer, wish) {
@@ -385,10 +390,15 @@ class HttpSocket {
   }
 
   async #beat(id) {
+    this.#beatAt = Date.now();
     try {
-      const ack = this.#session ? await this.#askSession("POST", undefined, DOUBT) : NOWHERE;
-      this.#tell({ heartbeat_ms: this.#beatMs, ...ack, ...this.#info, type: "heartbeat_ack", id });
+      // It is over before the next one is due.
+      const patience = Math.min(DOUBT, Math.max(LEAST_PATIENCE, 0.8 * this.#beatMs));
+      const ack = this.#session ? await this.#askSession("POST", undefined, patience) : NOWHERE;
+      const isNewer = ack.info_version >= (this.#info.info_version ?? 0);
+      const info = isNewer ? {} : this.#info;
       this.#info = {};
+      this.#tell({ heartbeat_ms: this.#beatMs, ...ack, ...info, type: "heartbeat_ack", id });
     } catch (error) {
       // The session timed out, say: the client joins again. Any other failure is a heartbeat without an answer.
       if (error.code === SESSION_UNKNOWN) this.#end(4000);
@@ -401,7 +411,7 @@ class HttpSocket {
     if (!this.#session) return this.#tell({ type: "error", code: "not_joined", message: "in no live", id });
     const { live_id } = this.#session;
     this.#drop(null);
-    await this.#askSession("DELETE");
+    await this.#askSession("DELETE").catch(unlessUnknown);
     this.#session = null;
     return this.#tell({ type: "left", live_id, id });
   }
@@ -620,7 +630,7 @@ export class Rollcall extends EventTarget {
     this.#options = Object.fromEntries(known);
     this.#options.way ??= "auto";
     if (!WAYS.includes(this.#options.way)) {
-      throw new RollcallError("invalid_option", `way: ${WAYS.join(" or ")} expected, not ${this.#options.way}`);
+      throw new RollcallError("invalid_option", `way: auto, socket or http expected, not ${this.#options.way}`);
     }
     this.#base = baseOf(given.url);
   }
@@ -891,7 +901,7 @@ export class Rollcall extends EventTarget {
     this.#probe = null;
   }
 
-  /** Goes on through a WebSocket. The connection over HTTP is left after the join, so the user is there all the time. */
+  /** Goes on through a WebSocket. The connection over HTTP is left after the join, so that the user stays. */
   #move(socket, token) {
     const former = this.#socket;
     this.#probe = null;
