@@ -25,7 +25,19 @@ pub struct Visitor {
 
 impl Visitor {
     pub async fn comes() -> Self {
-        let turn = Turn::wait().await;
+        Self::with(Turn::wait().await).await
+    }
+
+    /// Somebody whose browser is to be killed.
+    pub async fn with_own_browser() -> Self {
+        Self::with(Turn::with_own_browser("own").await).await
+    }
+
+    pub fn kills_the_browser(&self) {
+        self.turn.chromium.kill();
+    }
+
+    async fn with(turn: Turn) -> Self {
         let made = turn
             .chromium
             .call(None, "Target.createBrowserContext", json!({}))

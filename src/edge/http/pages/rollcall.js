@@ -455,7 +455,7 @@ class HttpSocket {
   }
 
   #watch({ live_id, id }) {
-    const url = this.#url(`v1/lives/${encodeURIComponent(live_id)}/events`, this.#gateway.who);
+    const url = this.#url(`v1/lives/${encodeURIComponent(live_id)}/events`);
     let isAnswered = false;
     const hear = (message) => {
       if (message) this.#tell(isAnswered ? message : { ...message, id });
