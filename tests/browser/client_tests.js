@@ -1568,6 +1568,25 @@ var clientTests = {};
       is([why.slice(2), client.status.state, gateway.sessions], [["connect", "expired"], "open", 3]);
     },
 
+    async ends_over_http_as_a_socket_does() {
+      for (const [code, reason] of [[4003, "removed"], [4009, "too_many_sockets"]]) {
+        const { time, gateway, client } = await start({ way: "http" });
+        client.join("42");
+        await time.pass(0);
+        gateway.stream.tells({ type: "ended", code, reason });
+        await time.pass(600_000);
+        is([client.status.state, client.status.reason, gateway.sessions], ["closed", reason, 1]);
+      }
+      const { time, gateway, client } = await start({ way: "http" });
+      client.join("42");
+      await time.pass(0);
+      gateway.stream.tells({ type: "ended", code: 1001, reason: "going_away" });
+      await time.pass(0);
+      is([client.status.state, client.status.reason], ["waiting", "going_away"]);
+      await time.pass(5_000);
+      is([client.status.state, gateway.sessions], ["open", 2]);
+    },
+
     async tells_no_visibility_over_http() {
       const { time, gateway, client } = await start({ way: "http" });
       client.join("42");

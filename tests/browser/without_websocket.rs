@@ -136,6 +136,22 @@ stories! {
         page.does_not_complain();
     }
 
+    async fn a_viewer_whom_a_moderator_removes_stays_away() {
+        let world = World::on_memory(|_| ()).await;
+        let proxy = Proxy::before(world.addr).await;
+        world.open("42").await;
+        let page = Visitor::comes().await.visits(viewer_page(&proxy, "u1", "http")).await;
+        page.shows("#place", "In the live 42.").await;
+        world.backend().remove("42", "u1", None).await.is(200);
+        page.shows("#place", "A moderator removed this user.").await;
+        has_viewers(&world, 0, SLACK).await;
+        throughout("the user stays away", 2 * world.config.timeout, async || {
+            same(world.backend().live("42").await["viewers"].as_u64().unwrap(), 0)
+        })
+        .await;
+        page.does_not_complain();
+    }
+
     async fn a_viewer_goes_on_when_the_gateway_is_killed() {
         let redis = Redis::start().await;
         let mut first = World::program(redis.clone()).await;

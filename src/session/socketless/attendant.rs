@@ -97,7 +97,7 @@ impl SocketlessSessions {
         let signals = session.take_signals();
         if let Some(why) = self.end_of(session, signals) {
             self.finish(session, End::Closed(why));
-            return Vec::new();
+            return Vec::from_iter(Event::ended(why));
         }
         let mut events = Vec::new();
         if signals.has(Signals::ENDED) {

@@ -11,6 +11,7 @@ use super::sessions::SocketlessSessions;
 use super::{End, SocketlessSession, Way};
 use crate::auth::claims::Claims;
 use crate::base::clock::{Millis, millis};
+use crate::session::close_codes::Close;
 use crate::session::memberships::Memberships;
 use crate::session::messages::{InfoTold, ServerMessage};
 
@@ -33,6 +34,16 @@ pub(crate) struct Event {
 impl Event {
     pub(super) fn new(name: &'static str, data: Utf8Bytes) -> Self {
         Self { name, data }
+    }
+
+    /// The last event of a session that ends as a socket is closed; `None` if such a socket gets no
+    /// close code.
+    pub(super) fn ended(why: Close) -> Option<Self> {
+        let message = ServerMessage::Ended {
+            code: why.code()?,
+            reason: why.label(),
+        };
+        Some(Self::new("ended", message.text(None)))
     }
 
     /// The event as the stream has it.

@@ -503,6 +503,8 @@ class HttpSocket {
       try {
         for await (const message of this.#events(url, { headers, silence, signal })) {
           failures = 0;
+          // A socket is closed with this code.
+          if (message?.type === "ended") return this.#end(message.code);
           // The gateway is about to stop, and another one goes on.
           if (message?.type === "reconnect") after = message.after_ms;
           else hear(message);
@@ -879,14 +881,15 @@ export class Rollcall extends EventTarget {
       this.#planProbe();
     };
     let token;
+    let probe;
     try {
       token = await this.#token("connect");
+      if (this.#socket !== present) return;
+      probe = this.#webSocket(token);
     } catch {
       if (this.#socket === present) failed();
       return;
     }
-    if (this.#socket !== present) return;
-    const probe = this.#webSocket(token);
     this.#probe = probe;
     probe.onclose = failed;
     this.#after("probe", SOCKET_PATIENCE, failed);

@@ -51,7 +51,8 @@ refusals!(
 /// Listen to the events of a session
 ///
 /// Events are `counts`, `friends`, `info`, `closed` and `reconnect`, each with the message that a
-/// socket gets. While the stream is open, it counts as beats.
+/// socket gets; and `ended`, with the code with which a socket is closed. While the stream is open,
+/// it counts as beats.
 #[utoipa::path(get, path = "/v1/presence/{session_id}/events", operation_id = "listen_to_presence", tag = "presence",
     params(
         ("session_id" = String, Path, description = "What `POST /v1/presence` answered"),
