@@ -19,6 +19,9 @@ pub(crate) struct SessionClaims {
     /// The live that the session has joined.
     pub(crate) live: LiveId,
     pub(crate) epoch: Epoch,
+    /// Grows with each switch to another live. Of two ids of a session the one with the higher
+    /// number is right.
+    pub(crate) number: u32,
     /// Whether the client asked for its friends in the live.
     pub(crate) friends: bool,
     /// Of the token with which the session began. With `--auth off`, of what its query said.
@@ -31,6 +34,7 @@ struct Written<'a> {
     sid: SessionKey,
     live: &'a LiveId,
     epoch: Epoch,
+    number: u32,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     friends: bool,
     sub: &'a UserId,
@@ -49,6 +53,7 @@ struct Read {
     sid: SessionKey,
     live: LiveId,
     epoch: Epoch,
+    number: u32,
     #[serde(default)]
     friends: bool,
     #[serde(flatten)]
@@ -62,6 +67,7 @@ impl SessionClaims {
             sid: self.key,
             live: &self.live,
             epoch: self.epoch,
+            number: self.number,
             friends: self.friends,
             sub: &self.bearer.user,
             role: self.bearer.role.as_str(),
@@ -96,6 +102,7 @@ impl SessionClaims {
             key: read.sid,
             live: read.live,
             epoch: read.epoch,
+            number: read.number,
             friends: read.friends,
             bearer,
         })
@@ -112,6 +119,7 @@ mod tests {
             key: secret.new_key(),
             live: LiveId::parse("42").unwrap(),
             epoch: Epoch(3),
+            number: 1,
             friends: true,
             bearer: Claims {
                 user: UserId::parse("mail@example.org").unwrap(),

@@ -382,11 +382,6 @@ pub(crate) enum ServerMessage<'a> {
     Reconnect {
         after_ms: u64,
     },
-    /// A session without a socket is over, for a reason for which a socket is closed with this code.
-    Ended {
-        code: u16,
-        reason: &'static str,
-    },
     Error {
         code: &'static str,
         message: &'a str,

@@ -1569,22 +1569,18 @@ var clientTests = {};
     },
 
     async ends_over_http_as_a_socket_does() {
-      for (const [code, reason] of [[4003, "removed"], [4009, "too_many_sockets"]]) {
-        const { time, gateway, client } = await start({ way: "http" });
-        client.join("42");
-        await time.pass(0);
-        gateway.stream.tells({ type: "ended", code, reason });
-        await time.pass(600_000);
-        is([client.status.state, client.status.reason, gateway.sessions], ["closed", reason, 1]);
+      const ends = [[403, "removed", "removed"], [409, "too_many_sessions", "too_many_sockets"]];
+      for (const [status, code, reason] of ends) {
+        for (const call of ["GET /v1/presence/id1/events", "POST /v1/presence/id1"]) {
+          const { time, gateway, client } = await start({ way: "http" });
+          client.join("42");
+          await time.pass(0);
+          gateway.problems[call] = [{ status, code }];
+          gateway.stream.ends();
+          await time.pass(600_000);
+          is([client.status.state, client.status.reason, gateway.sessions], ["closed", reason, 1], call);
+        }
       }
-      const { time, gateway, client } = await start({ way: "http" });
-      client.join("42");
-      await time.pass(0);
-      gateway.stream.tells({ type: "ended", code: 1001, reason: "going_away" });
-      await time.pass(0);
-      is([client.status.state, client.status.reason], ["waiting", "going_away"]);
-      await time.pass(5_000);
-      is([client.status.state, gateway.sessions], ["open", 2]);
     },
 
     async tells_no_visibility_over_http() {

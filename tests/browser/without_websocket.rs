@@ -209,7 +209,7 @@ stories! {
         page.shows("#viewers", "1").await;
         viewer.close().await;
         page.shows("#viewers", "0").await;
-        world.backend().close_live("42").await;
+        world.backend().close("42").await;
         page.mentions("#state-text", "closed").await;
         page.complains_only_of(&[NO_SOCKET]);
     }

@@ -54,7 +54,8 @@ const REFUSALS = new Set([400, 401, 403, 414, 429, 431, 503]);
 /** Codes that say that a gateway has no presence over HTTP, as an older one has not. */
 const ABSENT = new Set(["not_found", "method_not_allowed"]);
 const NOT_OFFERED = "not_offered";
-const SESSION_UNKNOWN = "session_unknown";
+/** Codes that say that a session is over, and those with which a gateway closes a socket for the same reason. */
+const OVER = new Map([["session_unknown", 4000], ["removed", 4003], ["too_many_sessions", 4009]]);
 /** Errors that another try may cure. */
 const PASSING = new Set(["store_unavailable", "rate_limited"]);
 /** Reasons to wait that may be over when the network is back. */
@@ -232,7 +233,7 @@ class Refusal extends Error {
 
 /** Where it does no harm that the gateway does not know the session any more: no answer, and no other error. */
 function unlessUnknown(error) {
-  if (error.code !== SESSION_UNKNOWN) throw error;
+  if (error.code !== "session_unknown") throw error;
   return null;
 }
 
@@ -353,6 +354,7 @@ class HttpSocket {
     if (!(error instanceof Refusal)) return this.#end(1006);
     const { status, code, message, retry_after_ms } = error;
     if (status === 401) return this.#end(4001);
+    if (OVER.has(code)) return this.#end(OVER.get(code));
     const isBusy = status >= 500 ? code !== "store_unavailable" : status === 429 && !code;
     if (isBusy) return this.#end(1006, error);
     if (!code || ABSENT.has(code)) return this.#end(1006, Object.assign(error, { code: NOT_OFFERED }));
@@ -400,8 +402,8 @@ class HttpSocket {
       this.#info = {};
       this.#tell({ heartbeat_ms: this.#beatMs, ...ack, ...info, type: "heartbeat_ack", id });
     } catch (error) {
-      // The session timed out, say: the client joins again. Any other failure is a heartbeat without an answer.
-      if (error.code === SESSION_UNKNOWN) this.#end(4000);
+      // Any other failure is a heartbeat without an answer.
+      if (OVER.has(error.code)) this.#end(OVER.get(error.code));
     } finally {
       this.#isBeating = false;
     }
@@ -450,7 +452,7 @@ class HttpSocket {
       if (message?.type === "closed") this.#over(live_id);
     };
     // Whether the gateway is there, the heartbeats find out. Some proxies let no stream through.
-    const failed = (error) => error?.code === SESSION_UNKNOWN && this.#end(4000);
+    const failed = (error) => OVER.has(error?.code) && this.#end(OVER.get(error.code));
     this.#keepOpen(null, { url, silence: this.#timeoutMs, hear, failed });
   }
 
@@ -503,8 +505,6 @@ class HttpSocket {
       try {
         for await (const message of this.#events(url, { headers, silence, signal })) {
           failures = 0;
-          // A socket is closed with this code.
-          if (message?.type === "ended") return this.#end(message.code);
           // The gateway is about to stop, and another one goes on.
           if (message?.type === "reconnect") after = message.after_ms;
           else hear(message);
