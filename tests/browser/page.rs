@@ -303,6 +303,11 @@ impl Page {
         self.call("Page.bringToFront", json!({})).await;
     }
 
+    /// Its user closes the tab: the page learns of it, other than when [it just closes](Self::closes).
+    pub async fn is_closed(self) {
+        self.call("Page.close", json!({})).await;
+    }
+
     pub async fn closes(self) {
         let wish = json!({"targetId": self.target});
         self.chromium()
