@@ -1335,9 +1335,10 @@ var clientTests = {};
       await superseded;
       is([(await joined).live_id, gateway.calls.filter((call) => call.startsWith("POST"))],
         ["43", ["POST /v1/presence"]]);
-      client.join("44");
+      const left = fails(client.join("44"), "superseded");
       client.leave();
       await time.pass(0);
+      await left;
       is(gateway.calls.slice(-2), ["GET /v1/presence/id2/events", "DELETE /v1/presence/id2"]);
     },
 

@@ -95,9 +95,11 @@ stories! {
         let page = Visitor::comes().await.visits(viewer_page(&proxy, "u1", "http")).await;
         page.shows("#place", "In the live 42.").await;
         has_viewers(&world, 1, SLACK).await;
+        page.value("globalThis.isTheSamePage = true; null").await;
         page.goes_to(format!("http://{}/healthz", proxy.addr())).await;
         has_viewers(&world, 0, GONE_WITHIN).await;
         page.value("setTimeout(() => history.back(), 0); null").await;
+        page.is("globalThis.isTheSamePage ?? false", json!(true)).await;
         page.shows("#place", "In the live 42.").await;
         page.shows("#way-used", "Connected by HTTP, without a WebSocket.").await;
         has_viewers(&world, 1, SLACK).await;

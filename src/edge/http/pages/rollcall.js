@@ -813,11 +813,12 @@ export class Rollcall extends EventTarget {
     if (way !== "auto") return [way];
     // Without an answer for admission, nothing more can be expected over HTTP.
     if (this.#unasked || !this.#hasHttp) return ["socket"];
-    return this.#hasWebSocket() && Date.now() >= this.#socketAt ? ["socket", "http"] : ["http"];
+    return this.#WebSocket && Date.now() >= this.#socketAt ? ["socket", "http"] : ["http"];
   }
 
-  #hasWebSocket() {
-    return (this.#options.WebSocket ?? globalThis.WebSocket) !== undefined;
+  /** The platform's WebSocket, if it has one. */
+  get #WebSocket() {
+    return this.#options.WebSocket ?? globalThis.WebSocket;
   }
 
   /** Connects in this way, and answers how that ended. */
@@ -846,11 +847,10 @@ export class Rollcall extends EventTarget {
   }
 
   #webSocket(token) {
-    const Socket = this.#options.WebSocket ?? globalThis.WebSocket;
-    if (!Socket) throw new Error("this platform has no WebSocket: give one in the option WebSocket");
+    if (!this.#WebSocket) throw new Error("this platform has no WebSocket: give one in the option WebSocket");
     const url = this.#url("ws", { token });
     url.protocol = url.protocol.replace(/^http/, "ws");
-    const socket = new Socket(url.href, "rollcall.v1");
+    const socket = new this.#WebSocket(url.href, "rollcall.v1");
     // It stays to the end: sockets that are event emitters throw an error that nobody hears. What follows is `close`.
     socket.onerror = () => {};
     return socket;
@@ -869,7 +869,7 @@ export class Rollcall extends EventTarget {
 
   /** Plans the next WebSocket to be tried beside the connection over HTTP. */
   #planProbe() {
-    if (this.#options.way !== "auto" || !this.#hasWebSocket()) return;
+    if (this.#options.way !== "auto" || !this.#WebSocket) return;
     this.#after("probe", this.#socketAt - Date.now(), () => this.#tryWebSocket());
   }
 
