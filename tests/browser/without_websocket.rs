@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::page::Visitor;
 use crate::proxy::Proxy;
+use crate::site::Site;
 use crate::stories;
 use crate::support::dashboard::{fans, viewers};
 use crate::support::link::Link;
@@ -100,9 +101,9 @@ stories! {
         has_viewers(&world, 0, GONE_WITHIN).await;
         page.value("setTimeout(() => history.back(), 0); null").await;
         page.is("globalThis.isTheSamePage ?? false", json!(true)).await;
-        page.shows("#place", "In the live 42.").await;
+        page.is("document.querySelector('#log').textContent.split('\"joined\"').length - 1", json!(2)).await;
         page.shows("#way-used", "Connected by HTTP, without a WebSocket.").await;
-        has_viewers(&world, 1, SLACK).await;
+        has_viewers(&world, 1, Duration::ZERO).await;
         page.is_closed().await;
         has_viewers(&world, 0, GONE_WITHIN).await;
     }
@@ -203,6 +204,43 @@ stories! {
         assert!(counted.iter().all(|viewers| *viewers == 1), "{counted:?}");
         has_viewers(&world, 1, Duration::ZERO).await;
         page.complains_only_of(&[NO_SOCKET]);
+    }
+
+    async fn a_page_of_another_origin_joins_and_leaves_without_a_websocket() {
+        let site = Site::opens().await;
+        let world = World::on_memory(|config| {
+            patient(config);
+            config.origins = vec![site.origin()];
+        })
+        .await;
+        let proxy = Proxy::before(world.addr).await;
+        world.open("42").await;
+        let gateway = format!("http://{}", proxy.addr());
+        let module = format!(
+            "import {{ Rollcall }} from '{gateway}/rollcall.js';
+            const client = new Rollcall({{ url: '{gateway}', userId: 'u1', way: 'http' }});
+            client.on('counts', ({{ viewers }}) => globalThis.viewers = viewers);
+            client.on('heartbeat_ack', ({{ fan }}) => globalThis.fan = fan);
+            await client.join('42', {{ counts: true }});
+            globalThis.leave = () => client.leave();
+            globalThis.join = () => client.join('42');"
+        );
+        // Neither its policy nor its origin needs more than for a WebSocket.
+        let policy = format!("script-src 'unsafe-inline' {gateway}; connect-src {gateway}");
+        site.shows("/app", &policy, &module);
+        let page = Visitor::comes().await.visits(format!("{}/app", site.origin())).await;
+        page.is("[globalThis.viewers, globalThis.fan]", json!([1, false])).await;
+        let other = world.viewer_in("u2", "42").await;
+        page.is("globalThis.viewers", json!(2)).await;
+        other.close().await;
+        page.is("globalThis.viewers", json!(1)).await;
+        page.value("leave().then(() => null)").await;
+        has_viewers(&world, 0, SLACK).await;
+        page.value("join().then(() => null)").await;
+        has_viewers(&world, 1, SLACK).await;
+        page.does_not_complain();
+        page.is_closed().await;
+        has_viewers(&world, 0, GONE_WITHIN).await;
     }
 
     async fn a_streamer_sees_the_counts_without_a_websocket() {
