@@ -13,7 +13,9 @@ mod key_url;
 mod keys;
 pub mod mint;
 pub mod permissions;
+pub(crate) mod presence_secret;
 pub(crate) mod presented;
+pub(crate) mod session_claims;
 #[cfg(test)]
 mod test_keys;
 pub mod tokens;

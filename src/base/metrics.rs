@@ -42,6 +42,12 @@ pub(crate) struct OfRole {
     pub(crate) role: &'static str,
 }
 
+/// How a session without a WebSocket says that its client is there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct OfWay {
+    pub(crate) way: &'static str,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Build {
     pub(crate) version: &'static str,
@@ -147,6 +153,18 @@ metrics! {
     key_fetches: Family<Outcome, Counter>,
     /// Keys, secrets and certificates whose files could not be used when they were read last
     files_unusable: Gauge,
+    /// Sessions without a WebSocket on this gateway now
+    presences: Gauge,
+    /// Beats of sessions without a WebSocket, by the way in which they came
+    presence_beats: Family<OfWay, Counter>,
+    /// Sessions without a WebSocket that another gateway began and that went on here
+    presences_resumed: Counter,
+    /// Sessions without a WebSocket that ended on this gateway, by reason
+    presences_ended: Family<Why, Counter>,
+    /// Requests to begin a session without a WebSocket that were refused, by code
+    presences_refused: Family<Why, Counter>,
+    /// Streams of events open now
+    event_streams: Gauge,
     /// Lives that this gateway holds in memory
     lives: Gauge,
     /// Viewers joined to lives on this gateway
@@ -322,6 +340,10 @@ impl Metrics {
 
     pub(crate) fn count_result(family: &Family<Outcome, Counter>, result: &'static str) {
         family.get_or_create(&Outcome { result }).inc();
+    }
+
+    pub(crate) fn count_way(family: &Family<OfWay, Counter>, way: &'static str) {
+        family.get_or_create(&OfWay { way }).inc();
     }
 
     /// The open sockets of a role.

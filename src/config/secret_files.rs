@@ -20,6 +20,7 @@ impl Config {
             ("tls-key", &self.tls_key),
             ("fan-secret-file", &self.fan_secret_file),
             ("webhook-secret-file", &self.webhook_secret_file),
+            ("presence-secret-file", &self.presence_secret_file),
             ("config", &self.file_with_secrets),
         ] {
             if let Some(file) = file {

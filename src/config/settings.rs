@@ -156,6 +156,25 @@ pub const SETTINGS: &[Setting] = &[
         ..PLAIN
     },
     Setting {
+        name: "max-presences",
+        group: ADDRESSES,
+        hint: "SESSIONS",
+        default: Some("1000000"),
+        doc: "Sessions without a WebSocket at a time (POST /v1/presence); beyond that, 503",
+        take: |c, text| set(&mut c.max_presences, number(text, 0..=100_000_000)),
+        ..PLAIN
+    },
+    Setting {
+        name: "presence-secret-file",
+        group: ADDRESSES,
+        hint: "FILE",
+        doc: "A file with the secret behind sessions without a WebSocket, or two while it changes, a line each",
+        more: "The same for all gateways, so that any of them goes on with a session when another one is gone. Without \
+               it a session ends with its gateway. Read again on change.",
+        take: |c, text| set(&mut c.presence_secret_file, Ok(Some(PathBuf::from(text)))),
+        ..PLAIN
+    },
+    Setting {
         name: "tls-cert",
         group: ADDRESSES,
         hint: "FILE",

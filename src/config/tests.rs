@@ -277,6 +277,8 @@ fn every_setting_can_be_given_in_every_way() {
         ("fan-key", "followers"),
         ("fan-url", "postgres://rollcall:p@db/platform"),
         ("fan-secret-file", "/etc/fan-secret"),
+        ("max-presences", "5000"),
+        ("presence-secret-file", "/etc/presence-secret"),
         ("fan-ca", "/etc/fan-ca.pem"),
         ("fan-timeout", "500ms"),
         ("fan-calls", "3"),

@@ -111,6 +111,8 @@ pub struct Config {
     pub max_handshakes: usize,
     /// `None`: as many as the open-file limit allows.
     pub max_sockets: Option<usize>,
+    pub max_presences: usize,
+    pub presence_secret_file: Option<PathBuf>,
     pub wait_for_store: Duration,
     pub log_format: LogFormat,
     pub log: String,
@@ -232,6 +234,8 @@ impl Default for Config {
             handshake_rate: 4_000,
             max_handshakes: 1_024,
             max_sockets: None,
+            max_presences: 1_000_000,
+            presence_secret_file: None,
             wait_for_store: Duration::ZERO,
             log_format: LogFormat::Text,
             log: "info".to_owned(),

@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use parts::{Parts, Verifiers};
 
 use crate::auth::api_keys::ApiKeys;
+use crate::auth::presence_secret::PresenceSecret;
 pub use crate::auth::tokens::OpenError as KeysError;
 use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
@@ -241,9 +242,13 @@ async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, St
     if let Some(receiver) = &webhook {
         other_files.push(receiver.clone());
     }
+    let presence_secret = PresenceSecret::open(config.presence_secret_file.clone())
+        .map(Arc::new)
+        .map_err(StartError::Settings)?;
     let verifiers = Verifiers {
         tokens,
         api_keys,
+        presence_secret,
         other_files,
     };
     let mut gateway = run(id, &config, verifiers, store, metrics).await?;
@@ -341,6 +346,11 @@ async fn run(
         "reaper",
         &failed,
         app.sessions.reaper.clone().run(readers.stop.clone()),
+    );
+    readers.spawn(
+        "sessions without a socket",
+        &failed,
+        app.presences.clone().run(readers.stop.clone()),
     );
     readers.spawn(
         "streamer timeout",

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::api_keys::ApiKeys;
+use crate::auth::presence_secret::PresenceSecret;
 use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
 use crate::base::from_files::FromFiles;
@@ -26,6 +27,7 @@ use crate::peers::subscriber::Subscriber;
 use crate::presence::Rooms;
 use crate::presence::absent_streamers::AbsentStreamers;
 use crate::presence::checks::Checks;
+use crate::presence::ended_sessions::EndedSessions;
 use crate::presence::gateways::Gateways;
 use crate::presence::trust::Trust;
 use crate::presence::user_budgets::UserBudgets;
@@ -33,6 +35,7 @@ use crate::presence::user_sockets::UserSockets;
 use crate::session::context::SessionContext;
 use crate::session::limits::Limits;
 use crate::session::reaper::Reaper;
+use crate::session::socketless::sessions::SocketlessSessions;
 use crate::store::fans::{self, FanLookup, FanSetupError};
 use crate::store::{ClaimLimits, Store};
 use crate::sync::attendance::AttendanceUpkeep;
@@ -100,13 +103,18 @@ impl Core {
         )
     }
 
-    fn subscriber(&self, absent_streamers: &Arc<AbsentStreamers>) -> Subscriber {
+    fn subscriber(
+        &self,
+        absent_streamers: &Arc<AbsentStreamers>,
+        ended_sessions: &Arc<EndedSessions>,
+    ) -> Subscriber {
         Subscriber {
             store: self.store.clone(),
             rooms: self.rooms.clone(),
             gateways: self.gateways.clone(),
             checks: self.checks.clone(),
             absent_streamers: absent_streamers.clone(),
+            ended_sessions: ended_sessions.clone(),
             metrics: self.metrics.clone(),
             clock: self.clock,
         }
@@ -377,6 +385,7 @@ impl Core {
 pub(crate) struct Verifiers {
     pub(crate) tokens: Option<Arc<Tokens>>,
     pub(crate) api_keys: Arc<ApiKeys>,
+    pub(crate) presence_secret: Arc<PresenceSecret>,
     /// The other parts that come from files; the reloader watches them, too.
     pub(crate) other_files: Vec<Arc<dyn FromFiles>>,
 }
@@ -433,7 +442,8 @@ impl Parts {
         let trust = Arc::new(core.trust());
 
         // peers and dashboards
-        let subscriber = core.subscriber(&absent_streamers);
+        let ended_sessions = Arc::<EndedSessions>::default();
+        let subscriber = core.subscriber(&absent_streamers, &ended_sessions);
         let publisher = Arc::new(core.publisher(config));
         let counts = core.counts_task(&trust);
 
@@ -471,9 +481,11 @@ impl Parts {
         let Verifiers {
             tokens,
             api_keys,
+            presence_secret,
             other_files: mut from_files,
         } = verifiers;
         from_files.push(api_keys.clone());
+        from_files.push(presence_secret.clone());
         if let Some(tokens) = &tokens {
             from_files.push(tokens.clone());
         }
@@ -554,6 +566,13 @@ impl Parts {
             limits: Limits::new(config),
             draining: AtomicBool::new(false),
         });
+        let presences = Arc::new(SocketlessSessions::new(
+            sessions.clone(),
+            presence_secret,
+            ended_sessions,
+            outbox.clone(),
+            config.max_presences,
+        ));
 
         // edge
         let info = InfoWriter {
@@ -583,6 +602,7 @@ impl Parts {
             info,
             removals,
             sessions,
+            presences,
             online: OnlineSettings::new(config, seen),
             admission: Admission::new(config),
             browsers: Browsers::new(config),

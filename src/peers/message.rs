@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
+use crate::base::session_key::SessionKey;
 
 const VERSION: u32 = 3;
 
@@ -47,6 +48,9 @@ pub enum PeerMessage {
         /// How long the streamer had been silent by then, in ms.
         silent: Millis,
     },
+    /// On the gateways' channel: these sessions without a socket ended for good on the sender. The
+    /// receiver ends its own part of them.
+    SessionsEnded { sessions: Vec<SessionKey> },
     /// On the gateways' channel: what the walk found in the store. A receiver that expected the
     /// same need not look itself.
     Survey {
@@ -214,6 +218,9 @@ mod tests {
             PeerMessage::Gone {
                 lives: vec![LiveId::parse("42").unwrap()],
                 silent: 5_000,
+            },
+            PeerMessage::SessionsEnded {
+                sessions: vec![SessionKey::from_bytes([7; 16])],
             },
             PeerMessage::Survey {
                 gateways: vec![gateway.clone()],

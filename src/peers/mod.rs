@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
 use crate::base::metrics::Metrics;
+use crate::base::session_key::SessionKey;
 use crate::presence::gateways::Gateways;
 use crate::presence::moves::MOST_USERS;
 use crate::presence::queue::Queue;
@@ -88,6 +89,14 @@ impl Outbox {
         let message = PeerMessage::Follow {
             user: user.clone(),
             streamer: streamer.clone(),
+        };
+        self.post(Channel::Gateways, message);
+    }
+
+    /// Tells the peers that these sessions without a socket ended for good.
+    pub fn sessions_ended(&self, sessions: &[SessionKey]) {
+        let message = PeerMessage::SessionsEnded {
+            sessions: sessions.to_owned(),
         };
         self.post(Channel::Gateways, message);
     }

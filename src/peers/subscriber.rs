@@ -15,6 +15,7 @@ use crate::base::ids::{GatewayId, LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::presence::absent_streamers::AbsentStreamers;
 use crate::presence::checks::Checks;
+use crate::presence::ended_sessions::EndedSessions;
 use crate::presence::gateways::Gateways;
 use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms};
@@ -29,6 +30,7 @@ pub struct Subscriber {
     pub gateways: Arc<Gateways>,
     pub checks: Arc<Checks>,
     pub absent_streamers: Arc<AbsentStreamers>,
+    pub ended_sessions: Arc<EndedSessions>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
 }
@@ -140,6 +142,11 @@ impl Subscriber {
             (Channel::Gateways, PeerMessage::Gone { lives, silent }) => {
                 self.absent_streamers
                     .peer_says_left(&lives, self.clock.now().saturating_sub(silent));
+            }
+            (Channel::Gateways, PeerMessage::SessionsEnded { sessions }) => {
+                for key in sessions {
+                    self.ended_sessions.hear(key);
+                }
             }
             (Channel::Gateways, PeerMessage::Survey { gateways, lives }) => {
                 self.take_survey(&gateways, &lives)

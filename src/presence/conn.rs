@@ -43,6 +43,9 @@ impl Signals {
     /// There is news of the friends in the live that this socket joined.
     pub(crate) const FRIENDS: Self = Self(1 << 9);
 
+    /// Every signal.
+    pub(crate) const ALL: Self = Self(u16::MAX);
+
     #[must_use]
     pub(crate) const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -166,6 +169,11 @@ impl Conn {
     /// Names the task that [`Self::signal`] wakes.
     pub(crate) fn register(&self, waker: &Waker) {
         self.waker.register(waker);
+    }
+
+    /// Drops what [`Self::register`] registered.
+    pub(crate) fn forget_waker(&self) {
+        self.waker.take();
     }
 
     pub(crate) fn set_moving(&self) {

@@ -17,6 +17,7 @@ pub(crate) mod conn;
 pub(crate) mod counting;
 pub mod desired_state;
 pub(crate) mod ended_lives;
+pub(crate) mod ended_sessions;
 pub mod figures;
 pub(crate) mod friends_here;
 pub mod gateways;

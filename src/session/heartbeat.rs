@@ -1,15 +1,11 @@
-//! Serves heartbeats: notes the time in the socket's [`Conn`](crate::presence::conn::Conn), and
-//! acknowledges with the counts of the joined live. A heartbeat takes no lock and makes no call to
-//! the store.
+//! Serves heartbeats: notes the time in the socket's [`Conn`](crate::presence::conn::Conn). A
+//! heartbeat takes no lock and makes no call to the store. `memberships/acks.rs` acknowledges it.
 //!
 //! `socket/fast_path.rs` recognises the plain heartbeat without parsing JSON. The
 //! [`reaper`](crate::session::reaper) finds clients that send none.
 
-use tokio_tungstenite::tungstenite::Utf8Bytes;
-
 use super::Session;
-use crate::base::clock::{Millis, millis};
-use crate::session::messages::{self, RequestId, ServerMessage};
+use crate::base::clock::Millis;
 
 impl<S> Session<S> {
     /// Notes that the client was heard. A frame of any kind counts as a heartbeat.
@@ -17,58 +13,5 @@ impl<S> Session<S> {
         self.memberships.conn.heard(now);
         self.pinged_at = None;
         self.context.metrics.heartbeats.inc();
-    }
-
-    /// The answer to a heartbeat.
-    pub(super) fn ack(&mut self, id: Option<&RequestId>) -> Utf8Bytes {
-        let heartbeat_ms = millis(self.context.heartbeat);
-        let Some(seat) = self.memberships.seat() else {
-            let message = ServerMessage::HeartbeatAck {
-                live_id: None,
-                fan: None,
-                viewers: None,
-                fans: None,
-                heartbeat_ms,
-                told: None,
-            };
-            return message.text(id);
-        };
-        let room = &seat.room;
-        let fan = seat.member.fan();
-        if seat.info != room.info.revision() {
-            return self.ack_with_info(id, heartbeat_ms);
-        }
-        let figures = room.figures();
-        if let Some(text) = room.acks.load().text(figures, 0, fan) {
-            return messages::answering(text, id);
-        }
-        let acks = messages::acks(&room.record.live, figures, None, heartbeat_ms);
-        room.acks.store(acks.clone());
-        acks.text(figures, 0, fan)
-            .map(|text| messages::answering(text, id))
-            .unwrap_or_default()
-    }
-
-    /// The answer to the first heartbeat after a back end wrote something about the live. All
-    /// sockets of the live share the text of this answer, too.
-    fn ack_with_info(&mut self, id: Option<&RequestId>, heartbeat_ms: Millis) -> Utf8Bytes {
-        let Some(seat) = self.memberships.seat() else {
-            return Utf8Bytes::default();
-        };
-        let room = seat.room.clone();
-        let fan = seat.member.fan();
-        let figures = room.figures();
-        let known = room.info.newest();
-        self.memberships.note_info_told(&room, known.revision);
-        if let Some(acks) = room.info.acks.load().as_ref()
-            && let Some(text) = acks.text(figures, known.revision, fan)
-        {
-            return messages::answering(text, id);
-        }
-        let acks = messages::acks(&room.record.live, figures, Some(&known), heartbeat_ms);
-        room.info.acks.store(Some(acks.clone()));
-        acks.text(figures, known.revision, fan)
-            .map(|text| messages::answering(text, id))
-            .unwrap_or_default()
     }
 }

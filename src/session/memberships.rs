@@ -1,7 +1,9 @@
 //! The memberships of a socket: the live that it has joined, and the lives that it watches or
 //! opened. When this value is dropped, the socket leaves them all, however the session ended.
-//! [`counts`] and [`friends`] make the messages that a socket is sent about its lives.
+//! [`acks`], [`counts`] and `friend_messages` make the messages that a socket is sent
+//! about its lives.
 
+mod acks;
 mod counts;
 mod friend_messages;
 
@@ -125,6 +127,20 @@ impl Memberships {
 
     pub(super) fn seat(&self) -> Option<&Seat> {
         self.seat.as_ref()
+    }
+
+    /// Whether the session takes part in no live at all.
+    pub(super) fn is_in_no_live(&self) -> bool {
+        self.seat.is_none() && self.listening.is_empty()
+    }
+
+    /// The lives whose counts are sent.
+    fn watched(&self) -> Vec<Arc<Room>> {
+        self.listening
+            .iter()
+            .filter(|there| there.interest == Interest::Counts)
+            .map(|there| there.room.clone())
+            .collect()
     }
 
     /// Whether the joined live has ended and the client was not told yet.

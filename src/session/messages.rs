@@ -371,6 +371,13 @@ pub(crate) enum ServerMessage<'a> {
     Refreshed {
         expires_at: UnixMillis,
     },
+    /// What a back end wrote about the live, for a stream of events; a socket is told it together
+    /// with something else.
+    Info {
+        live_id: &'a LiveId,
+        #[serde(flatten)]
+        told: InfoTold<'a>,
+    },
     /// The gateway drains; the socket is closed with 1012 next.
     Reconnect {
         after_ms: u64,

@@ -13,6 +13,7 @@ pub(crate) mod fuzzing;
 mod handshake;
 mod heartbeat;
 mod io;
+mod joining;
 pub(crate) mod limits;
 mod memberships;
 mod message_rate;
@@ -21,6 +22,7 @@ pub(crate) mod reaper;
 mod refresh;
 mod requests;
 mod socket;
+pub(crate) mod socketless;
 mod spans;
 #[cfg(test)]
 mod tests;
@@ -328,7 +330,7 @@ impl<S: Transport> Session<S> {
             Message::Text(text) => match messages::parse(&text) {
                 // If the live has ended, `serve` tells the client so before it answers.
                 (id, Ok(ClientMessage::Heartbeat)) if !self.memberships.seat_has_ended() => {
-                    Action::Send(Some(Message::Text(self.ack(id))))
+                    Action::Send(Some(Message::Text(self.memberships.ack(id))))
                 }
                 _ => Action::Serve(text),
             },

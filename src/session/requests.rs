@@ -5,24 +5,21 @@ use std::sync::Arc;
 
 use tokio_tungstenite::tungstenite::Message;
 
+use super::joining::{self, Seating};
 use super::socket::Transport;
 use super::{Session, SessionResult};
 use crate::auth::permissions::{Action, Caller, Permission, permission};
-use crate::base::identity::Role;
 use crate::base::ids::{LiveId, MAX_SLICES, UserId};
 use crate::base::metrics::Metrics;
+use crate::presence::Room;
 use crate::presence::room::Interest;
 use crate::presence::user_budgets::Cost;
-use crate::presence::{NoSeat, Room};
 use crate::session::close_codes::Close;
 use crate::session::messages::{
     ClientMessage, ErrorCode, InfoTold, JoinRequest, Refusal, RequestId, ServerMessage,
 };
 use crate::store::{CloseReason, OpenedBy, Terms};
 use crate::sync::lives::{LiveError, OpenRequest};
-
-/// How often a join or a watch looks for a room that has not just ended before it gives up.
-const JOIN_TRIES: usize = 3;
 
 pub(super) enum RequestError {
     /// The client gets an error message; the session goes on.
@@ -45,6 +42,12 @@ impl From<Close> for RequestError {
 
 impl From<LiveError> for RequestError {
     fn from(why: LiveError) -> Self {
+        Self::Refused(why.into())
+    }
+}
+
+impl From<LiveError> for Refusal {
+    fn from(why: LiveError) -> Self {
         let code = match why {
             LiveError::NotOpen(_) | LiveError::NeverOpened(_) => ErrorCode::LiveNotOpen,
             LiveError::Owned(_) => ErrorCode::LiveOwned,
@@ -57,7 +60,7 @@ impl From<LiveError> for RequestError {
             LiveError::Store(why) => format!("{}; try again", why.for_clients()),
             other => other.to_string(),
         };
-        Self::Refused(Refusal::new(code, message))
+        Self::new(code, message)
     }
 }
 
@@ -78,7 +81,7 @@ impl<S: Transport> Session<S> {
         self.tell_closed().await?;
         let served = match request {
             Ok(ClientMessage::Heartbeat) => {
-                let ack = self.ack(id);
+                let ack = self.memberships.ack(id);
                 return self.put(Some(Message::Text(ack))).await;
             }
             Ok(ClientMessage::Join(wish)) => self.join(&wish, id).await,
@@ -118,56 +121,21 @@ impl<S: Transport> Session<S> {
     }
 
     async fn join(&mut self, wish: &JoinRequest, id: Option<&RequestId>) -> RequestResult {
-        let JoinRequest {
-            live,
-            counts,
-            friends,
-        } = wish;
-        self.refuse_early(Action::Join, "this role joins no lives", live)?;
-        if *friends && self.context.rooms.users.is_none() {
-            let message =
-                "the gateway runs with --track-online off, and does not know where friends are";
-            return Err(Refusal::new(ErrorCode::NotAvailable, message).into());
-        }
-        if !self.memberships.has_joined(live) || (*friends && !self.memberships.asks_friends()) {
-            self.charge(Cost::Visit)?;
-        }
-        for _ in 0..JOIN_TRIES {
-            let room = self.context.lives.find(live).await?;
-            match self.memberships.join(&room) {
-                Ok(()) => {
-                    if *counts {
-                        self.memberships.begin_counts()
-                    } else {
-                        self.memberships.end_counts()
-                    }
-                    if *friends {
-                        self.memberships.begin_friends()
-                    } else {
-                        self.memberships.end_friends()
-                    }
+        joining::check(&self.context, &self.memberships, wish)?;
+        for _ in 0..joining::TRIES {
+            let room = self.context.lives.find(&wish.live).await?;
+            match joining::take_seat(&self.context, &mut self.memberships, &room, wish)? {
+                Seating::Ended => {}
+                Seating::Seated => {
                     self.joined(&room, id).await?;
                     if let Some(text) = self.memberships.first_counts() {
                         self.put(Some(Message::Text(text))).await?;
                     }
                     return Ok(());
                 }
-                Err(NoSeat::Banned(left)) => {
-                    let left = left.as_millis().div_ceil(1_000);
-                    let message =
-                        format!("removed from live {live}; it cannot be joined for {left} s");
-                    return Err(Refusal::new(ErrorCode::Banned, message).into());
-                }
-                Err(NoSeat::Crowded) => {
-                    return Err(self.limited(
-                        "joins",
-                        format!("too many join live {live} at once; try again"),
-                    ));
-                }
-                Err(NoSeat::Ended) => {}
             }
         }
-        Err(LiveError::NotOpen(live.clone()).into())
+        Err(LiveError::NotOpen(wish.live.clone()).into())
     }
 
     async fn joined(&mut self, room: &Arc<Room>, id: Option<&RequestId>) -> SessionResult {
@@ -204,7 +172,7 @@ impl<S: Transport> Session<S> {
             return Err(self.limited("watches", format!("a socket may watch {most} lives")));
         }
         self.charge(Cost::Visit)?;
-        for _ in 0..JOIN_TRIES {
+        for _ in 0..joining::TRIES {
             let room = self.context.lives.find(live).await?;
             if !self.may(Action::Watch, &room.record.streamer) {
                 return Err(forbidden(OWNERS));
@@ -327,44 +295,29 @@ impl<S: Transport> Session<S> {
         Ok(self.send(&ServerMessage::closed(&record), id).await?)
     }
 
-    /// Takes the cost of a request from the user's budget, which all sockets of the user share.
-    /// Back ends have no budget.
     fn charge(&self, cost: Cost) -> RequestResult {
-        let conn = &self.memberships.conn;
-        if conn.role() == Role::Service {
-            return Ok(());
-        }
-        let now = self.context.clock.now();
-        if self.context.budgets.take(&conn.identity.user, cost, now) {
-            return Ok(());
-        }
-        Err(self.limited(
-            "user",
-            "this user asks for too much over all sockets; try again".to_owned(),
-        ))
+        Ok(joining::charge(
+            &self.context,
+            &self.memberships.conn,
+            cost,
+        )?)
     }
 
-    /// Counts a request that exceeds a limit, and returns the refusal.
     fn limited(&self, limit: &'static str, message: String) -> RequestError {
-        Metrics::count(&self.context.metrics.limited, limit);
-        Refusal::new(ErrorCode::RateLimited, message).into()
+        joining::limited(&self.context, limit, message).into()
     }
 
-    /// Refuses by the role and the token alone, before anything reads the store: any client may
-    /// send the request.
     fn refuse_early(&self, action: Action, why: &'static str, live: &LiveId) -> RequestResult {
-        self.refuse_role(action, why)?;
-        match self.memberships.conn.claims() {
-            Some(claims) if !claims.allows(live) => Err(forbidden("the token is for other lives")),
-            _ => Ok(()),
-        }
+        Ok(joining::refuse_early(
+            &self.memberships.conn,
+            action,
+            why,
+            live,
+        )?)
     }
 
     fn refuse_role(&self, action: Action, why: &'static str) -> RequestResult {
-        match self.permission(action) {
-            Permission::No => Err(forbidden(why)),
-            Permission::OwnLives | Permission::Yes => Ok(()),
-        }
+        Ok(joining::refuse_role(&self.memberships.conn, action, why)?)
     }
 
     /// Whether this socket may do something to a live of `streamer`.

@@ -17,6 +17,7 @@ use crate::edge::reload::Reloader;
 use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;
 use crate::session::context::SessionContext;
+use crate::session::socketless::sessions::SocketlessSessions;
 use crate::store::Store;
 use crate::sync::follows::FollowGraph;
 use crate::sync::info::InfoWriter;
@@ -56,6 +57,7 @@ pub(crate) struct AppState {
     pub(crate) info: InfoWriter,
     pub(crate) removals: Remover,
     pub(crate) sessions: Arc<SessionContext>,
+    pub(crate) presences: Arc<SocketlessSessions>,
     pub(crate) online: OnlineSettings,
     pub(crate) admission: Admission,
     pub(crate) browsers: Browsers,

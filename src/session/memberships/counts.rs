@@ -94,6 +94,16 @@ impl Memberships {
         Some(counts(&context, &room, shown, seq, info.as_ref()).text(None))
     }
 
+    /// The counts of the joined live, if they are pushed, and of every watched live, at this moment.
+    pub(in crate::session) fn counts_now(&mut self) -> Vec<Utf8Bytes> {
+        let mut texts = Vec::new();
+        texts.extend(self.first_counts());
+        for room in self.watched() {
+            texts.extend(self.counts_of(&room, None));
+        }
+        texts
+    }
+
     /// The counts that were released since this socket was last sent any: of every watched live,
     /// and of the joined live if the client asked for counts.
     pub(in crate::session) fn new_counts(&mut self) -> Vec<Utf8Bytes> {

@@ -7,13 +7,7 @@ use arc_swap::ArcSwap;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
 use data_encoding::HEXLOWER;
 
-use crate::base::secret::Secret;
-
-/// The shortest secret, in bytes.
-const SHORTEST: usize = 16;
-
-/// The most secrets: the present one, and another one during a change.
-const MOST: usize = 2;
+use crate::base::secret_lines;
 
 /// The secrets of a file. Every request has a signature by each.
 pub struct Signer {
@@ -42,17 +36,13 @@ impl Signer {
     /// # Errors
     /// The file is wrong; the text says how and does not quote it. The earlier secrets stay.
     pub fn reload(&self) -> Result<(), String> {
-        let text = std::fs::read_to_string(&self.path)
-            .map(Secret::new)
-            .map_err(|why| self.name_file(&why.to_string()))?;
-        let keys = parse(&text).map_err(|why| self.name_file(&why))?;
+        let secrets = secret_lines::read("webhook-secret-file", &self.path)?;
+        let keys: Vec<Key> = secrets
+            .iter()
+            .map(|secret| Key::new(HMAC_SHA256, secret.reveal().as_bytes()))
+            .collect();
         self.keys.store(keys.into());
         Ok(())
-    }
-
-    /// An error text that names the setting and the file.
-    fn name_file(&self, why: &str) -> String {
-        format!("webhook-secret-file {}: {why}", self.path.display())
     }
 
     /// The value of the header, at a Unix time in seconds.
@@ -66,28 +56,6 @@ impl Signer {
         }
         header
     }
-}
-
-/// Reads the text of a file: a secret a line. Blank lines do not count.
-fn parse(text: &Secret) -> Result<Vec<Key>, String> {
-    let lines = text
-        .reveal()
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty());
-    let secrets: Vec<&str> = lines.collect();
-    if secrets.is_empty() || secrets.len() > MOST {
-        return Err(format!(
-            "must have a secret, or {MOST} while they change, each on a line of its own"
-        ));
-    }
-    if secrets.iter().any(|secret| secret.len() < SHORTEST) {
-        return Err(format!("has a secret of less than {SHORTEST} bytes"));
-    }
-    Ok(secrets
-        .iter()
-        .map(|secret| Key::new(HMAC_SHA256, secret.as_bytes()))
-        .collect())
 }
 
 #[cfg(test)]

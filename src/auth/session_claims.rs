@@ -1,0 +1,157 @@
+//! The id of a session without a socket: a token that the gateways sign for each other. It says
+//! whose session it is, in which live, and what its user may do, so that any gateway can go on with
+//! the session without asking anybody.
+
+use serde::{Deserialize, Serialize};
+
+use jsonwebtoken::{Algorithm, Header, Validation, decode, encode};
+
+use super::claims::{Claims, LEEWAY, RawClaims};
+use super::presence_secret::PresenceSecret;
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Epoch, LiveId, UserId};
+use crate::base::session_key::SessionKey;
+
+/// What the id of a session says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SessionClaims {
+    pub(crate) key: SessionKey,
+    /// The live that the session has joined.
+    pub(crate) live: LiveId,
+    pub(crate) epoch: Epoch,
+    /// Whether the client asked for its friends in the live.
+    pub(crate) friends: bool,
+    /// Of the token with which the session began. With `--auth off`, of what its query said.
+    pub(crate) bearer: Claims,
+}
+
+/// The claims as they stand in the id.
+#[derive(Serialize)]
+struct Written<'a> {
+    sid: SessionKey,
+    live: &'a LiveId,
+    epoch: Epoch,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    friends: bool,
+    sub: &'a UserId,
+    role: &'static str,
+    count: bool,
+    /// In seconds.
+    exp: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lives: Option<&'a [LiveId]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fan_of: Option<&'a [UserId]>,
+}
+
+#[derive(Deserialize)]
+struct Read {
+    sid: SessionKey,
+    live: LiveId,
+    epoch: Epoch,
+    #[serde(default)]
+    friends: bool,
+    #[serde(flatten)]
+    bearer: RawClaims,
+}
+
+impl SessionClaims {
+    /// The id, as text for a URL.
+    pub(crate) fn sign(&self, secret: &PresenceSecret) -> String {
+        let written = Written {
+            sid: self.key,
+            live: &self.live,
+            epoch: self.epoch,
+            friends: self.friends,
+            sub: &self.bearer.user,
+            role: self.bearer.role.as_str(),
+            count: self.bearer.counted,
+            exp: self.bearer.expires_at as f64 / 1_000.0,
+            lives: self.bearer.lives.as_deref(),
+            fan_of: self.bearer.fan_of.as_deref(),
+        };
+        let header = Header::new(Algorithm::HS256);
+        // Texts and numbers only: this does not fail.
+        secret
+            .with_signing_key(|key| encode(&header, &written, key).unwrap_or_default())
+            .unwrap_or_default()
+    }
+
+    /// Reads an id. `None` if no gateway signed it, or its token has expired.
+    pub(crate) fn read(id: &str, secret: &PresenceSecret, now: UnixMillis) -> Option<Self> {
+        let mut validation = Validation::new(Algorithm::HS256);
+        // The time is checked below, by the clock that the tests can set.
+        validation.validate_exp = false;
+        validation.required_spec_claims.clear();
+        let read: Read = secret.check_with(|key| {
+            let token = decode(id, key, &validation).ok()?;
+            Some(token.claims)
+        })?;
+        let bearer = read.bearer.read()?;
+        let leeway = LEEWAY.as_millis() as UnixMillis;
+        if bearer.expires_at.saturating_add(leeway) <= now {
+            return None;
+        }
+        Some(Self {
+            key: read.sid,
+            live: read.live,
+            epoch: read.epoch,
+            friends: read.friends,
+            bearer,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::identity::Role;
+
+    fn claims(secret: &PresenceSecret) -> SessionClaims {
+        SessionClaims {
+            key: secret.new_key(),
+            live: LiveId::parse("42").unwrap(),
+            epoch: Epoch(3),
+            friends: true,
+            bearer: Claims {
+                user: UserId::parse("mail@example.org").unwrap(),
+                role: Role::Viewer,
+                counted: false,
+                expires_at: 1_732_000_000_500,
+                lives: Some([LiveId::parse("42").unwrap()].into()),
+                fan_of: Some([UserId::parse("s1").unwrap()].into()),
+            },
+        }
+    }
+
+    #[test]
+    fn an_id_says_on_any_gateway_what_it_said_on_the_first() {
+        let secret = PresenceSecret::open(None).unwrap();
+        let written = claims(&secret);
+        let id = written.sign(&secret);
+        assert_eq!(SessionClaims::read(&id, &secret, 0), Some(written));
+        let is_for_a_path = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        assert!(id.bytes().all(is_for_a_path), "{id}");
+        assert!(id.len() < 400, "{} bytes", id.len());
+    }
+
+    #[test]
+    fn an_id_that_was_forged_or_has_expired_says_nothing() {
+        let secret = PresenceSecret::open(None).unwrap();
+        let id = claims(&secret).sign(&secret);
+        let last = 1_732_000_030_499;
+        assert!(SessionClaims::read(&id, &secret, last).is_some());
+        assert_eq!(SessionClaims::read(&id, &secret, last + 1), None);
+        let stranger = PresenceSecret::open(None).unwrap();
+        assert_eq!(SessionClaims::read(&id, &stranger, 0), None);
+        for at in [3, id.len() / 2, id.len() - 3] {
+            let mut forged = id.clone().into_bytes();
+            forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
+            let forged = String::from_utf8(forged).unwrap();
+            assert_eq!(SessionClaims::read(&forged, &secret, 0), None, "{forged}");
+        }
+        for wrong in ["", ".", "..", "a.b.c"] {
+            assert_eq!(SessionClaims::read(wrong, &secret, 0), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Sessions without a socket: a client joins by an HTTP request, and stays by beats, which are HTTP
+//! requests, datagrams, or an open stream of events.
+//!
+//! Such a session has the memberships, the seat and the [`Conn`] of any other. What it lacks is a
+//! task: its client's requests and one task of the gateway ([`attendant`]) do what the task of a
+//! socket does. When a signal is set, the session puts itself into that task's queue.
+//!
+//! Any gateway can go on with a session that another one began ([`sessions`]): its id says all
+//! that a join needs. Both then hold a seat for the user, whom the store counts once. The former
+//! gateway gives up its seat when it has heard no beat for the timeout.
+
+pub(crate) mod attendant;
+pub(crate) mod datagram_state;
+pub(crate) mod events;
+pub(crate) mod sessions;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+use super::close_codes::Close;
+use super::memberships::Memberships;
+use crate::base::keyed_permits::KeyedPermit;
+use crate::base::session_key::SessionKey;
+use crate::presence::Fan;
+use crate::presence::conn::{Conn, Signals};
+use crate::presence::figures::Figures;
+use crate::presence::queue::Queue;
+use datagram_state::DatagramState;
+
+/// How a client says that it is there, as the label of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Http,
+    Datagram,
+    /// An open stream of events.
+    Stream,
+}
+
+impl Way {
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Datagram => "datagram",
+            Self::Stream => "stream",
+        }
+    }
+}
+
+/// What a client learns of its live with an acknowledgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) figures: Figures,
+    /// Whether the user is a fan, as far as is known.
+    pub(crate) fan: Fan,
+}
+
+/// Why a session ended on this gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Its client left.
+    Left,
+    LiveClosed,
+    /// It was told to go on elsewhere.
+    Moved,
+    /// As a socket would have been closed.
+    Closed(Close),
+}
+
+impl End {
+    fn as_close(self) -> Close {
+        match self {
+            Self::Left | Self::LiveClosed => Close::ByClient,
+            Self::Moved => Close::Drain,
+            Self::Closed(why) => why,
+        }
+    }
+
+    /// The label of a metric.
+    fn label(self) -> &'static str {
+        match self {
+            Self::Left => "left",
+            Self::LiveClosed => "live_closed",
+            Self::Moved => "moved",
+            Self::Closed(why) => why.label(),
+        }
+    }
+
+    /// Whether the session must not go on anywhere.
+    fn is_for_good(self) -> bool {
+        match self {
+            Self::Left => true,
+            Self::LiveClosed | Self::Moved => false,
+            Self::Closed(why) => !matches!(why, Close::HeartbeatTimeout | Close::GoingAway),
+        }
+    }
+}
+
+/// A session without a socket, on this gateway.
+///
+/// Until it listens to signals, a drop ends it; from then on its waker keeps it, and only an end
+/// lets it go.
+pub(crate) struct SocketlessSession {
+    pub(crate) key: SessionKey,
+    pub(crate) conn: Arc<Conn>,
+    /// `None` once the session has ended.
+    memberships: Mutex<Option<Memberships>>,
+    /// Wakes the stream of events, if one is open. It then serves the signals instead of the
+    /// attendant.
+    stream: ArcSwapOption<Notify>,
+    /// Whether the client asked for its friends in the live. Only a stream is pushed them.
+    friends: AtomicBool,
+    told_to_move: AtomicBool,
+    /// The sessions whose signals the attendant is to serve.
+    signalled: Arc<Queue<Arc<Self>>>,
+    /// The state of its datagrams.
+    pub(crate) datagrams: Mutex<DatagramState>,
+    /// The permit of the client's address; given back when the session is dropped.
+    _permit: Option<KeyedPermit>,
+}
+
+/// The only thing that wakes a session is a signal. The waker may be called under any lock, so it
+/// takes none but that of the queue.
+impl Wake for SocketlessSession {
+    fn wake(self: Arc<Self>) {
+        match self.stream.load_full() {
+            Some(stream) => stream.notify_one(),
+            None => self.signalled.clone().push(self),
+        }
+    }
+}
+
+impl SocketlessSession {
+    fn new(
+        key: SessionKey,
+        memberships: Memberships,
+        signalled: Arc<Queue<Arc<Self>>>,
+        permit: Option<KeyedPermit>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            key,
+            conn: memberships.conn.clone(),
+            memberships: Mutex::new(Some(memberships)),
+            stream: ArcSwapOption::empty(),
+            friends: AtomicBool::new(false),
+            told_to_move: AtomicBool::new(false),
+            signalled,
+            datagrams: Mutex::default(),
+            _permit: permit,
+        })
+    }
+
+    /// Asks for a wake at the next signal. Signals that are set already do not wake: the caller
+    /// takes them afterwards.
+    fn listen(self: &Arc<Self>) {
+        self.conn.register(&Waker::from(self.clone()));
+    }
+
+    fn has_stream(&self) -> bool {
+        self.stream.load().is_some()
+    }
+
+    fn asks_friends(&self) -> bool {
+        self.friends.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the client was told to go on with the session on another gateway.
+    fn note_told_to_move(&self) {
+        self.told_to_move.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the client was told to go on with the session on another gateway.
+    pub(crate) fn was_told_to_move(&self) -> bool {
+        self.told_to_move.load(Ordering::Relaxed)
+    }
+
+    /// Whether the session goes on.
+    pub(crate) fn is_open(&self) -> bool {
+        self.memberships.lock().is_some()
+    }
+
+    /// The text that acknowledges a heartbeat; `None` if the session has ended, or its live has.
+    pub(crate) fn ack(&self) -> Option<Utf8Bytes> {
+        let mut memberships = self.memberships.lock();
+        let memberships = memberships.as_mut()?;
+        if memberships.seat_has_ended() {
+            return None;
+        }
+        Some(memberships.ack(None))
+    }
+
+    /// The figures of the joined live; `None` if the session has ended, or its live has.
+    pub(crate) fn standing(&self) -> Option<Standing> {
+        let memberships = self.memberships.lock();
+        let seat = memberships.as_ref()?.seat()?;
+        if seat.room.end().is_some() {
+            return None;
+        }
+        Some(Standing {
+            figures: seat.room.figures(),
+            fan: seat.member.fan(),
+        })
+    }
+
+    /// Ends the session: its user leaves the live. False if it had ended before.
+    fn end(&self, why: End) -> bool {
+        let Some(mut memberships) = self.memberships.lock().take() else {
+            return false;
+        };
+        memberships.ended = Some(why.as_close());
+        drop(memberships);
+        // The waker holds the session, which holds the waker.
+        self.conn.forget_waker();
+        if let Some(stream) = self.stream.load_full() {
+            stream.notify_one();
+        }
+        true
+    }
+
+    fn take_signals(self: &Arc<Self>) -> Signals {
+        self.listen();
+        self.conn.take(Signals::ALL)
+    }
+}

@@ -1,0 +1,460 @@
+//! The sessions without a socket of this gateway: how they begin, are found, go on elsewhere, and
+//! end.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+use parking_lot::Mutex;
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+use super::{End, SocketlessSession, Way};
+use crate::auth::claims::Claims;
+use crate::auth::presence_secret::PresenceSecret;
+use crate::auth::session_claims::SessionClaims;
+use crate::base::clock::{Millis, UnixMillis, millis};
+use crate::base::identity::{Identity, Role};
+use crate::base::ids::{Epoch, LiveId};
+use crate::base::keyed_permits::KeyedPermit;
+use crate::base::metrics::Metrics;
+use crate::base::session_key::SessionKey;
+use crate::peers::Outbox;
+use crate::presence::Room;
+use crate::presence::conn::{Conn, Signals};
+use crate::presence::ended_sessions::EndedSessions;
+use crate::presence::queue::Queue;
+use crate::presence::room::Interest;
+use crate::session::context::SessionContext;
+use crate::session::drain::HOLD;
+use crate::session::joining::{self, Seating};
+use crate::session::memberships::Memberships;
+use crate::session::messages::{ErrorCode, InfoTold, JoinRequest, Refusal, ServerMessage};
+use crate::sync::lives::LiveError;
+
+/// How long the id of a session is good that began without a token, in ms: a day.
+const WITHOUT_TOKEN: UnixMillis = 24 * 3_600 * 1_000;
+
+/// A client that wants to begin a session.
+pub(crate) struct Newcomer {
+    pub(crate) identity: Identity,
+    /// `None` with `--auth off`.
+    pub(crate) claims: Option<Arc<Claims>>,
+    /// The permit of its address; `None` for an address that may have any number of sessions.
+    pub(crate) permit: Option<KeyedPermit>,
+}
+
+/// Why a session did not begin, or does not go on.
+#[derive(Debug)]
+pub(crate) enum Denied {
+    /// As a socket's join would have been refused.
+    Refused(Refusal),
+    /// The gateway has as many sessions without a socket as it may have.
+    Full,
+    /// The gateway is about to stop.
+    Draining,
+    /// The session has ended, or never was one: join again.
+    Unknown,
+}
+
+impl From<Refusal> for Denied {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<LiveError> for Denied {
+    fn from(why: LiveError) -> Self {
+        Self::Refused(why.into())
+    }
+}
+
+/// A session that has joined a live.
+pub(crate) struct Joined {
+    pub(crate) session: Arc<SocketlessSession>,
+    /// The id by which the client goes on, here or on another gateway.
+    pub(crate) id: String,
+    pub(crate) room: Arc<Room>,
+    /// The text of the message `joined`.
+    pub(crate) message: Utf8Bytes,
+}
+
+pub(crate) struct SocketlessSessions {
+    pub(super) context: Arc<SessionContext>,
+    secret: Arc<PresenceSecret>,
+    pub(super) ended: Arc<EndedSessions>,
+    pub(super) outbox: Arc<Outbox>,
+    open: DashMap<SessionKey, Arc<SocketlessSession>>,
+    /// How many there may be.
+    most: usize,
+    pub(super) signalled: Arc<Queue<Arc<SocketlessSession>>>,
+    /// Sessions that were told to go on elsewhere, and until when they keep their seat here. The
+    /// time is the same for all, so the first one is due first.
+    pub(super) moving: Mutex<VecDeque<(Millis, Arc<SocketlessSession>)>>,
+}
+
+impl SocketlessSessions {
+    pub(crate) fn new(
+        context: Arc<SessionContext>,
+        secret: Arc<PresenceSecret>,
+        ended: Arc<EndedSessions>,
+        outbox: Arc<Outbox>,
+        most: usize,
+    ) -> Self {
+        Self {
+            context,
+            secret,
+            ended,
+            outbox,
+            open: DashMap::new(),
+            most,
+            signalled: Arc::default(),
+            moving: Mutex::default(),
+        }
+    }
+
+    /// How often clients should send a beat, in ms.
+    pub(crate) fn beat_ms(&self) -> u64 {
+        millis(self.context.heartbeat)
+    }
+
+    /// How long a client may be silent, in ms.
+    pub(crate) fn timeout_ms(&self) -> u64 {
+        millis(self.context.timeout)
+    }
+
+    pub(crate) fn secret(&self) -> &PresenceSecret {
+        &self.secret
+    }
+
+    // ------------------------------------------------------------------------------ the beginning
+
+    /// Begins a session: its user joins a live.
+    pub(crate) async fn begin(
+        &self,
+        newcomer: Newcomer,
+        wish: &JoinRequest,
+    ) -> Result<Joined, Denied> {
+        let key = self.secret.new_key();
+        let session = self.admit(key, newcomer)?;
+        match self.join(&session, wish, None).await {
+            Ok(room) => {
+                self.keep(&session);
+                self.joined(session, room, wish)
+            }
+            Err(why) => {
+                session.end(End::Left);
+                Err(why)
+            }
+        }
+    }
+
+    /// A session with no seat yet, which nobody finds yet.
+    fn admit(&self, key: SessionKey, newcomer: Newcomer) -> Result<Arc<SocketlessSession>, Denied> {
+        if self.context.is_draining() {
+            return Err(Denied::Draining);
+        }
+        if self.open.len() >= self.most {
+            return Err(Denied::Full);
+        }
+        let Newcomer {
+            identity,
+            claims,
+            permit,
+        } = newcomer;
+        let conn = Arc::new(Conn::new(identity, self.context.clock.now()));
+        if let Some(claims) = claims {
+            let end = self.context.end_of(&claims);
+            conn.hold_token(claims, end);
+        }
+        let memberships = Memberships::new(self.context.clone(), conn);
+        let signalled = self.signalled.clone();
+        Ok(SocketlessSession::new(key, memberships, signalled, permit))
+    }
+
+    /// Takes a seat in the live, or in this epoch of it only.
+    async fn join(
+        &self,
+        session: &Arc<SocketlessSession>,
+        wish: &JoinRequest,
+        epoch: Option<Epoch>,
+    ) -> Result<Arc<Room>, Denied> {
+        let context = &self.context;
+        match session.memberships.lock().as_ref() {
+            Some(memberships) => joining::check(context, memberships, wish)?,
+            None => return Err(Denied::Unknown),
+        }
+        // Friends are pushed to streams only, which ask for them when they open.
+        let seat = JoinRequest::plain(wish.live.clone());
+        for _ in 0..joining::TRIES {
+            let room = context.lives.find(&wish.live).await?;
+            if epoch.is_some_and(|epoch| epoch != room.record.epoch) {
+                return Err(Denied::Unknown);
+            }
+            let mut memberships = session.memberships.lock();
+            let Some(memberships) = memberships.as_mut() else {
+                return Err(Denied::Unknown);
+            };
+            if joining::take_seat(context, memberships, &room, &seat)? == Seating::Seated {
+                session.friends.store(wish.friends, Ordering::Relaxed);
+                return Ok(room);
+            }
+        }
+        Err(LiveError::NotOpen(wish.live.clone()).into())
+    }
+
+    /// Makes a session that has its seat known, and has the reaper watch it. Returns the session
+    /// that goes on: another request may have resumed the same one meanwhile.
+    fn keep(&self, session: &Arc<SocketlessSession>) -> Arc<SocketlessSession> {
+        match self.open.entry(session.key) {
+            Entry::Occupied(there) if there.get().is_open() => {
+                let there = there.get().clone();
+                session.end(End::Left);
+                return there;
+            }
+            Entry::Occupied(mut there) => {
+                there.insert(session.clone());
+            }
+            Entry::Vacant(place) => {
+                place.insert(session.clone());
+                self.context.metrics.presences.inc();
+            }
+        }
+        session.listen();
+        self.context.reaper.admit(&session.conn);
+        if self.context.is_draining() {
+            // The drain may have signalled all sessions just before this one was watched.
+            session.conn.signal(Signals::STOP);
+        }
+        // A signal may have been set before there was a waker.
+        self.signalled.push(session.clone());
+        if self.ended.contains(&session.key) {
+            self.finish_here(session, End::Left);
+        }
+        session.clone()
+    }
+
+    fn joined(
+        &self,
+        session: Arc<SocketlessSession>,
+        room: Arc<Room>,
+        wish: &JoinRequest,
+    ) -> Result<Joined, Denied> {
+        let claims = SessionClaims {
+            key: session.key,
+            live: room.record.live.clone(),
+            epoch: room.record.epoch,
+            friends: wish.friends,
+            bearer: self.bearer(&session.conn),
+        };
+        let id = claims.sign(&self.secret);
+        let figures = room.figures();
+        let message = {
+            let mut memberships = session.memberships.lock();
+            let Some(memberships) = memberships.as_mut() else {
+                return Err(Denied::Unknown);
+            };
+            let info = memberships.info_to_tell(&room);
+            let message = ServerMessage::Joined {
+                live_id: &room.record.live,
+                streamer_id: &room.record.streamer,
+                viewers: figures.viewers,
+                fans: figures.fans,
+                told: info.as_ref().map(InfoTold::of),
+            };
+            message.text(None)
+        };
+        Ok(Joined {
+            session,
+            id,
+            room,
+            message,
+        })
+    }
+
+    /// What the id of a session says of its user.
+    fn bearer(&self, conn: &Conn) -> Claims {
+        let counted = conn.identity.counted;
+        match conn.claims() {
+            Some(claims) => Claims {
+                counted,
+                ..Claims::clone(&claims)
+            },
+            None => Claims {
+                user: conn.identity.user.clone(),
+                role: conn.identity.role,
+                counted,
+                expires_at: self.context.clock.unix() + WITHOUT_TOKEN,
+                lives: None,
+                fan_of: None,
+            },
+        }
+    }
+
+    // ---------------------------------------------------------------------------------- going on
+
+    /// Reads the id of a session. `None` if no gateway made it, or it has expired.
+    pub(crate) fn read(&self, id: &str) -> Option<SessionClaims> {
+        SessionClaims::read(id, &self.secret, self.context.clock.unix())
+    }
+
+    /// A session that is here and goes on.
+    pub(crate) fn find(&self, key: &SessionKey) -> Option<Arc<SocketlessSession>> {
+        let session = self.open.get(key)?.clone();
+        if session.is_open() {
+            Some(session)
+        } else {
+            None
+        }
+    }
+
+    /// The session of an id: the one that is here, or one that another gateway began, which goes on
+    /// here from now on.
+    pub(crate) async fn find_or_resume(
+        &self,
+        claims: SessionClaims,
+        permit: Option<KeyedPermit>,
+    ) -> Result<Arc<SocketlessSession>, Denied> {
+        if let Some(session) = self.find(&claims.key) {
+            return Ok(session);
+        }
+        if self.ended.contains(&claims.key) {
+            return Err(Denied::Unknown);
+        }
+        let SessionClaims {
+            key,
+            live,
+            epoch,
+            friends,
+            bearer,
+        } = claims;
+        let newcomer = Newcomer {
+            identity: Identity {
+                user: bearer.user.clone(),
+                role: bearer.role,
+                counted: bearer.counted,
+            },
+            claims: Some(Arc::new(bearer)),
+            permit,
+        };
+        let session = self.admit(key, newcomer)?;
+        let wish = JoinRequest {
+            live,
+            counts: false,
+            friends,
+        };
+        match self.join(&session, &wish, Some(epoch)).await {
+            Ok(_) => {
+                self.context.metrics.presences_resumed.inc();
+                Ok(self.keep(&session))
+            }
+            Err(why) => {
+                session.end(End::Left);
+                Err(match why {
+                    Denied::Refused(refusal) if !may_pass(refusal.code) => Denied::Unknown,
+                    why => why,
+                })
+            }
+        }
+    }
+
+    /// Notes a beat.
+    pub(crate) fn beat(&self, session: &SocketlessSession, way: Way) {
+        session.conn.heard(self.context.clock.now());
+        self.context.metrics.heartbeats.inc();
+        let beats = &self.context.metrics.presence_beats;
+        Metrics::count_way(beats, way.label());
+    }
+
+    /// Joins another live, and leaves the former one. The session has another id from then on.
+    pub(crate) async fn switch(
+        &self,
+        session: Arc<SocketlessSession>,
+        wish: &JoinRequest,
+    ) -> Result<Joined, Denied> {
+        let room = self.join(&session, wish, None).await?;
+        if session.has_stream() {
+            session.begin_pushes();
+        }
+        self.joined(session, room, wish)
+    }
+
+    // ------------------------------------------------------------------------------------ the end
+
+    /// Ends a session whose client leaves. Its id is good for nothing from then on, on any gateway.
+    pub(crate) fn leave(&self, key: SessionKey) {
+        match self.find(&key) {
+            Some(session) => self.finish(&session, End::Left),
+            None => self.ended.note(key),
+        }
+    }
+
+    /// Ends a session on this gateway.
+    pub(super) fn finish(&self, session: &Arc<SocketlessSession>, why: End) {
+        if why.is_for_good() {
+            // Before the session ends: a beat that finds it gone must find this.
+            self.ended.note(session.key);
+        }
+        self.finish_here(session, why);
+    }
+
+    /// Ends a session on this gateway. Another gateway may go on with it.
+    pub(super) fn finish_here(&self, session: &Arc<SocketlessSession>, why: End) {
+        if !session.end(why) {
+            return;
+        }
+        Metrics::count(&self.context.metrics.presences_ended, why.label());
+        let removed = self
+            .open
+            .remove_if(&session.key, |_, there| Arc::ptr_eq(there, session));
+        if removed.is_some() {
+            self.context.metrics.presences.dec();
+        }
+    }
+
+    /// Until when a session that is told now to go on elsewhere keeps its seat here: its client's
+    /// next beat has arrived there by then.
+    pub(super) fn hold_until(&self) -> Millis {
+        self.context.clock.now() + millis(self.context.heartbeat) + millis(HOLD)
+    }
+
+    // --------------------------------------------------------------------------------- dashboards
+
+    /// A session that only watches a live, for a stream of events. No beat keeps it, and no gateway
+    /// goes on with it.
+    pub(crate) async fn watch(
+        &self,
+        identity: Identity,
+        live: &LiveId,
+    ) -> Result<Arc<SocketlessSession>, Denied> {
+        let newcomer = Newcomer {
+            // A dashboard is nobody on the platform.
+            identity: Identity {
+                role: Role::Service,
+                counted: false,
+                ..identity
+            },
+            claims: None,
+            permit: None,
+        };
+        let session = self.admit(self.secret.new_key(), newcomer)?;
+        for _ in 0..joining::TRIES {
+            let room = self.context.lives.find(live).await?;
+            let mut memberships = session.memberships.lock();
+            if let Some(memberships) = memberships.as_mut()
+                && memberships.listen(&room, Interest::Counts).is_ok()
+            {
+                self.context.reaper.admit(&session.conn);
+                return Ok(session.clone());
+            }
+        }
+        session.end(End::Left);
+        Err(LiveError::NotOpen(live.clone()).into())
+    }
+}
+
+/// Whether a client that is refused so may go on with the same session later.
+fn may_pass(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::RateLimited | ErrorCode::StoreUnavailable)
+}
