@@ -390,6 +390,11 @@ impl SocketlessSessions {
         }
     }
 
+    /// Whether a session ended for good a short time ago, on any gateway.
+    pub(crate) fn has_ended(&self, key: &SessionKey) -> bool {
+        self.ended.contains(key)
+    }
+
     /// Ends a session on this gateway.
     pub(super) fn finish(&self, session: &Arc<SocketlessSession>, why: End) {
         if why.is_for_good() {
