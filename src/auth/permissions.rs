@@ -161,12 +161,17 @@ const MODERATE: Option<Scope> = Some(Scope::Moderate);
 
 /// Every action, once.
 const TABLE: &[Row] = &[
-    row(Action::Join, [Yes, Yes, Yes], None, "join a live (socket)"),
+    row(
+        Action::Join,
+        [Yes, Yes, Yes],
+        None,
+        "join a live (socket, HTTP)",
+    ),
     row(
         Action::Watch,
         [No, OwnLives, Yes],
-        None,
-        "watch the counts of a live (socket)",
+        READ,
+        "watch the counts of a live (socket, events)",
     ),
     row(
         Action::Open,

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use axum::http::header;
 use axum::http::request::Parts;
+use axum::http::{Uri, header};
 use serde::Deserialize;
 
 use crate::auth::claims::Claims;
@@ -85,6 +85,16 @@ pub(crate) async fn authenticate(
         counted: wants_to_count && claims.counted,
     };
     Ok((identity, Some(claims)))
+}
+
+/// The token in a query.
+pub(crate) fn token_in_query(uri: &Uri) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Token {
+        token: Option<String>,
+    }
+    let Token { token } = from_query(uri).ok()?;
+    Some(presented(&token?)?.to_owned())
 }
 
 /// The token or key of an `Authorization: Bearer` header.

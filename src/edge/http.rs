@@ -1,6 +1,6 @@
 //! The HTTP edge. [`routes`] maps paths to handlers. Each noun has a file of handlers: [`lives`],
 //! [`live_lists`], [`infos`], [`fans`], [`removals`], [`follows`], [`gateway`], [`health`],
-//! [`pages`], and the WebSocket's [`upgrade`].
+//! [`pages`], [`presence`], and the WebSocket's [`upgrade`].
 //!
 //! [`authorization`] decides who may call a route, within [`rate_limits`]. [`bill`] charges the
 //! requests for which nobody has paid. [`known_fields`] refuses fields and bodies that a call does
@@ -15,6 +15,7 @@ mod beats;
 mod bill;
 mod bounded;
 pub(crate) mod browsers;
+mod candidate;
 mod fans;
 mod follows;
 mod friends;
@@ -32,6 +33,7 @@ mod openapi;
 mod pages;
 mod paging;
 mod position;
+mod presence;
 pub(crate) mod problem;
 pub(crate) mod rate_limits;
 mod reloading;

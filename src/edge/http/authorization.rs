@@ -18,7 +18,7 @@ use crate::auth::permissions::{Action, Caller, Permission, permission};
 use crate::auth::tokens::Tokens;
 use crate::base::identity::Role;
 use crate::base::ids::LiveId;
-use crate::edge::credentials::{AuthError, bearer};
+use crate::edge::credentials::{AuthError, bearer, token_in_query};
 use crate::store::LiveRecord;
 use crate::sync::lives::known_record;
 
@@ -89,9 +89,14 @@ impl Guard {
         let Some(tokens) = &state.tokens else {
             return state.rate_limits.take(Payer::address(&parts.extensions));
         };
-        let presented = bearer(parts);
+        // A page cannot set headers on its request for a stream of events.
+        let in_query = match self.action {
+            Action::Watch => token_in_query(&parts.uri),
+            _ => None,
+        };
+        let presented = bearer(parts).or(in_query.as_deref());
         if self.accepts == Accepts::KeysAndTokens
-            && let Some(presented) = presented
+            && let Some(presented) = bearer(parts)
             && let Some(key) = state.api_keys.find(presented)
         {
             self.charge_caller(Payer::Key(key.name), parts)?;
@@ -157,6 +162,9 @@ impl Guard {
             // A beat concerns no live.
             parts.extensions.insert(Bearer(claims.clone()));
             return Ok(());
+        }
+        if self.action == Action::Watch {
+            parts.extensions.insert(Bearer(claims.clone()));
         }
         let live = live_in_path(parts).await?;
         if claims.lives.is_some() && !live.as_ref().is_some_and(|live| claims.allows(live)) {

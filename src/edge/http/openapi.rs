@@ -39,6 +39,7 @@ use crate::store::StatusId;
         (name = "users", description = "Profiles, and what else is known of a user"),
         (name = "feeds", description = "What users tell those who follow them: lives on air, and announcements"),
         (name = "online", description = "Who is online on the platform, and who was"),
+        (name = "presence", description = "Sessions of viewers who cannot keep a WebSocket open"),
         (name = "socket", description = "The WebSocket"),
         (name = "operations", description = "Probes, metrics, and what this gateway holds"),
     )

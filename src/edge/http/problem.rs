@@ -75,11 +75,15 @@ kinds! {
     Forbidden = FORBIDDEN "forbidden" "That is not allowed",
     /// A page of this web origin may not connect.
     ForbiddenOrigin = FORBIDDEN "forbidden_origin" "The web origin is not allowed",
+    /// A moderator removed the user from the live, and the ban still runs.
+    Banned = FORBIDDEN "banned" "The user is banned from the live",
     NotFound = NOT_FOUND "not_found" "Nothing is here",
     /// The live was never opened, or its record has expired.
     LiveNotFound = NOT_FOUND "live_not_found" "The live was never opened",
     /// The user has no profile.
     UserNotFound = NOT_FOUND "user_not_found" "The user has no profile",
+    /// The session has ended, or the id is of no session: begin another one.
+    SessionUnknown = NOT_FOUND "session_unknown" "There is no such session",
     StatusNotFound = NOT_FOUND "status_not_found" "There is no such announcement",
     MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "The method does not fit the path",
     Timeout = REQUEST_TIMEOUT "request_timeout" "The request took too long",
@@ -246,6 +250,14 @@ impl Problem {
             retry_after: Some(seconds),
             detail: detail.into(),
             place: None,
+        }
+    }
+
+    /// The same problem, which ends after so many seconds.
+    pub(crate) fn retry_after(self, seconds: u64) -> Self {
+        Self {
+            retry_after: Some(seconds),
+            ..self
         }
     }
 

@@ -26,8 +26,8 @@ use super::social::{feeds, lists, statuses};
 use super::state::AppState;
 use super::{
     attendance, beats, fans, follows, friends, gateway, health, history, infos, live_lists, lives,
-    logging, middleware, online, openapi, reloading, removals, sessions, sharing, upgrade, users,
-    viewers,
+    logging, middleware, online, openapi, presence, reloading, removals, sessions, sharing,
+    upgrade, users, viewers,
 };
 use crate::auth::permissions::Action;
 
@@ -90,6 +90,12 @@ impl Routes {
             .open_to_all(routes!(upgrade::probe::admission))
     }
 
+    fn presence(self) -> Self {
+        self.open_to_all(routes!(presence::joining::begin))
+            .open_to_all(routes!(presence::beats::beat, presence::beats::leave))
+            .open_to_all(routes!(presence::events::of_session))
+    }
+
     fn probes(self) -> Self {
         self.open_to_all(routes!(health::healthz))
             .open_to_all(routes!(health::readyz))
@@ -101,6 +107,7 @@ impl Routes {
             .only_for(Action::Open, routes!(lives::open))
             .only_for(Action::Close, routes!(lives::close))
             .only_for(Action::ReadLive, routes!(lives::show))
+            .only_for(Action::Watch, routes!(presence::events::of_live))
             .only_for(Action::WriteInfo, routes!(infos::write))
             .only_for(Action::ReadLive, routes!(viewers::list))
             .only_for(Action::ReadLive, routes!(fans::list))
@@ -163,12 +170,16 @@ pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
     if !has_internal_port {
         let whole = Routes::new(state, Accepts::KeysAndTokens)
             .socket()
+            .presence()
             .probes()
             .api()
             .metrics();
         return whole.finish(pages::public(state, Api::Here));
     }
-    let routes = Routes::new(state, Accepts::Tokens).socket().probes();
+    let routes = Routes::new(state, Accepts::Tokens)
+        .socket()
+        .presence()
+        .probes();
     // With `--auth off` there are no tokens.
     if state.tokens.is_some() {
         routes.api().finish(pages::public(state, Api::Here))

@@ -4,7 +4,6 @@
 //! reason. After the 101 of an accepted upgrade, hyper gives the raw connection back, and the
 //! session takes it over.
 
-mod candidate;
 pub(super) mod probe;
 
 use std::sync::Arc;
@@ -26,13 +25,13 @@ use tokio_util::task::TaskTracker;
 use crate::base::ids::UserId;
 use crate::base::metrics::Metrics;
 use crate::edge::admission::queue::Decision;
+use crate::edge::http::candidate::{Candidate, Refusal, check_draining};
 use crate::edge::http::problem::{Kind, refusals};
 use crate::edge::http::state::AppState;
 use crate::edge::listener::pending_connections::PendingConnection;
 use crate::edge::listener::transport::Transport;
 use crate::session::SocketPermit;
 use crate::session::{self, Handshake};
-use candidate::{Candidate, Refusal, check_draining};
 
 /// The path at which a client asks whether the gateway would accept its upgrade.
 pub(super) const ADMISSION: &str = "/ws/admission";

@@ -9,6 +9,7 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::sessions::SocketlessSessions;
 use super::{End, SocketlessSession, Way};
+use crate::auth::claims::Claims;
 use crate::base::clock::{Millis, millis};
 use crate::session::memberships::Memberships;
 use crate::session::messages::{InfoTold, ServerMessage};
@@ -17,6 +18,9 @@ use crate::session::messages::{InfoTold, ServerMessage};
 /// that the clients of a gateway that stopped do not come at the same time.
 const RETRY_FROM: u64 = 500;
 const RETRY_TO: u64 = 2_500;
+
+/// A time that does not come.
+const NEVER: Millis = Millis::MAX;
 
 /// One event for a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +58,8 @@ pub(crate) struct EventStream {
     beats: StreamBeats,
     /// A dashboard's session ends with its stream.
     watches: bool,
+    /// When the token of a dashboard expires.
+    expires_at: Millis,
     waiting: VecDeque<Event>,
     last_id: u64,
     begun: bool,
@@ -76,8 +82,15 @@ impl EventStream {
     pub(crate) fn of_dashboard(
         sessions: Arc<SocketlessSessions>,
         session: Arc<SocketlessSession>,
+        claims: Option<&Claims>,
     ) -> Self {
-        Self::open(sessions, session, StreamBeats::Yes, true)
+        let expires_at = match claims {
+            Some(claims) => sessions.context.end_of(claims),
+            None => NEVER,
+        };
+        let mut stream = Self::open(sessions, session, StreamBeats::Yes, true);
+        stream.expires_at = expires_at;
+        stream
     }
 
     fn open(
@@ -101,6 +114,7 @@ impl EventStream {
             wakes,
             beats,
             watches,
+            expires_at: NEVER,
             waiting: VecDeque::new(),
             last_id: 0,
             begun: false,
@@ -130,6 +144,9 @@ impl EventStream {
                     self.waiting.extend(events);
                 }
                 () = clock.sleep_until(self.beat_at) => {
+                    if clock.now() >= self.expires_at {
+                        return None;
+                    }
                     self.beat();
                     // A comment. It finds out whether the client is still there.
                     return Some(":\n\n".to_owned());

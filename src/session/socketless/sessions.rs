@@ -5,11 +5,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use dashmap::DashMap;
-use dashmap::mapref::entry::Entry;
-use parking_lot::Mutex;
-use tokio_tungstenite::tungstenite::Utf8Bytes;
-
 use super::{End, SocketlessSession, Way};
 use crate::auth::claims::Claims;
 use crate::auth::presence_secret::PresenceSecret;
@@ -30,8 +25,12 @@ use crate::session::context::SessionContext;
 use crate::session::drain::HOLD;
 use crate::session::joining::{self, Seating};
 use crate::session::memberships::Memberships;
-use crate::session::messages::{ErrorCode, InfoTold, JoinRequest, Refusal, ServerMessage};
+use crate::session::messages::{ErrorCode, JoinRequest, Refusal};
+use crate::store::Info;
 use crate::sync::lives::LiveError;
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+use parking_lot::Mutex;
 
 /// How long the id of a session is good that began without a token, in ms: a day.
 const WITHOUT_TOKEN: UnixMillis = 24 * 3_600 * 1_000;
@@ -76,8 +75,8 @@ pub(crate) struct Joined {
     /// The id by which the client goes on, here or on another gateway.
     pub(crate) id: String,
     pub(crate) room: Arc<Room>,
-    /// The text of the message `joined`.
-    pub(crate) message: Utf8Bytes,
+    /// What a back end wrote about the live, if anything.
+    pub(crate) info: Option<Info>,
 }
 
 pub(crate) struct SocketlessSessions {
@@ -249,27 +248,15 @@ impl SocketlessSessions {
             bearer: self.bearer(&session.conn),
         };
         let id = claims.sign(&self.secret);
-        let figures = room.figures();
-        let message = {
-            let mut memberships = session.memberships.lock();
-            let Some(memberships) = memberships.as_mut() else {
-                return Err(Denied::Unknown);
-            };
-            let info = memberships.info_to_tell(&room);
-            let message = ServerMessage::Joined {
-                live_id: &room.record.live,
-                streamer_id: &room.record.streamer,
-                viewers: figures.viewers,
-                fans: figures.fans,
-                told: info.as_ref().map(InfoTold::of),
-            };
-            message.text(None)
+        let info = match session.memberships.lock().as_mut() {
+            Some(memberships) => memberships.info_to_tell(&room),
+            None => return Err(Denied::Unknown),
         };
         Ok(Joined {
             session,
             id,
             room,
-            message,
+            info,
         })
     }
 

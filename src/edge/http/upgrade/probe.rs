@@ -8,8 +8,8 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 
-use super::candidate::{Candidate, Refusal, check_draining};
 use crate::edge::admission::queue::Decision;
+use crate::edge::http::candidate::{Candidate, Refusal, check_draining};
 use crate::edge::http::problem::{Problem, refusals};
 use crate::edge::http::state::AppState;
 

@@ -1,5 +1,6 @@
-//! The checks that a client must pass before it waits for its turn to get a socket. An upgrade and
-//! a question at `/ws/admission` go through the same checks, in the same order.
+//! The checks that a client must pass before it waits for its turn. An upgrade, a question at
+//! `/ws/admission` and the beginning of a session without a socket go through the same checks, in
+//! the same order.
 
 use std::sync::Arc;
 

@@ -1,0 +1,109 @@
+//! The routes of sessions without a socket: a client joins a live, beats, listens to events and
+//! leaves by HTTP. This file has what they share: who a session's id belongs to, and how they
+//! refuse.
+
+pub(super) mod beats;
+pub(super) mod events;
+pub(super) mod joining;
+
+use axum::http::Extensions;
+
+use super::bill;
+use super::problem::{Kind, Problem};
+use super::rate_limits::Payer;
+use super::state::AppState;
+use crate::auth::session_claims::SessionClaims;
+use crate::base::keyed_permits::KeyedPermit;
+use crate::edge::client_address::ClientAddress;
+use crate::session::messages::{ErrorCode, Refusal};
+use crate::session::socketless::sessions::Denied;
+
+/// After how many seconds a client may try again that was refused for the moment.
+const RETRY_AFTER: u64 = 1;
+
+/// After how many seconds a client may try a full gateway again.
+const RETRY_FULL: u64 = 10;
+
+/// Reads the id of a session, and charges the request to its user. An id that no gateway made costs
+/// the client's address a request, so that nobody can make the gateway check many.
+fn owner(state: &AppState, extensions: &Extensions, id: &str) -> Result<SessionClaims, Problem> {
+    let bill = bill::of(extensions);
+    let address = Payer::address(extensions);
+    if let Err(spent) = state.rate_limits.look(address.as_ref()) {
+        bill.settle_by_address();
+        return Err(spent);
+    }
+    let Some(claims) = state.presences.read(id) else {
+        bill.settle_by_address();
+        state.rate_limits.take(address)?;
+        return Err(unknown());
+    };
+    bill.settle_by_caller();
+    let user = claims.bearer.user.clone();
+    state.rate_limits.take(Some(Payer::User(user)))?;
+    Ok(claims)
+}
+
+/// The right of the client's address to one more session; `None` for a client without a limit.
+fn permit(state: &AppState, extensions: &Extensions) -> Result<Option<KeyedPermit>, Problem> {
+    let Some(address) = extensions.get::<ClientAddress>() else {
+        return Ok(None);
+    };
+    state.admission.addresses.admit(*address).map_err(|_| {
+        Problem::later(
+            Kind::TooManySockets,
+            RETRY_FULL,
+            "your address has as many sessions as one address may have",
+        )
+    })
+}
+
+fn unknown() -> Problem {
+    Problem::new(
+        Kind::SessionUnknown,
+        "the session has ended, or this is no id of one; begin another with POST /v1/presence",
+    )
+}
+
+impl From<Denied> for Problem {
+    fn from(why: Denied) -> Self {
+        match why {
+            Denied::Refused(refusal) => refusal.into(),
+            Denied::Full => Self::later(
+                Kind::Full,
+                RETRY_FULL,
+                "there is no room for another session; try another gateway",
+            ),
+            Denied::Draining => Self::later(
+                Kind::Draining,
+                RETRY_AFTER,
+                "this gateway is about to stop; try another one",
+            ),
+            Denied::Unknown => unknown(),
+        }
+    }
+}
+
+/// A refusal of a session, as HTTP says it. The code stays the same.
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let kind = match refusal.code {
+            ErrorCode::BadMessage | ErrorCode::UnknownType | ErrorCode::NotJoined => {
+                Kind::BadMessage
+            }
+            ErrorCode::InvalidId => Kind::InvalidId,
+            ErrorCode::LiveNotOpen => Kind::LiveNotOpen,
+            ErrorCode::LiveOwned => Kind::LiveOwned,
+            ErrorCode::Banned => Kind::Banned,
+            ErrorCode::Forbidden => Kind::Forbidden,
+            ErrorCode::RateLimited => Kind::RateLimited,
+            ErrorCode::StoreUnavailable => Kind::StoreUnavailable,
+            ErrorCode::NotAvailable => Kind::NotKept,
+        };
+        let problem = Self::new(kind, refusal.message);
+        match kind {
+            Kind::RateLimited => problem.retry_after(RETRY_AFTER),
+            _ => problem,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! `/v1/presence/{session_id}`: beats, switches to another live, and leaves.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{Extensions, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+
+use super::joining::Begun;
+use super::{owner, permit, unknown};
+use crate::auth::session_claims::SessionClaims;
+use crate::base::ids::LiveId;
+use crate::edge::http::problem::{Problem, refusals};
+use crate::edge::http::requests::{InQuery, MaybeObject, in_body, run_to_completion};
+use crate::edge::http::state::AppState;
+use crate::session::messages::JoinRequest;
+use crate::session::socketless::{SocketlessSession, Way};
+
+/// What a beat may say.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[schema(as = PresenceBeat)]
+pub(in crate::edge::http) struct Beat {
+    /// Another live, to switch to. The answer is then that of `POST /v1/presence`, with a new
+    /// `session_id`.
+    #[serde(default)]
+    #[schema(value_type = Option<LiveId>)]
+    live_id: Option<String>,
+    /// With `live_id`: whether the stream of events tells which friends are in the live.
+    #[serde(default)]
+    friends: bool,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(in crate::edge::http) struct BeatQuery {
+    /// If it is there, the request is a leave, as DELETE is: for `navigator.sendBeacon`, which only
+    /// sends POST.
+    #[param(allow_reserved)]
+    leave: Option<String>,
+}
+
+/// What a beat is answered: the same as `heartbeat_ack` on a socket.
+#[derive(ToSchema)]
+#[schema(as = PresenceAck)]
+#[expect(dead_code, reason = "describes an answer that is kept as text")]
+pub(in crate::edge::http) struct Ack {
+    /// Always `heartbeat_ack`.
+    #[schema(example = "heartbeat_ack")]
+    r#type: String,
+    #[schema(example = "42")]
+    live_id: String,
+    /// Whether the user is a fan; null until the first fan check has answered.
+    fan: Option<bool>,
+    #[schema(example = 10)]
+    viewers: u64,
+    #[schema(example = 3)]
+    fans: u64,
+    /// How often to send a beat.
+    #[schema(example = 5_000)]
+    heartbeat_ms: u64,
+    /// What the back end wrote about the live, if this session does not have that version yet.
+    info: Option<serde_json::Value>,
+    /// The version of the information.
+    info_version: Option<u64>,
+}
+
+refusals!(
+    BeatRefused = BadMessage,
+    InvalidId,
+    InvalidQuery,
+    Banned,
+    Forbidden,
+    SessionUnknown,
+    LiveNotOpen,
+    NotKept,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    RateLimited,
+    TooManySockets,
+    Full,
+    Draining,
+    StoreUnavailable
+);
+
+/// Say that the session goes on
+///
+/// Any gateway takes the beat. If the gateway that had the session is gone, this one goes on with
+/// it. With `live_id` the session switches to another live; with `?leave` it ends.
+#[utoipa::path(post, path = "/v1/presence/{session_id}", operation_id = "beat_presence", tag = "presence",
+    params(
+        ("session_id" = String, Path, description = "What `POST /v1/presence` answered"),
+        BeatQuery,
+    ),
+    request_body(content = Option<Beat>, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The session goes on", body = Ack),
+        (status = 201, description = "It switched to another live", body = Begun),
+        (status = 204, description = "It has ended, as asked"),
+        BeatRefused
+    ))]
+pub(in crate::edge::http) async fn beat(
+    State(state): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    InQuery(query): InQuery<BeatQuery>,
+    extensions: Extensions,
+    MaybeObject(beat): MaybeObject<Beat>,
+) -> Result<Response, Problem> {
+    let claims = owner(&state, &extensions, &id)?;
+    if query.leave.is_some() {
+        state.presences.leave(claims.key);
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let session = session(&state, &extensions, claims).await?;
+    state.presences.beat(&session, Way::Http);
+    let mut answer = match beat.live_id {
+        Some(live) => {
+            let wish = JoinRequest {
+                live: in_body("live_id", LiveId::parse(&live))?,
+                counts: false,
+                friends: beat.friends,
+            };
+            let presences = state.presences.clone();
+            let switch = async move { presences.switch(session, &wish).await };
+            let joined = run_to_completion(switch).await?;
+            (StatusCode::CREATED, Json(Begun::of(&state, &joined))).into_response()
+        }
+        None => {
+            let text = session.ack().ok_or_else(unknown)?;
+            let content = [(header::CONTENT_TYPE, "application/json")];
+            (content, Bytes::from(text)).into_response()
+        }
+    };
+    if state.sessions.is_draining() {
+        // The next beat goes to another gateway.
+        answer
+            .headers_mut()
+            .insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(answer)
+}
+
+/// The session of an id, which goes on here if another gateway had it.
+pub(super) async fn session(
+    state: &Arc<AppState>,
+    extensions: &Extensions,
+    claims: SessionClaims,
+) -> Result<Arc<SocketlessSession>, Problem> {
+    if let Some(session) = state.presences.find(&claims.key) {
+        return Ok(session);
+    }
+    let permit = permit(state, extensions)?;
+    let presences = state.presences.clone();
+    let resume = async move { presences.find_or_resume(claims, permit).await };
+    Ok(run_to_completion(resume).await?)
+}
+
+refusals!(LeaveRefused = SessionUnknown, RateLimited);
+
+/// Leave the live, and end the session
+///
+/// Its id is good for nothing from then on.
+#[utoipa::path(delete, path = "/v1/presence/{session_id}", operation_id = "end_presence", tag = "presence",
+    params(("session_id" = String, Path, description = "What `POST /v1/presence` answered")),
+    responses((status = 204, description = "The session has ended"), LeaveRefused))]
+pub(in crate::edge::http) async fn leave(
+    State(state): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    extensions: Extensions,
+) -> Result<StatusCode, Problem> {
+    let claims = owner(&state, &extensions, &id)?;
+    state.presences.leave(claims.key);
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,163 @@
+//! Streams of events (`text/event-stream`), for the viewers of sessions without a socket and for
+//! dashboards.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{Extensions, HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use serde::Deserialize;
+use tokio::sync::OwnedSemaphorePermit;
+use utoipa::IntoParams;
+
+use super::beats::session;
+use super::owner;
+use crate::base::identity::{Identity, Role};
+use crate::base::ids::{LiveId, UserId};
+use crate::edge::http::authorization::Bearer;
+use crate::edge::http::candidate::Refusal;
+use crate::edge::http::problem::{Problem, refusals};
+use crate::edge::http::requests::{InPath, InQuery};
+use crate::edge::http::state::AppState;
+use crate::edge::listener::pending_connections::PendingConnection;
+use crate::session::socketless::events::{EventStream, StreamBeats};
+
+/// Tells nginx to pass on each event at once.
+const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(in crate::edge::http) struct EventsQuery {
+    /// With false the open stream does not count as beats: the client sends its own. A network that
+    /// is lost without a word is then noticed in time behind a proxy, too.
+    #[param(default = true)]
+    beat: Option<bool>,
+}
+
+refusals!(
+    EventsRefused = InvalidQuery,
+    SessionUnknown,
+    RateLimited,
+    TooManySockets,
+    Full,
+    Draining,
+    StoreUnavailable
+);
+
+/// Listen to the events of a session
+///
+/// Events are `counts`, `friends`, `info`, `closed` and `reconnect`, each with the message that a
+/// socket gets. While the stream is open, it counts as beats.
+#[utoipa::path(get, path = "/v1/presence/{session_id}/events", operation_id = "listen_to_presence", tag = "presence",
+    params(
+        ("session_id" = String, Path, description = "What `POST /v1/presence` answered"),
+        EventsQuery,
+    ),
+    responses((status = 200, description = "Events, until one side ends the stream",
+        content_type = "text/event-stream", body = String), EventsRefused))]
+pub(in crate::edge::http) async fn of_session(
+    State(state): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    InQuery(query): InQuery<EventsQuery>,
+    extensions: Extensions,
+) -> Result<Response, Problem> {
+    let claims = owner(&state, &extensions, &id)?;
+    let place = place(&state, &extensions, &claims.bearer.user).await?;
+    let session = session(&state, &extensions, claims).await?;
+    let beats = if query.beat == Some(false) {
+        StreamBeats::No
+    } else {
+        StreamBeats::Yes
+    };
+    let events = EventStream::of_viewer(state.presences.clone(), session, beats);
+    Ok(answer(events, place))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "the layer around the handler reads it")]
+pub(in crate::edge::http) struct TokenQuery {
+    /// A token, for pages: `EventSource` cannot send it in a header.
+    token: Option<String>,
+}
+
+refusals!(
+    LiveEventsRefused = InvalidId,
+    InvalidQuery,
+    LiveNotFound,
+    LiveNotOpen,
+    Full,
+    Draining,
+    StoreUnavailable
+);
+
+/// Watch the counts of a live
+///
+/// Events are `counts`, now and on change, and `closed`, each with the message that a socket gets
+/// that watches the live; and `reconnect` when the gateway is about to stop.
+#[utoipa::path(get, path = "/v1/lives/{live_id}/events", operation_id = "watch_live", tag = "lives",
+    params(
+        ("live_id" = LiveId, Path, description = "The live", example = "42"),
+        TokenQuery,
+    ),
+    responses((status = 200, description = "Events, until one side ends the stream",
+        content_type = "text/event-stream", body = String), LiveEventsRefused))]
+pub(in crate::edge::http) async fn of_live(
+    State(state): State<Arc<AppState>>,
+    InPath(live): InPath<LiveId>,
+    bearer: Option<Extension<Bearer>>,
+    extensions: Extensions,
+) -> Result<Response, Problem> {
+    let claims = bearer.map(|Extension(Bearer(claims))| claims);
+    let user = match &claims {
+        Some(claims) => claims.user.clone(),
+        // The streams of an API key do not crowd each other out.
+        None => UserId::random(),
+    };
+    let place = place(&state, &extensions, &user).await?;
+    let identity = Identity {
+        user,
+        role: Role::Service,
+        counted: false,
+    };
+    let session = state.presences.watch(identity, &live).await?;
+    let events = EventStream::of_dashboard(state.presences.clone(), session, claims.as_deref());
+    Ok(answer(events, place))
+}
+
+/// A place among the sockets, which an open stream takes as a socket does.
+async fn place(
+    state: &AppState,
+    extensions: &Extensions,
+    user: &UserId,
+) -> Result<OwnedSemaphorePermit, Problem> {
+    let place = match state.admission.place(user).await {
+        Ok(place) => place,
+        Err(seconds) => return Err(Refusal::full(seconds).problem),
+    };
+    if let Some(pending) = extensions.get::<Arc<PendingConnection>>() {
+        pending.becomes_socket();
+    }
+    Ok(place)
+}
+
+fn answer(events: EventStream, place: OwnedSemaphorePermit) -> Response {
+    let parts = stream::unfold((events, place), async |(mut events, place)| {
+        let part = events.next().await?;
+        Some((Ok::<_, Infallible>(part), (events, place)))
+    });
+    let headers = [
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/event-stream"),
+        ),
+        // The connection has no place among those that wait for a request.
+        (header::CONNECTION, HeaderValue::from_static("close")),
+        (NO_BUFFERING, HeaderValue::from_static("no")),
+    ];
+    (headers, Body::from_stream(parts)).into_response()
+}

@@ -1,0 +1,221 @@
+//! `POST /v1/presence`: begins a session without a socket.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{FromRequest, Request, State};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::base::ids::LiveId;
+use crate::base::metrics::Metrics;
+use crate::edge::admission::queue::Decision;
+use crate::edge::http::candidate::{Candidate, Refusal, check_draining};
+use crate::edge::http::problem::{Problem, refusals};
+use crate::edge::http::requests::{JsonObject, in_body, run_to_completion};
+use crate::edge::http::state::AppState;
+use crate::session::messages::JoinRequest;
+use crate::session::socketless::sessions::{Joined, Newcomer};
+
+/// Which live to join.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = PresenceWish)]
+pub(in crate::edge::http) struct Wish {
+    #[schema(value_type = LiveId)]
+    live_id: String,
+    /// Whether the stream of events tells which friends are in the live.
+    #[serde(default)]
+    #[schema(default = false)]
+    friends: bool,
+}
+
+impl Wish {
+    pub(super) fn read(&self) -> Result<JoinRequest, Problem> {
+        Ok(JoinRequest {
+            live: in_body("live_id", LiveId::parse(&self.live_id))?,
+            counts: false,
+            friends: self.friends,
+        })
+    }
+}
+
+/// How to beat by datagram.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct UdpOffer {
+    /// Where the datagrams go, each `host:port`. The client tries the next one when two beats are
+    /// not answered.
+    #[schema(example = json!(["203.0.113.7:8081"]))]
+    pub(crate) addresses: Vec<String>,
+    /// The key of the session, 16 bytes in base64url.
+    #[schema(example = "b3Blbi1zZXNzaW9uLWtleQ")]
+    pub(crate) session: String,
+    /// The key that authenticates the datagrams, 32 bytes in base64url.
+    #[schema(example = "c2VjcmV0LWtleS1vZi1hLXNlc3Npb24tMzItYnl0ZXM")]
+    pub(crate) key: String,
+    /// Every how many beats the gateway answers, unless the client asks otherwise.
+    #[schema(example = 1)]
+    pub(crate) ack_every: u8,
+}
+
+/// A session that has joined a live.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Presence)]
+pub(in crate::edge::http) struct Begun {
+    /// Names the session in the paths of later requests, on any gateway. Keep it secret: who has it
+    /// can act as this session.
+    #[schema(example = "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9.eyJzaWQiOiI…")]
+    session_id: String,
+    /// How often to send a beat.
+    #[schema(example = 5_000)]
+    beat_ms: u64,
+    /// After how long a silence the session ends.
+    #[schema(example = 15_000)]
+    timeout_ms: u64,
+    /// The live that was joined.
+    #[schema(example = "42")]
+    live_id: String,
+    /// Its streamer.
+    #[schema(example = "s1")]
+    streamer_id: String,
+    #[schema(example = 10)]
+    viewers: u64,
+    #[schema(example = 3)]
+    fans: u64,
+    /// What the back end wrote about the live, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    info: Option<Value>,
+    /// The version of the information.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    info_version: Option<u64>,
+    /// Null unless the gateway takes beats by datagram.
+    udp: Option<UdpOffer>,
+}
+
+impl Begun {
+    pub(super) fn of(state: &AppState, joined: &Joined) -> Self {
+        let record = &joined.room.record;
+        let figures = joined.room.figures();
+        let info = joined.info.as_ref();
+        Self {
+            session_id: joined.id.clone(),
+            beat_ms: state.presences.beat_ms(),
+            timeout_ms: state.presences.timeout_ms(),
+            live_id: record.live.to_string(),
+            streamer_id: record.streamer.to_string(),
+            viewers: figures.viewers,
+            fans: figures.fans,
+            info: info.map(|info| match &info.json {
+                Some(json) => serde_json::from_str(json).unwrap_or_default(),
+                None => Value::Null,
+            }),
+            info_version: info.map(|info| info.version),
+            udp: None,
+        }
+    }
+}
+
+refusals!(
+    Refused = BadMessage,
+    InvalidId,
+    InvalidQuery,
+    InvalidUser,
+    InvalidRole,
+    Unauthorized,
+    Forbidden,
+    ForbiddenOrigin,
+    Banned,
+    LiveNotOpen,
+    NotKept,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    RateLimited,
+    TooManySockets,
+    Crowded,
+    Full,
+    Draining,
+    StoreUnavailable
+);
+
+/// Join a live without a WebSocket
+///
+/// For clients that cannot keep a WebSocket open. The user joins as over a socket, and stays while
+/// beats arrive: `POST /v1/presence/{session_id}`, an open stream of events, or datagrams. Takes the
+/// credentials of `/ws`.
+#[utoipa::path(post, path = "/v1/presence", operation_id = "begin_presence", tag = "presence",
+    params(
+        ("user_id" = Option<String>, Query, description = "Who it is (only with --auth off)", example = "u1"),
+        ("role" = Option<String>, Query,
+            description = "viewer (the default), streamer or service (only with --auth off)"),
+        ("token" = Option<String>, Query, description = "A token, for clients that cannot send it in a header"),
+        ("count" = Option<bool>, Query, description = "As for /ws"),
+        ("invisible" = Option<bool>, Query, description = "As for /ws"),
+    ),
+    request_body(content = Wish, content_type = "application/json"),
+    responses((status = 201, description = "The user is in the live", body = Begun), Refused))]
+pub(in crate::edge::http) async fn begin(
+    State(state): State<Arc<AppState>>,
+    request: Request,
+) -> Response {
+    match accept(&state, request).await {
+        Ok(begun) => {
+            let location = format!("/v1/presence/{}", begun.session_id);
+            let location = [(header::LOCATION, location)];
+            (StatusCode::CREATED, location, Json(begun)).into_response()
+        }
+        Err(problem) => {
+            Metrics::count(&state.metrics.presences_refused, problem.kind().code());
+            problem.into_response()
+        }
+    }
+}
+
+async fn accept(state: &Arc<AppState>, request: Request) -> Result<Begun, Problem> {
+    let (parts, body) = request.into_parts();
+    let candidate = check(state, &parts).await?;
+    let wish = read(state, parts, body).await?;
+    let Candidate {
+        identity,
+        claims,
+        address,
+        ..
+    } = candidate;
+    let newcomer = Newcomer {
+        identity,
+        claims,
+        permit: address,
+    };
+    let presences = state.presences.clone();
+    // A client that hangs up meanwhile has joined all the same, and is silent from then on.
+    let joined = run_to_completion(async move { presences.begin(newcomer, &wish).await }).await?;
+    Ok(Begun::of(state, &joined))
+}
+
+/// The checks of an upgrade, with its place in the queue of those who want to be let in.
+async fn check(state: &AppState, parts: &Parts) -> Result<Candidate, Problem> {
+    let candidate = Candidate::check(state, parts).await.map_err(problem)?;
+    match state.admission.decide(&candidate.identity.user) {
+        Decision::Admit(wait) if wait.is_zero() => {}
+        Decision::Admit(wait) => {
+            tokio::time::sleep(wait).await;
+            state.metrics.handshakes_delayed.inc();
+        }
+        Decision::RetryAfter(seconds) => return Err(problem(Refusal::crowded(seconds))),
+    }
+    check_draining(state).map_err(problem)?;
+    Ok(candidate)
+}
+
+fn problem(refusal: Refusal) -> Problem {
+    refusal.problem
+}
+
+async fn read(state: &AppState, parts: Parts, body: Body) -> Result<JoinRequest, Problem> {
+    let request = Request::from_parts(parts, body);
+    let JsonObject(wish) = JsonObject::<Wish>::from_request(request, state).await?;
+    wish.read()
+}
