@@ -6,6 +6,7 @@
 //! [`datagram_state`](crate::session::socketless::datagram_state).
 
 mod addresses;
+mod advertised;
 mod cookies;
 mod recent;
 mod responder;
@@ -15,6 +16,7 @@ mod socket;
 mod tallies;
 pub mod wire;
 
+pub(crate) use advertised::advertised;
 pub(crate) use responder::Shared;
 pub(crate) use resumptions::Resumptions;
 pub(crate) use server::serve;

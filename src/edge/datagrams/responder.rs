@@ -156,7 +156,7 @@ impl Responder {
         match request.wish {
             Wish::Beat => self.beat(&arrived, session),
             Wish::Leave => self.leave(&arrived, session),
-            Wish::Hello { cookie, session_id } => self.hello(&arrived, session, cookie, session_id),
+            Wish::Hello { cookie, ticket } => self.hello(&arrived, session, cookie, ticket),
         }
     }
 
@@ -246,7 +246,7 @@ impl Responder {
         arrived: &Arrived<'_>,
         session: Option<&SocketlessSession>,
         cookie: Cookie,
-        session_id: &str,
+        ticket: &str,
     ) -> Reply {
         let keys = match self.keys(arrived, session) {
             Ok(keys) => keys,
@@ -267,7 +267,7 @@ impl Responder {
         };
         match session {
             Some(session) => self.open(arrived, session, &keys, &opening),
-            None => self.resume(arrived, session_id, &keys, opening),
+            None => self.resume(arrived, ticket, &keys, opening),
         }
     }
 
@@ -292,13 +292,13 @@ impl Responder {
     fn resume(
         &mut self,
         arrived: &Arrived<'_>,
-        session_id: &str,
+        ticket: &str,
         keys: &Keys,
         opening: Opening,
     ) -> Reply {
         let counter = arrived.request.counter;
         let app = &self.shared.app;
-        let claims = match app.presences.read(session_id) {
+        let claims = match app.presences.read_ticket(ticket) {
             Some(claims) if claims.key != arrived.request.session => {
                 return self.drop(Fate::Malformed);
             }
@@ -382,3 +382,6 @@ impl Responder {
         self.answer(Fate::Challenged, challenge.seal(key))
     }
 }
+
+#[cfg(test)]
+mod tests;

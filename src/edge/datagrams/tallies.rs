@@ -74,6 +74,11 @@ impl Tallies {
     pub(super) fn count(&self, fate: Fate) {
         self.0[fate as usize].inc();
     }
+
+    #[cfg(test)]
+    pub(super) fn of(&self, fate: Fate) -> u64 {
+        self.0[fate as usize].get()
+    }
 }
 
 #[cfg(test)]

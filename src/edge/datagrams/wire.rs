@@ -103,8 +103,8 @@ pub enum Wish<'a> {
     Hello {
         /// Of the challenge that this hello answers.
         cookie: Cookie,
-        /// The whole id, by which a gateway takes over a session that it does not have.
-        session_id: &'a str,
+        /// Says whose session this is, to a gateway that does not have it.
+        ticket: &'a str,
     },
 }
 
@@ -153,10 +153,10 @@ impl<'a> Request<'a> {
 
 fn hello(bytes: &[u8]) -> Option<Wish<'_>> {
     let after_cookie = HEAD + COOKIE;
-    let id = &bytes[after_cookie..bytes.len() - MAC];
+    let ticket = &bytes[after_cookie..bytes.len() - MAC];
     Some(Wish::Hello {
         cookie: Cookie(bytes[HEAD..after_cookie].try_into().ok()?),
-        session_id: std::str::from_utf8(id).ok()?,
+        ticket: std::str::from_utf8(ticket).ok()?,
     })
 }
 
@@ -206,12 +206,12 @@ pub fn hello_to(
     session: &SessionKey,
     counter: Counter,
     cookie: Cookie,
-    session_id: &str,
+    ticket: &str,
 ) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(SHORT + COOKIE + session_id.len());
+    let mut bytes = Vec::with_capacity(SHORT + COOKIE + ticket.len());
     bytes.extend(head(HELLO, session, counter, true));
     bytes.extend(cookie.0);
-    bytes.extend(session_id.as_bytes());
+    bytes.extend(ticket.as_bytes());
     bytes.extend([0; MAC]);
     key.seal(&mut bytes);
     bytes
@@ -405,7 +405,7 @@ mod tests {
         [
             beat(&key(), &session(), COUNTER, true).to_vec(),
             leave(&key(), &session(), COUNTER).to_vec(),
-            hello_to(&key(), &session(), COUNTER, Cookie([9; COOKIE]), "id"),
+            hello_to(&key(), &session(), COUNTER, Cookie([9; COOKIE]), "ticket"),
         ]
     }
 
@@ -423,7 +423,7 @@ mod tests {
             hello.wish,
             Wish::Hello {
                 cookie: Cookie([9; COOKIE]),
-                session_id: "id",
+                ticket: "ticket",
             }
         );
         assert!(hello.is_authentic(&key()));

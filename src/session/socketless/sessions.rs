@@ -74,6 +74,8 @@ pub(crate) struct Joined {
     pub(crate) session: Arc<SocketlessSession>,
     /// The id by which the client goes on, here or on another gateway.
     pub(crate) id: String,
+    /// What the id says.
+    pub(crate) claims: SessionClaims,
     pub(crate) room: Arc<Room>,
     /// What a back end wrote about the live, if anything.
     pub(crate) info: Option<Info>,
@@ -255,6 +257,7 @@ impl SocketlessSessions {
         Ok(Joined {
             session,
             id,
+            claims,
             room,
             info,
         })
@@ -284,6 +287,11 @@ impl SocketlessSessions {
     /// Reads the id of a session. `None` if no gateway made it, or it has expired.
     pub(crate) fn read(&self, id: &str) -> Option<SessionClaims> {
         SessionClaims::read(id, &self.secret, self.context.clock.unix())
+    }
+
+    /// As [`Self::read`], of a ticket.
+    pub(crate) fn read_ticket(&self, ticket: &str) -> Option<SessionClaims> {
+        SessionClaims::read_ticket(ticket, &self.secret, self.context.clock.unix())
     }
 
     /// A session that is here and goes on.
