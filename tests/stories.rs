@@ -22,6 +22,7 @@ mod support {
     pub mod link;
     pub mod mysql;
     pub mod postgres;
+    pub mod presence;
     pub mod program;
     pub mod redis_cluster;
     pub mod redis_sentinels;
@@ -90,6 +91,7 @@ mod stories {
     mod operations;
     mod pace;
     mod partition;
+    mod presence;
     mod problems;
     mod random_walk;
     mod refreshing;

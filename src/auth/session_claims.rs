@@ -19,6 +19,9 @@ pub(crate) struct SessionClaims {
     /// The live that the session has joined.
     pub(crate) live: LiveId,
     pub(crate) epoch: Epoch,
+    /// Grows with each switch to another live. Of two ids of a session the one with the higher
+    /// number is right.
+    pub(crate) number: u32,
     /// Whether the client asked for its friends in the live.
     pub(crate) friends: bool,
     /// Of the token with which the session began. With `--auth off`, of what its query said.
@@ -41,6 +44,7 @@ struct Written<'a> {
     sid: SessionKey,
     live: &'a LiveId,
     epoch: Epoch,
+    number: u32,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     friends: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -61,6 +65,7 @@ struct Read {
     sid: SessionKey,
     live: LiveId,
     epoch: Epoch,
+    number: u32,
     #[serde(default)]
     friends: bool,
     #[serde(default)]
@@ -85,6 +90,7 @@ impl SessionClaims {
             sid: self.key,
             live: &self.live,
             epoch: self.epoch,
+            number: self.number,
             friends: self.friends,
             ticket: used_as == Use::Ticket,
             sub: &self.bearer.user,
@@ -136,6 +142,7 @@ impl SessionClaims {
             key: read.sid,
             live: read.live,
             epoch: read.epoch,
+            number: read.number,
             friends: read.friends,
             bearer,
         })
@@ -152,6 +159,7 @@ mod tests {
             key: secret.new_key(),
             live: LiveId::parse("42").unwrap(),
             epoch: Epoch(3),
+            number: 1,
             friends: true,
             bearer: Claims {
                 user: UserId::parse("mail@example.org").unwrap(),

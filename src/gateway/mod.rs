@@ -282,6 +282,11 @@ async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway
     let gateway_id = gateway.id();
     let store = gateway.app.store.kind();
     tracing::info!(%gateway_id, store, %addr, sockets_at_most, "gateway started");
+    if config.redis.is_some() && config.presence_secret_file.is_none() {
+        tracing::info!(
+            "without presence-secret-file a session without a WebSocket ends with its gateway"
+        );
+    }
     Ok(gateway)
 }
 

@@ -173,6 +173,7 @@ refusals!(
 /// beats arrive: `POST /v1/presence/{session_id}`, an open stream of events, or datagrams. Takes the
 /// credentials of `/ws`.
 #[utoipa::path(post, path = "/v1/presence", operation_id = "begin_presence", tag = "presence",
+    security(("token" = [])),
     params(
         ("user_id" = Option<String>, Query, description = "Who it is (only with --auth off)", example = "u1"),
         ("role" = Option<String>, Query,
