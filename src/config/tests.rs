@@ -174,6 +174,8 @@ fn the_table_shows_the_defaults_that_apply() {
         handshake_rate: 1,
         max_handshakes: 0,
         max_sockets: None,
+        max_presences: 0,
+        presence_secret_file: None,
         udp: None,
         udp_advertise: Vec::new(),
         handshake_timeout: Duration::ZERO,

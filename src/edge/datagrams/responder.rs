@@ -18,6 +18,7 @@ use crate::base::clock::Millis;
 use crate::base::gcra::Rate;
 use crate::edge::http::state::AppState;
 use crate::presence::Fan;
+use crate::presence::ended_sessions::Over;
 use crate::session::socketless::datagram_state::{Arrival, Opening};
 use crate::session::socketless::{SocketlessSession, Way};
 
@@ -78,6 +79,16 @@ impl Shared {
             fans: 0,
             info: 0,
             beat_ms: saturating(self.app.presences.beat_ms()),
+        }
+    }
+}
+
+impl From<Over> for Status {
+    fn from(why: Over) -> Self {
+        match why {
+            Over::Left => Self::Left,
+            Over::Removed => Self::Removed,
+            Over::Switched | Over::CrowdedOut | Over::Other => Self::Over,
         }
     }
 }
@@ -298,19 +309,17 @@ impl Responder {
     ) -> Reply {
         let counter = arrived.request.counter;
         let app = &self.shared.app;
-        let claims = match app.presences.read_ticket(ticket) {
-            Some(claims) if claims.key != arrived.request.session => {
-                return self.drop(Fate::Malformed);
-            }
-            Some(claims) if !app.presences.has_ended(&claims.key) => claims,
-            _ => {
-                let over = self.shared.farewell(Status::Over, counter);
-                return self.answer(Fate::Over, over.seal(&keys.ready));
-            }
+        let Some(claims) = app.presences.read_ticket(ticket) else {
+            return self.sends_away(Status::Over, counter, keys);
         };
+        if claims.key != arrived.request.session {
+            return self.drop(Fate::Malformed);
+        }
+        if let Some(why) = app.presences.over(&claims) {
+            return self.sends_away(why.into(), counter, keys);
+        }
         if app.sessions.is_draining() {
-            let elsewhere = self.shared.farewell(Status::Move, counter);
-            return self.answer(Fate::Over, elsewhere.seal(&keys.ready));
+            return self.sends_away(Status::Move, counter, keys);
         }
         self.tallies.count(Fate::Resumed);
         Reply::Resume(Box::new(Resumption {
@@ -318,6 +327,11 @@ impl Responder {
             key: keys.bytes,
             opening,
         }))
+    }
+
+    fn sends_away(&self, status: Status, counter: Counter, keys: &Keys) -> Reply {
+        let farewell = self.shared.farewell(status, counter);
+        self.answer(Fate::Over, farewell.seal(&keys.ready))
     }
 
     // ------------------------------------------------------------------------------- who it is

@@ -100,6 +100,7 @@ async fn resume(shared: &Shared, resumption: Resumption, origin: Origin) -> Opti
             };
             Some(shared.farewell(status, counter))
         }
+        Err(Denied::Over(why)) => Some(shared.farewell(why.into(), counter)),
         Err(Denied::Draining | Denied::Full) => Some(shared.farewell(Status::Move, counter)),
         Err(Denied::Refused(_)) => None,
     }

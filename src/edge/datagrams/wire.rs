@@ -229,14 +229,23 @@ pub enum Status {
     Left = 2,
     /// The live was closed.
     Closed = 3,
-    /// The session is over for another reason: the user was removed, or the token has expired. An
-    /// answer of HTTP says why, if the client tries to join again.
-    Over = 4,
+    /// A moderator removed the user.
+    Removed = 4,
+    /// The session is over for another reason, such as a token that has expired. An answer of HTTP
+    /// says why, if the client tries to join again.
+    Over = 5,
 }
 
 impl Status {
     /// Every status.
-    pub const ALL: [Self; 5] = [Self::Here, Self::Move, Self::Left, Self::Closed, Self::Over];
+    pub const ALL: [Self; 6] = [
+        Self::Here,
+        Self::Move,
+        Self::Left,
+        Self::Closed,
+        Self::Removed,
+        Self::Over,
+    ];
 }
 
 /// The answer to a beat, a leave or a hello.

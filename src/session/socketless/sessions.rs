@@ -77,7 +77,6 @@ impl From<LiveError> for Denied {
 
 /// A session that has joined a live.
 pub(crate) struct Joined {
-    pub(crate) key: SessionKey,
     /// The id by which the client goes on, here or on another gateway.
     pub(crate) id: String,
     /// What the id says.
@@ -280,7 +279,6 @@ impl SocketlessSessions {
             None => return Err(Denied::Unknown),
         };
         Ok(Joined {
-            key: session.key,
             id,
             claims,
             room,
@@ -447,7 +445,12 @@ impl SocketlessSessions {
 
     /// Whether a session ended for good a short time ago, on any gateway.
     pub(crate) fn has_ended(&self, key: &SessionKey) -> bool {
-        self.ended.contains(key)
+        self.ended.over(key, u32::MAX - 1).is_some()
+    }
+
+    /// Why the id that says this is over; `None` if it may still be good.
+    pub(crate) fn over(&self, claims: &SessionClaims) -> Option<Over> {
+        self.ended.over(&claims.key, claims.number)
     }
 
     /// Ends a session on this gateway.

@@ -57,7 +57,7 @@ impl Gateway {
         };
         let wish = JoinRequest::plain(LiveId::parse("42").unwrap());
         let joined = self.app.presences.begin(newcomer, &wish).await.unwrap();
-        let session = joined.session.key;
+        let session = joined.claims.key;
         let key = self.app.presences.secret().datagram_key(&session).unwrap();
         Client {
             session,
@@ -300,7 +300,7 @@ async fn whoever_has_left_does_not_come_back_by_a_late_hello() {
     let leave = client.leave();
     client.acked(&gateway.takes(&leave, HOME));
     let ack = client.acked(&gateway.takes(&hello, HOME));
-    assert_eq!(ack.status, Status::Over);
+    assert_eq!(ack.status, Status::Left);
     assert_eq!(gateway.count(Fate::Resumed), 0);
 }
 
