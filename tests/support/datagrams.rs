@@ -8,8 +8,9 @@ use data_encoding::BASE64URL_NOPAD;
 use rollcall::base::session_key::SessionKey;
 use rollcall::config::Config;
 use rollcall::edge::datagrams::wire::{self, Ack, Answer, Cookie, Counter, DatagramKey, Status};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::net::UdpSocket;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::presence::with_shared_sessions;
@@ -168,6 +169,24 @@ impl App {
         None
     }
 
+    /// Stays in the live until the answer is dropped, as an app does: when a gateway does not
+    /// answer, it goes to the next one.
+    pub fn stays(mut self, gateways: Vec<SocketAddr>) -> Staying {
+        Staying(tokio::spawn(async move {
+            for at in (0..).map(|n: usize| n % gateways.len()) {
+                self.gateway = gateways[at];
+                loop {
+                    let beat = self.makes_beat();
+                    self.sends(beat).await;
+                    let Some(ack) = self.is_acked(self.counter).await else {
+                        break;
+                    };
+                    tokio::time::sleep(Duration::from_millis(ack.beat_ms.into())).await;
+                }
+            }
+        }))
+    }
+
     /// Beats until a beat, or the hello after it, is acknowledged.
     pub async fn beat(&mut self) -> Ack {
         let beats = async {
@@ -226,6 +245,15 @@ impl App {
     }
 }
 
+/// An app that stays in its live until this is dropped.
+pub struct Staying(JoinHandle<()>);
+
+impl Drop for Staying {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// What a gateway counted of the datagrams with this fate.
 pub async fn counted(world: &World, fate: &str) -> f64 {
     let name = format!("rollcall_datagrams_total{{result=\"{fate}\"}}");
@@ -237,9 +265,4 @@ pub async fn stays_silent(socket: &UdpSocket) -> bool {
     let mut buffer = [0; 64];
     let heard = timeout(TRY_AGAIN, socket.recv_from(&mut buffer)).await;
     heard.is_err()
-}
-
-/// The body that joins a live.
-pub fn wish(live: &str) -> Value {
-    json!({"live_id": live})
 }

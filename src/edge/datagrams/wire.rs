@@ -27,7 +27,7 @@ const VERSION: u8 = 1 << 4;
 const HEAD: usize = 26;
 
 /// The bytes of the authentication code.
-const MAC: usize = 16;
+pub(crate) const MAC: usize = 16;
 
 /// Where the counter begins in a datagram of a client.
 const COUNTER: usize = 2 + KEY_BYTES;
@@ -72,7 +72,7 @@ impl DatagramKey {
     }
 
     /// Writes the code of the bytes before it into the last bytes.
-    fn seal(&self, datagram: &mut [u8]) {
+    pub(crate) fn seal(&self, datagram: &mut [u8]) {
         let end = datagram.len() - MAC;
         let mac = self.mac(&datagram[..end]);
         datagram[end..].copy_from_slice(&mac);
