@@ -51,6 +51,7 @@
 //! | what is said of a wrong field of a request? | `edge/fields.rs`; `edge/http/known_fields.rs` knows the right ones |
 //! | what do people see in a browser? | `edge/http/pages/`, served by `edge/http/pages.rs` |
 //! | how does a web app connect, and come back? | `edge/http/pages/rollcall.js` |
+//! | what does a web app do where no WebSocket opens? | `HttpSocket` in `edge/http/pages/rollcall.js` |
 //! | where is a new client message added? | `session/messages.rs` |
 //! | how much may one client do? | `session/limits.rs`; `presence/user_sockets.rs` for the sockets of a user |
 //! | how much may one user have the store do? | `presence/user_budgets.rs`, over all sockets of the user |
