@@ -129,6 +129,11 @@ impl App {
         self.sent.push(datagram);
     }
 
+    /// Sends a datagram once more.
+    pub async fn repeats(&self, datagram: &[u8]) {
+        self.socket.send_to(datagram, self.gateway).await.unwrap();
+    }
+
     async fn says_hello(&mut self, cookie: Cookie) {
         self.counter.channel = cookie.channel();
         let counter = self.next();

@@ -88,7 +88,8 @@ impl From<Over> for Status {
         match why {
             Over::Left => Self::Left,
             Over::Removed => Self::Removed,
-            Over::Switched | Over::CrowdedOut | Over::Other => Self::Over,
+            Over::CrowdedOut => Self::CrowdedOut,
+            Over::Switched | Over::Other => Self::Over,
         }
     }
 }

@@ -231,19 +231,22 @@ pub enum Status {
     Closed = 3,
     /// A moderator removed the user.
     Removed = 4,
-    /// The session is over for another reason, such as a token that has expired. An answer of HTTP
-    /// says why, if the client tries to join again.
-    Over = 5,
+    /// The user has opened too many sockets and sessions since.
+    CrowdedOut = 5,
+    /// The session is over for another reason, such as a token that has expired. The client may join
+    /// again.
+    Over = 6,
 }
 
 impl Status {
     /// Every status.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Here,
         Self::Move,
         Self::Left,
         Self::Closed,
         Self::Removed,
+        Self::CrowdedOut,
         Self::Over,
     ];
 }
