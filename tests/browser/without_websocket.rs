@@ -132,6 +132,24 @@ stories! {
         has_viewers(&world, 0, world.config.timeout + GONE_WITHIN).await;
     }
 
+    async fn a_viewer_whose_network_is_lost_without_a_word_is_gone_after_the_timeout_and_comes_back() {
+        let world = World::on_memory(|_| ()).await;
+        let proxy = Proxy::before(world.addr).await;
+        let link = Link::to(proxy.addr()).await;
+        world.open("42").await;
+        let url = format!("http://{}/demo#user=u1&live=42&way=http&join=1", link.addr());
+        let page = Visitor::comes().await.visits(url).await;
+        page.shows("#place", "In the live 42.").await;
+        has_viewers(&world, 1, SLACK).await;
+        // The proxy goes on to hold the stream of events open.
+        link.stall();
+        has_viewers(&world, 0, world.config.timeout + GONE_WITHIN).await;
+        link.heal();
+        has_viewers(&world, 1, PATIENCE).await;
+        page.shows("#place", "In the live 42.").await;
+        page.complains_only_of(&["net::ERR_", "404"]);
+    }
+
     async fn a_viewer_in_a_hidden_tab_stays_though_its_timers_are_late() {
         let world = World::on_memory(|_| ()).await;
         let proxy = Proxy::before(world.addr).await;
