@@ -1,5 +1,5 @@
-//! Owns Debian's Chromium, one for all tests of this binary but those that kill it, and speaks its DevTools protocol over
-//! a pipe.
+//! Owns Debian's Chromium, one for all tests of this binary but those that kill it, and speaks its
+//! DevTools protocol over a pipe.
 //!
 //! The pipe is Chromium's standard input and output, so there is no port, and Chromium ends with
 //! the test process, however that ends.

@@ -1370,6 +1370,17 @@ var clientTests = {};
       is([time.waiting, gateway.streams.every(({ signal }) => signal.aborted)], [0, true]);
     },
 
+    async keeps_no_session_that_it_could_not_leave() {
+      const { time, gateway, client } = await start({ way: "http" });
+      client.join("42");
+      await time.pass(0);
+      gateway.problems["DELETE /v1/presence/id1"] = [{ status: 429, code: "rate_limited" }];
+      const refused = fails(client.leave(), "rate_limited");
+      await time.pass(60_000);
+      await refused;
+      is([gateway.called("POST /v1/presence/id1"), gateway.stream.signal.aborted], [0, true]);
+    },
+
     async goes_over_to_a_socket_as_soon_as_one_opens() {
       const { time, gateway, client, states } = await start();
       client.join("42");

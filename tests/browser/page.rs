@@ -303,8 +303,8 @@ impl Page {
         self.call("Page.bringToFront", json!({})).await;
     }
 
-    /// Its user closes the tab: the page learns of it, other than when [it just closes](Self::closes).
-    pub async fn is_closed(self) {
+    /// Its user closes the tab. The page learns of it, other than with [`Self::closes`].
+    pub async fn closes_by_hand(self) {
         self.call("Page.close", json!({})).await;
     }
 

@@ -11,9 +11,10 @@ use crate::page::Visitor;
 use crate::proxy::Proxy;
 use crate::site::Site;
 use crate::stories;
-use crate::support::dashboard::{fans, viewers};
+use crate::support::dashboard::{Dashboard, fans, viewers};
 use crate::support::link::Link;
 use crate::support::redis_view::Redis;
+use crate::support::tokens::{in_seconds, mint, with_tokens};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
@@ -37,6 +38,13 @@ fn viewer_page(proxy: &Proxy, user: &str, way: &str) -> String {
 /// A silent viewer is counted for much longer than a story waits, so who is gone has left.
 fn patient(config: &mut Config) {
     config.timeout = Duration::from_secs(60);
+}
+
+/// How often nobody was counted after somebody had come.
+fn times_gone(dashboard: &Dashboard) -> usize {
+    let counted = dashboard.log.iter().map(|counts| counts.number("viewers"));
+    let since_somebody_came = counted.skip_while(|viewers| *viewers == 0);
+    since_somebody_came.filter(|viewers| *viewers == 0).count()
 }
 
 async fn has_viewers(world: &World, wanted: u64, within: Duration) {
@@ -85,7 +93,7 @@ stories! {
         has_viewers(&world, 1, SLACK).await;
         page.complains_only_of(&[NO_SOCKET]);
 
-        page.is_closed().await;
+        page.closes_by_hand().await;
         has_viewers(&world, 0, GONE_WITHIN).await;
     }
 
@@ -104,7 +112,7 @@ stories! {
         page.is("document.querySelector('#log').textContent.split('\"joined\"').length - 1", json!(2)).await;
         page.shows("#way-used", "Connected by HTTP, without a WebSocket.").await;
         has_viewers(&world, 1, Duration::ZERO).await;
-        page.is_closed().await;
+        page.closes_by_hand().await;
         has_viewers(&world, 0, GONE_WITHIN).await;
     }
 
@@ -122,6 +130,24 @@ stories! {
         .await;
         visitor.kills_the_browser();
         has_viewers(&world, 0, world.config.timeout + GONE_WITHIN).await;
+    }
+
+    async fn a_viewer_whose_network_is_lost_without_a_word_is_gone_after_the_timeout_and_comes_back() {
+        let world = World::on_memory(|_| ()).await;
+        let proxy = Proxy::before(world.addr).await;
+        let link = Link::to(proxy.addr()).await;
+        world.open("42").await;
+        let url = format!("http://{}/demo#user=u1&live=42&way=http&join=1", link.addr());
+        let page = Visitor::comes().await.visits(url).await;
+        page.shows("#place", "In the live 42.").await;
+        has_viewers(&world, 1, SLACK).await;
+        // The proxy goes on to hold the stream of events open.
+        link.stall();
+        has_viewers(&world, 0, world.config.timeout + GONE_WITHIN).await;
+        link.heal();
+        has_viewers(&world, 1, PATIENCE).await;
+        page.shows("#place", "In the live 42.").await;
+        page.complains_only_of(&["net::ERR_", "404"]);
     }
 
     async fn a_viewer_in_a_hidden_tab_stays_though_its_timers_are_late() {
@@ -200,8 +226,7 @@ stories! {
         page.shows("#way-used", "Connected by WebSocket.").await;
         page.shows("#place", "In the live 42.").await;
         dashboard.listen(2 * world.config.timeout).await;
-        let counted: Vec<u64> = dashboard.log.iter().map(|counts| counts.number("viewers")).collect();
-        assert!(counted.iter().all(|viewers| *viewers == 1), "{counted:?}");
+        assert_eq!(times_gone(&dashboard), 0, "{}", dashboard.seen());
         has_viewers(&world, 1, Duration::ZERO).await;
         page.complains_only_of(&[NO_SOCKET]);
     }
@@ -239,8 +264,38 @@ stories! {
         page.value("join().then(() => null)").await;
         has_viewers(&world, 1, SLACK).await;
         page.does_not_complain();
-        page.is_closed().await;
+        page.closes_by_hand().await;
         has_viewers(&world, 0, GONE_WITHIN).await;
+    }
+
+    async fn a_viewer_is_counted_all_the_time_while_the_token_is_renewed() {
+        let world = World::on_memory(with_tokens).await;
+        let proxy = Proxy::before(world.addr).await;
+        let mut streamer = world.bearer(json!({"sub": "s1", "role": "streamer"})).await;
+        streamer.open("42").await;
+        let mut dashboard = Dashboard::at(streamer);
+        dashboard.watch("42").await;
+        let page = Visitor::comes().await.visits(format!("http://{}/", proxy.addr())).await;
+        let token = |seconds| mint(&json!({"sub": "u1", "role": "viewer", "exp": in_seconds(seconds)}));
+        let tokens = [token(4), token(3_600)];
+        let script = format!(
+            "import('/rollcall.js').then(async ({{Rollcall}}) => {{
+               const tokens = {};
+               globalThis.client = new Rollcall({{token: () => tokens.shift()}});
+               const renewed = new Promise((resolve) => client.on('refreshed', resolve));
+               await client.join('42');
+               return (await renewed).expires_at > Date.now() + 3_000_000;
+             }})",
+            json!(tokens)
+        );
+        assert_eq!(page.value(&script).await, true);
+        dashboard.sees(viewers(1), fans(0)).await;
+        dashboard.listen(2 * world.config.timeout).await;
+        assert_eq!(times_gone(&dashboard), 0, "{}", dashboard.seen());
+        assert_eq!(page.value("[client.way, client.status.state]").await, json!(["http", "open"]));
+        page.complains_only_of(&[NO_SOCKET]);
+        page.closes_by_hand().await;
+        dashboard.sees(viewers(0), fans(0)).await;
     }
 
     async fn a_streamer_sees_the_counts_without_a_websocket() {

@@ -412,9 +412,11 @@ class HttpSocket {
   async #leave(id) {
     if (!this.#session) return this.#tell({ type: "error", code: "not_joined", message: "in no live", id });
     const { live_id } = this.#session;
+    const left = this.#askSession("DELETE");
+    // Even if that fails, no heartbeat keeps the session any more.
     this.#drop(null);
-    await this.#askSession("DELETE").catch(unlessUnknown);
     this.#session = null;
+    await left.catch(unlessUnknown);
     return this.#tell({ type: "left", live_id, id });
   }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::auth::session_claims::SessionClaims;
-use crate::base::ids::LiveId;
+use crate::base::ids::{LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::edge::admission::queue::Decision;
 use crate::edge::http::candidate::{Candidate, Refusal, check_draining};
@@ -175,10 +175,11 @@ refusals!(
 #[utoipa::path(post, path = "/v1/presence", operation_id = "begin_presence", tag = "presence",
     security(("token" = [])),
     params(
-        ("user_id" = Option<String>, Query, description = "Who it is (only with --auth off)", example = "u1"),
-        ("role" = Option<String>, Query,
+        ("user_id" = Option<UserId>, Query, description = "Who it is (only with --auth off)", example = "u1"),
+        ("role" = Option<String>, Query, pattern = "^(viewer|streamer|service)$",
             description = "viewer (the default), streamer or service (only with --auth off)"),
-        ("token" = Option<String>, Query, description = "A token, for clients that cannot send it in a header"),
+        ("token" = Option<String>, Query, max_length = 8_192,
+            description = "A token, for clients that cannot send it in a header"),
         ("count" = Option<bool>, Query, description = "As for /ws"),
         ("invisible" = Option<bool>, Query, description = "As for /ws"),
     ),
