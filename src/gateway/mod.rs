@@ -277,7 +277,10 @@ async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway
     gateway.addr = addr;
     gateway.admin_addr = admin_addr;
     gateway.serve_ports(&config, certificate, public, admin);
-    gateway.serve_datagrams(datagram_sockets);
+    if let Some(udp) = config.udp {
+        tracing::info!(%udp, sockets = datagram_sockets.len(), "taking heartbeats by datagram");
+        gateway.serve_datagrams(datagram_sockets);
+    }
     let sockets_at_most = gateway.app.admission.limits.sockets;
     let gateway_id = gateway.id();
     let store = gateway.app.store.kind();

@@ -108,8 +108,9 @@ pub fn config_file(bytes: &[u8]) {
 /// written again.
 pub fn datagram(bytes: &[u8]) {
     /// The bytes that are neither flags, of which some are not known yet, nor the code.
-    fn content(datagram: &[u8]) -> (u8, &[u8]) {
-        (datagram[0], &datagram[2..datagram.len() - wire::MAC])
+    fn content(datagram: &[u8]) -> [&[u8]; 2] {
+        let after_flags = &datagram[2..datagram.len() - wire::MAC];
+        [&datagram[..1], after_flags]
     }
     let key = DatagramKey::new(&[7; 32]);
     let mut sealed = bytes.to_vec();

@@ -11,6 +11,7 @@ use super::responder::{Resumption, Shared};
 use super::socket::{DatagramSocket, Origin};
 use super::wire::{Ack, DatagramKey, Status};
 use crate::base::ids::{Epoch, LiveId};
+use crate::base::metrics::Metrics;
 use crate::edge::client_address::ClientAddress;
 use crate::session::socketless::Way;
 use crate::session::socketless::datagram_state::Arrival;
@@ -45,6 +46,7 @@ impl Resumptions {
         origin: Origin,
     ) {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
+            Metrics::count(&self.shared.app.metrics.limited, "resumptions");
             return;
         };
         let shared = self.shared.clone();

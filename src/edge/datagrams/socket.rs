@@ -34,13 +34,19 @@ pub(super) struct Origin {
 pub(crate) struct DatagramSocket {
     io: UdpSocket,
     state: UdpSocketState,
+    /// Whether it receives for every address of this machine.
+    is_for_any: bool,
 }
 
 impl DatagramSocket {
     fn new(socket: Socket) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;
         let io = UdpSocket::from_std(socket.into())?;
-        Ok(Self { io, state })
+        Ok(Self {
+            state,
+            is_for_any: io.local_addr()?.ip().is_unspecified(),
+            io,
+        })
     }
 
     /// Waits until there may be datagrams.
@@ -71,6 +77,11 @@ impl DatagramSocket {
     /// The kernel did not take it, because its buffer is full or no route leads there. Nobody needs
     /// to try again: the client does.
     pub(super) fn send(&self, datagram: &[u8], origin: Origin) -> io::Result<()> {
+        if !self.is_for_any {
+            // To tell the kernel its only address costs as much as all our hashes.
+            self.io.try_send_to(datagram, origin.from)?;
+            return Ok(());
+        }
         let transmit = Transmit {
             destination: origin.from,
             ecn: None,
