@@ -20,7 +20,7 @@
 //! - `dashboards`: decides when counts go out to the sockets that watch a live.
 //! - `sync`: the loops that write the state of this gateway to the store, and read the state of the
 //!   store.
-//! - [`session`]: one WebSocket, from the welcome to the close.
+//! - [`session`]: one WebSocket, from the welcome to the close; sessions without a socket.
 //! - [`edge`]: the way in: the listener, admission, authentication, the HTTP API.
 //! - [`cli`]: the commands other than `serve`. They inspect a store, gateways or the settings from
 //!   outside.
@@ -51,12 +51,19 @@
 //! | what is said of a wrong field of a request? | `edge/fields.rs`; `edge/http/known_fields.rs` knows the right ones |
 //! | what do people see in a browser? | `edge/http/pages/`, served by `edge/http/pages.rs` |
 //! | how does a web app connect, and come back? | `edge/http/pages/rollcall.js` |
+//! | what does a web app do where no WebSocket opens? | `HttpSocket` in `edge/http/pages/rollcall.js` |
 //! | where is a new client message added? | `session/messages.rs` |
 //! | how much may one client do? | `session/limits.rs`; `presence/user_sockets.rs` for the sockets of a user |
 //! | how much may one user have the store do? | `presence/user_budgets.rs`, over all sockets of the user |
 //! | which connections give way to others? | `edge/listener/pending_connections.rs` |
 //! | who pays for an HTTP request? | `edge/http/rate_limits.rs`; `edge/http/bill.rs` for what nobody else pays |
 //! | how are other HTTP services asked? | `base/http_client.rs` makes every client |
+//! | how does a viewer without a WebSocket join, and stay? | `session/socketless/`, called by `edge/http/presence.rs` |
+//! | how does another gateway go on with such a session? | `auth/session_claims.rs`: its id tells all |
+//! | what keeps a session that left from coming back? | `presence/ended_sessions.rs` |
+//! | how does a heartbeat by datagram look, and what becomes of it? | `edge/datagrams/wire.rs`, `edge/datagrams/responder.rs` |
+//! | which datagrams has a session sent before? | `session/socketless/datagram_state.rs` |
+//! | what does a stream of events send? | `session/socketless/events.rs` |
 //! | what if a token expires? | `session/reaper.rs` finds its socket; `session/refresh.rs` takes in a new token |
 //! | what does a heartbeat do? | `session/heartbeat.rs`; it ends in `presence/conn.rs` |
 //! | when do counts update? | `dashboards/counts.rs`, as often as `presence/throttle.rs` allows |

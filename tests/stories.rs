@@ -14,6 +14,7 @@ mod support {
     pub mod backend;
     pub mod certificates;
     pub mod dashboard;
+    pub mod datagrams;
     pub mod fan_service;
     pub mod foreign;
     pub mod hearing;
@@ -22,6 +23,7 @@ mod support {
     pub mod link;
     pub mod mysql;
     pub mod postgres;
+    pub mod presence;
     pub mod program;
     pub mod redis_cluster;
     pub mod redis_sentinels;
@@ -56,6 +58,7 @@ mod stories {
     mod cluster;
     mod counted;
     mod dashboards;
+    mod datagrams;
     mod devices;
     mod draining;
     mod drift;
@@ -90,6 +93,7 @@ mod stories {
     mod operations;
     mod pace;
     mod partition;
+    mod presence;
     mod problems;
     mod random_walk;
     mod refreshing;

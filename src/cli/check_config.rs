@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::common::{access, open, print};
 use super::tables::{count, table};
 use crate::auth::api_keys::ApiKeys;
+use crate::auth::presence_secret::PresenceSecret;
 use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
 use crate::base::exit;
@@ -94,6 +95,9 @@ pub(crate) fn wrong_files(config: &Config) -> Vec<String> {
         wrong.push(format!("redis: {why}"));
     }
     if let Err(why) = Receiver::of(config) {
+        wrong.push(why);
+    }
+    if let Err(why) = PresenceSecret::open(config.presence_secret_file.clone()) {
         wrong.push(why);
     }
     let nobody: Arc<dyn Store> = Arc::new(MemoryStore::new(Clock::start()));

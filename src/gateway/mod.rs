@@ -6,6 +6,7 @@
 //! here fails after it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ use crate::base::telemetry::Log;
 use crate::cli::check_config::wrong_files;
 use crate::config::{AuthMode, Config};
 use crate::edge::client_address::{ClientAddress, TrustedProxies};
+use crate::edge::datagrams::{self, DatagramSocket, Resumptions};
 use crate::edge::http::state::AppState;
 use crate::edge::listener::PortSettings;
 use crate::edge::listener::pending_connections::PerAddress;
@@ -203,7 +205,7 @@ fn with_all_wrong_files(config: &Config, why: StartError) -> StartError {
     }
 }
 
-async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, StartError> {
+async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway, StartError> {
     let metrics = Arc::new(Metrics::default());
     let (tokens, key_fetcher) = match config.auth {
         AuthMode::Off => (None, None),
@@ -227,6 +229,13 @@ async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, St
         let (listener, addr) = listen(wanted)?;
         admin = Some(listener);
         admin_addr = Some(addr);
+    }
+    let mut datagram_sockets = Vec::new();
+    if let Some(wanted) = config.udp {
+        let (sockets, addr) = bind_datagrams(wanted)?;
+        datagram_sockets = sockets;
+        // With the real port instead of port 0: clients are told this address.
+        config.udp = Some(addr);
     }
     let key_fetcher = match key_fetcher {
         Some(fetcher) => Some(
@@ -271,10 +280,16 @@ async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, St
     gateway.addr = addr;
     gateway.admin_addr = admin_addr;
     gateway.serve_ports(&config, certificate, public, admin);
+    gateway.serve_datagrams(datagram_sockets);
     let sockets_at_most = gateway.app.admission.limits.sockets;
     let gateway_id = gateway.id();
     let store = gateway.app.store.kind();
     tracing::info!(%gateway_id, store, %addr, sockets_at_most, "gateway started");
+    if config.redis.is_some() && config.presence_secret_file.is_none() {
+        tracing::info!(
+            "without presence-secret-file a session without a WebSocket ends with its gateway"
+        );
+    }
     Ok(gateway)
 }
 
@@ -428,6 +443,13 @@ fn bind(addr: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
     let listener = socket.listen(BACKLOG)?;
     let addr = listener.local_addr()?;
     Ok((listener, addr))
+}
+
+/// Binds a socket for each core to the address for datagrams. Returns the address too, with the real
+/// port instead of port 0.
+fn bind_datagrams(addr: SocketAddr) -> Result<(Vec<DatagramSocket>, SocketAddr), StartError> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    datagrams::bind(addr, cores).map_err(|why| StartError::Address(addr, why))
 }
 
 async fn open_store(
@@ -640,6 +662,17 @@ impl Gateway {
         let stop = self.intake.stop.clone();
         let serving = listener::serve(settings, listener, routes, stop, self.sockets.clone());
         self.intake.spawn(task, &self.failed, serving);
+    }
+
+    /// Takes in datagrams until the intake stops.
+    fn serve_datagrams(&self, sockets: Vec<DatagramSocket>) {
+        let shared = Arc::new(datagrams::Shared::new(self.app.clone()));
+        let resumptions = Resumptions::new(shared.clone(), self.sockets.clone());
+        for socket in sockets {
+            let stop = self.intake.stop.clone();
+            let serving = datagrams::serve(socket, shared.clone(), resumptions.clone(), stop);
+            self.intake.spawn("datagrams", &self.failed, serving);
+        }
     }
 
     /// Serves one socket over the caller's transport, until the socket ends.

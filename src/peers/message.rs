@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
-use crate::base::session_key::SessionKey;
+use crate::presence::ended_sessions::EndedSession;
 
 const VERSION: u32 = 3;
 
@@ -48,9 +48,9 @@ pub enum PeerMessage {
         /// How long the streamer had been silent by then, in ms.
         silent: Millis,
     },
-    /// On the gateways' channel: these sessions without a socket ended for good on the sender. The
+    /// On the gateways' channel: these ids of sessions without a socket are over on the sender. The
     /// receiver ends its own part of them.
-    SessionsEnded { sessions: Vec<SessionKey> },
+    SessionsEnded { sessions: Vec<EndedSession> },
     /// On the gateways' channel: what the walk found in the store. A receiver that expected the
     /// same need not look itself.
     Survey {
@@ -187,6 +187,8 @@ pub fn read(text: &str) -> Result<Received, Ignored> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::session_key::SessionKey;
+    use crate::presence::ended_sessions::Over;
 
     #[test]
     fn messages_are_read_back_as_they_were_written() {
@@ -220,7 +222,11 @@ mod tests {
                 silent: 5_000,
             },
             PeerMessage::SessionsEnded {
-                sessions: vec![SessionKey::from_bytes([7; 16])],
+                sessions: vec![EndedSession {
+                    key: SessionKey::from_bytes([7; 16]),
+                    below: 2,
+                    why: Over::Switched,
+                }],
             },
             PeerMessage::Survey {
                 gateways: vec![gateway.clone()],

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
 use crate::base::metrics::Metrics;
-use crate::base::session_key::SessionKey;
+use crate::presence::ended_sessions::EndedSession;
 use crate::presence::gateways::Gateways;
 use crate::presence::moves::MOST_USERS;
 use crate::presence::queue::Queue;
@@ -93,8 +93,8 @@ impl Outbox {
         self.post(Channel::Gateways, message);
     }
 
-    /// Tells the peers that these sessions without a socket ended for good.
-    pub fn sessions_ended(&self, sessions: &[SessionKey]) {
+    /// Tells the peers which ids of sessions without a socket are over.
+    pub fn sessions_ended(&self, sessions: &[EndedSession]) {
         let message = PeerMessage::SessionsEnded {
             sessions: sessions.to_owned(),
         };

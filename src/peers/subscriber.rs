@@ -144,8 +144,8 @@ impl Subscriber {
                     .peer_says_left(&lives, self.clock.now().saturating_sub(silent));
             }
             (Channel::Gateways, PeerMessage::SessionsEnded { sessions }) => {
-                for key in sessions {
-                    self.ended_sessions.hear(key);
+                for ended in sessions {
+                    self.ended_sessions.hear(ended);
                 }
             }
             (Channel::Gateways, PeerMessage::Survey { gateways, lives }) => {

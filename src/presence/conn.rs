@@ -43,9 +43,6 @@ impl Signals {
     /// There is news of the friends in the live that this socket joined.
     pub(crate) const FRIENDS: Self = Self(1 << 9);
 
-    /// Every signal.
-    pub(crate) const ALL: Self = Self(u16::MAX);
-
     #[must_use]
     pub(crate) const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)

@@ -77,8 +77,14 @@ pub(crate) const AT_ONCE: Duration =
 pub(crate) async fn run(context: &SessionContext, within: Duration) {
     let start = context.clock.now();
     let end = start + millis(within);
-    // The sockets that are told last need time to reconnect too.
-    let told_by = start + millis(within.saturating_sub(HOLD)).saturating_sub(RECONNECT_WITHIN);
+    // The clients that are told last need time to arrive elsewhere, too. Without a socket they do so
+    // with their next beat.
+    let arrival = if context.metrics.presences.get() > 0 {
+        millis(context.heartbeat).max(RECONNECT_WITHIN)
+    } else {
+        RECONNECT_WITHIN
+    };
+    let told_by = start + millis(within.saturating_sub(HOLD)).saturating_sub(arrival);
     loop {
         // A client that lost the network cannot be told, and the drain does not wait for it.
         let here: Vec<_> = context

@@ -67,9 +67,6 @@ pub(super) struct Memberships {
 
 impl Memberships {
     pub(super) fn new(context: Arc<SessionContext>, conn: Arc<Conn>) -> Self {
-        if context.user_sockets.admit(&conn) {
-            Metrics::count(&context.metrics.limited, "sockets_per_user");
-        }
         let mut memberships = Self {
             context,
             conn,
@@ -83,6 +80,13 @@ impl Memberships {
         };
         memberships.enter_platform();
         memberships
+    }
+
+    /// Counts the session among those of its user. If these are too many now, the oldest ends.
+    pub(super) fn count_for_user(&self) {
+        if self.context.user_sockets.admit(&self.conn) {
+            Metrics::count(&self.context.metrics.limited, "sockets_per_user");
+        }
     }
 
     /// Makes the user online on the platform, unless the socket is a back end's or is in no figure.

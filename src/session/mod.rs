@@ -159,6 +159,7 @@ pub(crate) fn run<S: Transport>(
         conn.identity.role,
     );
     let memberships = Memberships::new(context.clone(), conn.clone());
+    memberships.count_for_user();
     context.reaper.admit(&conn);
     if context.is_draining() {
         // The drain may have signalled all open sockets just before this one was admitted.

@@ -102,6 +102,13 @@ impl Backend {
         }
     }
 
+    /// A request without a body; its status, or `None` if nobody answers.
+    pub async fn try_send(&self, method: Method, path: &str) -> Option<u16> {
+        let url = format!("http://{}{path}", self.addr);
+        let answer = self.http.request(method, url).send().await.ok()?;
+        Some(answer.status().as_u16())
+    }
+
     /// GET.
     pub async fn get(&self, path: &str) -> Answer {
         self.send(Method::GET, path, None).await

@@ -400,7 +400,7 @@ impl SocketlessDevice {
         let path = format!("/{}", session.id);
         let body = json!({"live_id": self.state().live_id(live)});
         match self.ask(gateway, Method::POST, &path, Some(body)).await {
-            Asked::Answered(answer) if answer.status == 201 => {
+            Asked::Answered(answer) if answer.status == 200 => {
                 self.left_everywhere(session, gateway);
                 self.is_in(wish, &answer).await;
             }

@@ -11,10 +11,13 @@ use axum::http::Extensions;
 use super::bill;
 use super::problem::{Kind, Problem};
 use super::rate_limits::Payer;
+use super::requests::{Ids, PathParams};
 use super::state::AppState;
 use crate::auth::session_claims::SessionClaims;
+use crate::base::ids::InvalidId;
 use crate::base::keyed_permits::KeyedPermit;
 use crate::edge::client_address::ClientAddress;
+use crate::presence::ended_sessions::Over;
 use crate::session::messages::{ErrorCode, Refusal};
 use crate::session::socketless::sessions::Denied;
 
@@ -23,6 +26,15 @@ const RETRY_AFTER: u64 = 1;
 
 /// After how many seconds a client may try a full gateway again.
 const RETRY_FULL: u64 = 10;
+
+/// The id of a session in a path, as it was sent. [`owner`] reads it.
+pub(super) struct Id(String);
+
+impl Ids for Id {
+    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
+        Ok(Self(params.next_value().to_owned()))
+    }
+}
 
 /// Reads the id of a session, and charges the request to its user. An id that no gateway made costs
 /// the client's address a request, so that nobody can make the gateway check many.
@@ -79,7 +91,14 @@ impl From<Denied> for Problem {
                 RETRY_AFTER,
                 "this gateway is about to stop; try another one",
             ),
-            Denied::Unknown => unknown(),
+            Denied::Over(Over::Removed) => {
+                Self::new(Kind::Removed, "a moderator removed the user from the live")
+            }
+            Denied::Over(Over::CrowdedOut) => Self::new(
+                Kind::TooManySessions,
+                "the user has opened too many sockets and sessions since",
+            ),
+            Denied::Over(Over::Left | Over::Switched | Over::Other) | Denied::Unknown => unknown(),
         }
     }
 }

@@ -75,6 +75,8 @@ kinds! {
     Forbidden = FORBIDDEN "forbidden" "That is not allowed",
     /// A page of this web origin may not connect.
     ForbiddenOrigin = FORBIDDEN "forbidden_origin" "The web origin is not allowed",
+    /// A moderator removed the user from the live; the session is over.
+    Removed = FORBIDDEN "removed" "The user was removed from the live",
     /// A moderator removed the user from the live, and the ban still runs.
     Banned = FORBIDDEN "banned" "The user is banned from the live",
     NotFound = NOT_FOUND "not_found" "Nothing is here",
@@ -90,6 +92,8 @@ kinds! {
     LiveOwned = CONFLICT "live_owned" "The live belongs to another streamer",
     LiveNotOpen = CONFLICT "live_not_open" "The live is not open",
     LoginTaken = CONFLICT "login_taken" "Another user has the login",
+    /// The user has opened too many sockets and sessions; this session was the oldest.
+    TooManySessions = CONFLICT "too_many_sessions" "The user has too many sessions",
     TooManyBans = CONFLICT "too_many_bans" "The live has too many bans",
     ListFull = CONFLICT "list_full" "The list has too many members",
     /// The files of some keys or certificates; what was read before stays in force.

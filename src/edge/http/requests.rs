@@ -31,7 +31,7 @@ pub(crate) struct PathParams<'a> {
 
 impl<'a> PathParams<'a> {
     /// The next value. After the last one it is the empty string, which is no id.
-    fn next_value(&mut self) -> &'a str {
+    pub(super) fn next_value(&mut self) -> &'a str {
         let (name, value) = self.rest.next().unwrap_or_default();
         self.name = name;
         value

@@ -1,29 +1,40 @@
 //! Does for the sessions without a socket what the task of a socket does: serves the signals of
 //! each, and ends those whose client is silent, was sent away, or has gone on elsewhere. One task of
-//! the gateway runs it.
+//! the gateway runs it. An open stream of events serves the signals that bring its client news; it
+//! may wait for a client that does not read, so it serves no others.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::events::Event;
 use super::sessions::SocketlessSessions;
 use super::{End, SocketlessSession};
 use crate::base::clock::{Millis, millis};
 use crate::presence::conn::Signals;
 use crate::session::close_codes::Close;
-use crate::session::messages::ServerMessage;
-use crate::session::{drain, is_silent};
+use crate::session::is_silent;
 
 /// How long ends of sessions are gathered before the other gateways are told of them.
 const GATHERED: Duration = Duration::from_millis(100);
 
-/// Maximum ends in one message to the other gateways: with 25 bytes each, it has 25 kB.
+/// Maximum ends in one message to the other gateways: with some 80 bytes each, it has 80 kB.
 const MAX_ENDS: usize = 1_000;
 
 /// How many sessions are served before other tasks have a turn.
 const IN_A_ROW: usize = 256;
+
+/// The signals that end or move a session. Without a socket there is nothing to ping.
+const URGENT: Signals = Signals::STOP
+    .and(Signals::REMOVED)
+    .and(Signals::CROWDED_OUT)
+    .and(Signals::EXPIRED)
+    .and(Signals::JUDGE)
+    .and(Signals::MOVE)
+    .and(Signals::PING);
+
+/// The signals that bring a client news.
+pub(super) const NEWS: Signals = Signals::ENDED.and(Signals::COUNTS).and(Signals::FRIENDS);
 
 impl SocketlessSessions {
     /// Runs until told to stop.
@@ -35,7 +46,7 @@ impl SocketlessSessions {
             let moved_at = self.next_moved();
             let moved = clock.sleep_until(moved_at.unwrap_or(Millis::MAX));
             tokio::select! {
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => break,
                 () = self.signalled.wait() => self.serve_signalled().await,
                 () = self.ended.heard.wait() => self.end_heard(),
                 () = self.ended.to_tell.wait(), if tell_at.is_none() => {
@@ -43,30 +54,33 @@ impl SocketlessSessions {
                 }
                 () = tell, if tell_at.is_some() => {
                     tell_at = None;
-                    for keys in self.ended.to_tell.take().chunks(MAX_ENDS) {
-                        self.outbox.sessions_ended(keys);
+                    for ended in self.ended.to_tell.take().chunks(MAX_ENDS) {
+                        self.outbox.sessions_ended(ended);
                     }
                 }
                 () = moved, if moved_at.is_some() => self.end_moved(),
             }
         }
+        // A gateway that stops signals all sessions first. They leave in good order.
+        self.serve_signalled().await;
     }
 
     async fn serve_signalled(&self) {
         for sessions in self.signalled.take().chunks(IN_A_ROW) {
             for session in sessions {
-                // Nobody reads the events: there is no stream.
-                let _ = self.serve(session);
+                self.attend(session);
             }
             tokio::task::yield_now().await;
         }
     }
 
-    /// Ends the sessions that have ended on other gateways.
+    /// Ends the sessions of which other gateways said that they are over.
     fn end_heard(&self) {
-        for key in self.ended.heard.take() {
-            if let Some(session) = self.find(&key) {
-                self.finish_here(&session, End::Left);
+        for ended in self.ended.heard.take() {
+            if let Some(session) = self.find(&ended.key)
+                && session.number() < ended.below
+            {
+                self.finish_here(&session, End::Moved);
             }
         }
     }
@@ -89,32 +103,22 @@ impl SocketlessSessions {
         }
     }
 
-    /// Serves the signals of a session. Returns what a stream of events is to send.
-    pub(super) fn serve(&self, session: &Arc<SocketlessSession>) -> Vec<Event> {
-        if !session.is_open() {
-            return Vec::new();
-        }
-        let signals = session.take_signals();
+    /// Serves the signals of a session, without those that its stream serves.
+    fn attend(&self, session: &Arc<SocketlessSession>) {
+        let signals = session.take_signals(URGENT);
         if let Some(why) = self.end_of(session, signals) {
             self.finish(session, End::Closed(why));
-            return Vec::new();
+            return;
         }
-        let mut events = Vec::new();
-        if signals.has(Signals::ENDED) {
-            events.extend(self.take_closed(session));
-        }
-        if signals.has(Signals::COUNTS.and(Signals::FRIENDS)) && session.has_stream() {
-            events.extend(session.news());
-        }
-        if signals.has(Signals::MOVE) {
-            let after_ms = rand::random_range(0..=drain::RECONNECT_WITHIN);
-            let message = ServerMessage::Reconnect { after_ms };
-            events.push(Event::new("reconnect", message.text(None)));
+        if signals.has(Signals::MOVE) && session.note_told_to_move() {
             let until = self.hold_until();
             self.moving.lock().push_back((until, session.clone()));
-            session.note_told_to_move();
+            session.wake_stream();
         }
-        events
+        if !session.has_stream() && session.take_signals(NEWS).has(Signals::ENDED) {
+            // Nobody hears of it before the next beat.
+            let _ = self.take_closed(session);
+        }
     }
 
     /// Why a session must end, if it must.
@@ -136,25 +140,5 @@ impl SocketlessSessions {
             return Some(Close::HeartbeatTimeout);
         }
         None
-    }
-
-    /// Gives up the lives that have ended. A session that is in none any more ends.
-    fn take_closed(&self, session: &Arc<SocketlessSession>) -> Vec<Event> {
-        let mut events = Vec::new();
-        let is_over = {
-            let mut memberships = session.memberships.lock();
-            let Some(memberships) = memberships.as_mut() else {
-                return events;
-            };
-            for record in memberships.take_closed() {
-                let message = ServerMessage::closed(&record);
-                events.push(Event::new("closed", message.text(None)));
-            }
-            memberships.is_in_no_live()
-        };
-        if is_over {
-            self.finish(session, End::LiveClosed);
-        }
-        events
     }
 }

@@ -1,16 +1,20 @@
 //! A stream of events, as `text/event-stream` has it: what a socket would be pushed, for a client
-//! without one. While it is open, it serves the signals of its session instead of the attendant.
+//! without one. While it is open, it serves the signals that bring its client news.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::Notify;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
+use super::attendant::NEWS;
 use super::sessions::SocketlessSessions;
 use super::{End, SocketlessSession, Way};
 use crate::auth::claims::Claims;
 use crate::base::clock::{Millis, millis};
+use crate::presence::conn::Signals;
+use crate::session::drain;
 use crate::session::memberships::Memberships;
 use crate::session::messages::{InfoTold, ServerMessage};
 
@@ -31,14 +35,21 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    pub(super) fn new(name: &'static str, data: Utf8Bytes) -> Self {
+    fn new(name: &'static str, data: Utf8Bytes) -> Self {
         Self { name, data }
     }
 
-    /// The event as the stream has it.
+    /// The event as the stream has it. A message has more than one line if a back end wrote the
+    /// information about its live so.
     fn text(&self, id: u64) -> String {
-        let Self { name, data } = self;
-        format!("id: {id}\nevent: {name}\ndata: {data}\n\n")
+        let mut text = format!("id: {id}\nevent: {}\n", self.name);
+        for line in self.data.split(['\r', '\n']) {
+            text.push_str("data: ");
+            text.push_str(line);
+            text.push('\n');
+        }
+        text.push('\n');
+        text
     }
 }
 
@@ -63,6 +74,8 @@ pub(crate) struct EventStream {
     waiting: VecDeque<Event>,
     last_id: u64,
     begun: bool,
+    /// Whether the client was told to open another stream elsewhere.
+    told_to_move: bool,
     beat_at: Millis,
 }
 
@@ -104,7 +117,8 @@ impl EventStream {
             // It finds that it is not the session's stream any more, and ends.
             former.notify_one();
         }
-        // Signals may have been set before: look at once.
+        // Signals may have been set before, and the client gets the counts of now: look at once.
+        session.greets.store(true, Ordering::Release);
         wakes.notify_one();
         sessions.context.metrics.event_streams.inc();
         Self {
@@ -118,6 +132,7 @@ impl EventStream {
             waiting: VecDeque::new(),
             last_id: 0,
             begun: false,
+            told_to_move: false,
         }
     }
 
@@ -125,7 +140,6 @@ impl EventStream {
     pub(crate) async fn next(&mut self) -> Option<String> {
         if !self.begun {
             self.begun = true;
-            self.waiting.extend(self.session.first_news());
             let retry = rand::random_range(RETRY_FROM..=RETRY_TO);
             return Some(format!("retry: {retry}\n\n"));
         }
@@ -134,13 +148,18 @@ impl EventStream {
                 self.last_id += 1;
                 return Some(event.text(self.last_id));
             }
-            if !self.session.is_open() || !self.is_current() || self.session.was_told_to_move() {
+            if self.told_to_move || !self.session.is_open() || !self.is_current() {
                 return None;
+            }
+            if self.session.was_told_to_move() {
+                self.told_to_move = true;
+                self.waiting.push_back(reconnect());
+                continue;
             }
             let clock = self.sessions.context.clock;
             tokio::select! {
                 () = self.wakes.notified() => {
-                    let events = self.sessions.serve(&self.session);
+                    let events = self.sessions.news(&self.session);
                     self.waiting.extend(events);
                 }
                 () = clock.sleep_until(self.beat_at) => {
@@ -179,16 +198,9 @@ impl Drop for EventStream {
             self.session.end(End::Left);
             return;
         }
-        let was_current = self.is_current();
         let mine = Some(self.wakes.clone());
         self.session.stream.compare_and_swap(&mine, None);
-        if !was_current {
-            return;
-        }
-        if let Some(memberships) = self.session.memberships.lock().as_mut() {
-            memberships.end_counts();
-            memberships.end_friends();
-        }
+        self.session.end_pushes();
         // The attendant serves what this stream has not.
         self.sessions.signalled.push(self.session.clone());
     }
@@ -197,23 +209,42 @@ impl Drop for EventStream {
 impl SocketlessSession {
     /// Has the counts, and the friends if the client asked for them, pushed to the stream.
     pub(super) fn begin_pushes(&self) {
-        if let Some(memberships) = self.memberships.lock().as_mut() {
+        if let Some(memberships) = self.memberships.lock().as_mut()
+            && self.has_stream()
+        {
             memberships.begin_counts();
             if self.asks_friends() {
                 memberships.begin_friends();
             }
         }
+        self.greets.store(true, Ordering::Release);
+        self.wake_stream();
     }
 
-    /// What a stream sends at first.
-    fn first_news(&self) -> Vec<Event> {
+    /// Ends these pushes, unless a later stream gets them.
+    fn end_pushes(&self) {
+        if let Some(memberships) = self.memberships.lock().as_mut()
+            && !self.has_stream()
+        {
+            memberships.end_counts();
+            memberships.end_friends();
+        }
+    }
+
+    /// What changed since the client was told; at first, what is true now.
+    fn changes(&self) -> Vec<Event> {
         let mut memberships = self.memberships.lock();
         let Some(memberships) = memberships.as_mut() else {
             return Vec::new();
         };
         let mut events = Vec::new();
         events.extend(info(memberships));
-        for text in memberships.counts_now() {
+        let counts = if self.greets.swap(false, Ordering::AcqRel) {
+            memberships.counts_now()
+        } else {
+            memberships.new_counts()
+        };
+        for text in counts {
             events.push(Event::new("counts", text));
         }
         if let Some(text) = memberships.new_friends() {
@@ -221,23 +252,44 @@ impl SocketlessSession {
         }
         events
     }
+}
 
-    /// What changed since the client was told.
-    pub(super) fn news(&self) -> Vec<Event> {
-        let mut memberships = self.memberships.lock();
-        let Some(memberships) = memberships.as_mut() else {
-            return Vec::new();
-        };
-        let mut events = Vec::new();
-        events.extend(info(memberships));
-        for text in memberships.new_counts() {
-            events.push(Event::new("counts", text));
+impl SocketlessSessions {
+    /// Serves the signals that bring the client of a stream news; returns the news.
+    fn news(&self, session: &Arc<SocketlessSession>) -> Vec<Event> {
+        let signals = session.take_signals(NEWS);
+        if signals.has(Signals::ENDED) {
+            return self.take_closed(session);
         }
-        if let Some(text) = memberships.new_friends() {
-            events.push(Event::new("friends", text));
+        session.changes()
+    }
+
+    /// Gives up the lives that have ended. A session that is in none any more ends.
+    pub(super) fn take_closed(&self, session: &Arc<SocketlessSession>) -> Vec<Event> {
+        let mut events = Vec::new();
+        let is_over = {
+            let mut memberships = session.memberships.lock();
+            let Some(memberships) = memberships.as_mut() else {
+                return events;
+            };
+            for record in memberships.take_closed() {
+                let message = ServerMessage::closed(&record);
+                events.push(Event::new("closed", message.text(None)));
+            }
+            memberships.is_in_no_live()
+        };
+        if is_over {
+            self.finish(session, End::LiveClosed);
         }
         events
     }
+}
+
+/// Tells a client to open another stream elsewhere.
+fn reconnect() -> Event {
+    let after_ms = rand::random_range(0..=drain::RECONNECT_WITHIN);
+    let message = ServerMessage::Reconnect { after_ms };
+    Event::new("reconnect", message.text(None))
 }
 
 /// What the back end wrote about the live of a viewer, if the client does not have it.

@@ -10,12 +10,12 @@
 //! gateway gives up its seat when it has heard no beat for the timeout.
 
 pub(crate) mod attendant;
-pub(crate) mod datagram_state;
+pub mod datagram_state;
 pub(crate) mod events;
 pub(crate) mod sessions;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Wake, Waker};
 
 use arc_swap::ArcSwapOption;
@@ -29,6 +29,7 @@ use crate::base::keyed_permits::KeyedPermit;
 use crate::base::session_key::SessionKey;
 use crate::presence::Fan;
 use crate::presence::conn::{Conn, Signals};
+use crate::presence::ended_sessions::Over;
 use crate::presence::figures::Figures;
 use crate::presence::queue::Queue;
 use datagram_state::DatagramState;
@@ -58,6 +59,8 @@ pub(crate) struct Standing {
     pub(crate) figures: Figures,
     /// Whether the user is a fan, as far as is known.
     pub(crate) fan: Fan,
+    /// The version of what the back end wrote about the live; 0 if it wrote nothing.
+    pub(crate) info_version: u64,
 }
 
 /// Why a session ended on this gateway.
@@ -66,7 +69,7 @@ enum End {
     /// Its client left.
     Left,
     LiveClosed,
-    /// It was told to go on elsewhere.
+    /// It goes on elsewhere: the gateway stops, or the session switched to another live there.
     Moved,
     /// As a socket would have been closed.
     Closed(Close),
@@ -91,12 +94,13 @@ impl End {
         }
     }
 
-    /// Whether the session must not go on anywhere.
-    fn is_for_good(self) -> bool {
+    /// Why the session must not go on anywhere; `None` if it may.
+    fn for_good(self) -> Option<Over> {
         match self {
-            Self::Left => true,
-            Self::LiveClosed | Self::Moved => false,
-            Self::Closed(why) => !matches!(why, Close::HeartbeatTimeout | Close::GoingAway),
+            Self::Left | Self::Closed(Close::Expired) => Some(Over::Left),
+            Self::Closed(Close::Removed) => Some(Over::Removed),
+            Self::Closed(Close::TooManySockets) => Some(Over::CrowdedOut),
+            Self::LiveClosed | Self::Moved | Self::Closed(_) => None,
         }
     }
 }
@@ -110,11 +114,14 @@ pub(crate) struct SocketlessSession {
     pub(crate) conn: Arc<Conn>,
     /// `None` once the session has ended.
     memberships: Mutex<Option<Memberships>>,
-    /// Wakes the stream of events, if one is open. It then serves the signals instead of the
-    /// attendant.
+    /// Wakes the stream of events, if one is open.
     stream: ArcSwapOption<Notify>,
+    /// The number of the id of the live that the session is in.
+    number: AtomicU32,
     /// Whether the client asked for its friends in the live. Only a stream is pushed them.
     friends: AtomicBool,
+    /// Whether the stream is yet to send the counts of this moment.
+    greets: AtomicBool,
     told_to_move: AtomicBool,
     /// The sessions whose signals the attendant is to serve.
     signalled: Arc<Queue<Arc<Self>>>,
@@ -128,16 +135,15 @@ pub(crate) struct SocketlessSession {
 /// takes none but that of the queue.
 impl Wake for SocketlessSession {
     fn wake(self: Arc<Self>) {
-        match self.stream.load_full() {
-            Some(stream) => stream.notify_one(),
-            None => self.signalled.clone().push(self),
-        }
+        self.wake_stream();
+        self.signalled.clone().push(self);
     }
 }
 
 impl SocketlessSession {
     fn new(
         key: SessionKey,
+        number: u32,
         memberships: Memberships,
         signalled: Arc<Queue<Arc<Self>>>,
         permit: Option<KeyedPermit>,
@@ -147,7 +153,9 @@ impl SocketlessSession {
             conn: memberships.conn.clone(),
             memberships: Mutex::new(Some(memberships)),
             stream: ArcSwapOption::empty(),
+            number: AtomicU32::new(number),
             friends: AtomicBool::new(false),
+            greets: AtomicBool::new(false),
             told_to_move: AtomicBool::new(false),
             signalled,
             datagrams: Mutex::default(),
@@ -159,24 +167,39 @@ impl SocketlessSession {
     /// takes them afterwards.
     fn listen(self: &Arc<Self>) {
         self.conn.register(&Waker::from(self.clone()));
+        if !self.is_open() {
+            // It ended meanwhile, and its waker must not keep it.
+            self.conn.forget_waker();
+        }
     }
 
     fn has_stream(&self) -> bool {
         self.stream.load().is_some()
     }
 
+    fn wake_stream(&self) {
+        if let Some(stream) = self.stream.load_full() {
+            stream.notify_one();
+        }
+    }
+
     fn asks_friends(&self) -> bool {
         self.friends.load(Ordering::Relaxed)
     }
 
-    /// Notes that the client was told to go on with the session on another gateway.
-    fn note_told_to_move(&self) {
-        self.told_to_move.store(true, Ordering::Relaxed);
+    fn number(&self) -> u32 {
+        self.number.load(Ordering::Acquire)
+    }
+
+    /// Notes that the client was told to go on with the session on another gateway. False if it was
+    /// told before.
+    fn note_told_to_move(&self) -> bool {
+        !self.told_to_move.swap(true, Ordering::AcqRel)
     }
 
     /// Whether the client was told to go on with the session on another gateway.
     pub(crate) fn was_told_to_move(&self) -> bool {
-        self.told_to_move.load(Ordering::Relaxed)
+        self.told_to_move.load(Ordering::Acquire)
     }
 
     /// Whether the session goes on.
@@ -204,6 +227,7 @@ impl SocketlessSession {
         Some(Standing {
             figures: seat.room.figures(),
             fan: seat.member.fan(),
+            info_version: seat.room.info.version(),
         })
     }
 
@@ -216,14 +240,13 @@ impl SocketlessSession {
         drop(memberships);
         // The waker holds the session, which holds the waker.
         self.conn.forget_waker();
-        if let Some(stream) = self.stream.load_full() {
-            stream.notify_one();
-        }
+        self.wake_stream();
         true
     }
 
-    fn take_signals(self: &Arc<Self>) -> Signals {
+    /// Takes the signals of `which` that are set.
+    fn take_signals(self: &Arc<Self>, which: Signals) -> Signals {
         self.listen();
-        self.conn.take(Signals::ALL)
+        self.conn.take(which)
     }
 }

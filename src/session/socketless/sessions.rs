@@ -18,9 +18,10 @@ use crate::base::session_key::SessionKey;
 use crate::peers::Outbox;
 use crate::presence::Room;
 use crate::presence::conn::{Conn, Signals};
-use crate::presence::ended_sessions::EndedSessions;
+use crate::presence::ended_sessions::{EndedSession, EndedSessions, Over};
 use crate::presence::queue::Queue;
 use crate::presence::room::Interest;
+use crate::presence::user_budgets::Cost;
 use crate::session::context::SessionContext;
 use crate::session::drain::HOLD;
 use crate::session::joining::{self, Seating};
@@ -34,6 +35,9 @@ use parking_lot::Mutex;
 
 /// How long the id of a session is good that began without a token, in ms: a day.
 const WITHOUT_TOKEN: UnixMillis = 24 * 3_600 * 1_000;
+
+/// The longest id of a session, in bytes: it stands in a path, and a request's head has 8 KiB.
+const LONGEST_ID: usize = 6 << 10;
 
 /// A client that wants to begin a session.
 pub(crate) struct Newcomer {
@@ -53,7 +57,9 @@ pub(crate) enum Denied {
     Full,
     /// The gateway is about to stop.
     Draining,
-    /// The session has ended, or never was one: join again.
+    /// The id of the session is over.
+    Over(Over),
+    /// The live of the session is over, or the session never was one: join again.
     Unknown,
 }
 
@@ -71,9 +77,10 @@ impl From<LiveError> for Denied {
 
 /// A session that has joined a live.
 pub(crate) struct Joined {
-    pub(crate) session: Arc<SocketlessSession>,
     /// The id by which the client goes on, here or on another gateway.
     pub(crate) id: String,
+    /// What the id says.
+    pub(crate) claims: SessionClaims,
     pub(crate) room: Arc<Room>,
     /// What a back end wrote about the live, if anything.
     pub(crate) info: Option<Info>,
@@ -135,28 +142,42 @@ impl SocketlessSessions {
         newcomer: Newcomer,
         wish: &JoinRequest,
     ) -> Result<Joined, Denied> {
+        self.check_room()?;
         let key = self.secret.new_key();
-        let session = self.admit(key, newcomer)?;
-        match self.join(&session, wish, None).await {
-            Ok(room) => {
+        let session = self.new_session(key, 0, newcomer);
+        let begun = match self.join(&session, wish, None).await {
+            Ok(room) => self.joined(&session, room),
+            Err(why) => Err(why),
+        };
+        match begun {
+            Ok(_) => {
                 self.keep(&session);
-                self.joined(session, room, wish)
             }
-            Err(why) => {
+            Err(_) => {
                 session.end(End::Left);
-                Err(why)
             }
         }
+        begun
     }
 
-    /// A session with no seat yet, which nobody finds yet.
-    fn admit(&self, key: SessionKey, newcomer: Newcomer) -> Result<Arc<SocketlessSession>, Denied> {
+    /// Refuses a session for which there is no room. Those that are just beginning do not count yet.
+    fn check_room(&self) -> Result<(), Denied> {
         if self.context.is_draining() {
             return Err(Denied::Draining);
         }
         if self.open.len() >= self.most {
             return Err(Denied::Full);
         }
+        Ok(())
+    }
+
+    /// A session with no seat yet, which nobody finds yet.
+    fn new_session(
+        &self,
+        key: SessionKey,
+        number: u32,
+        newcomer: Newcomer,
+    ) -> Arc<SocketlessSession> {
         let Newcomer {
             identity,
             claims,
@@ -169,7 +190,7 @@ impl SocketlessSessions {
         }
         let memberships = Memberships::new(self.context.clone(), conn);
         let signalled = self.signalled.clone();
-        Ok(SocketlessSession::new(key, memberships, signalled, permit))
+        SocketlessSession::new(key, number, memberships, signalled, permit)
     }
 
     /// Takes a seat in the live, or in this epoch of it only.
@@ -220,6 +241,9 @@ impl SocketlessSessions {
                 self.context.metrics.presences.inc();
             }
         }
+        if let Some(memberships) = session.memberships.lock().as_ref() {
+            memberships.count_for_user();
+        }
         session.listen();
         self.context.reaper.admit(&session.conn);
         if self.context.is_draining() {
@@ -228,33 +252,35 @@ impl SocketlessSessions {
         }
         // A signal may have been set before there was a waker.
         self.signalled.push(session.clone());
-        if self.ended.contains(&session.key) {
+        if self.ended.over(&session.key, session.number()).is_some() {
             self.finish_here(session, End::Left);
         }
         session.clone()
     }
 
-    fn joined(
-        &self,
-        session: Arc<SocketlessSession>,
-        room: Arc<Room>,
-        wish: &JoinRequest,
-    ) -> Result<Joined, Denied> {
+    /// What the client of a session is told that has joined a live.
+    fn joined(&self, session: &SocketlessSession, room: Arc<Room>) -> Result<Joined, Denied> {
         let claims = SessionClaims {
             key: session.key,
             live: room.record.live.clone(),
             epoch: room.record.epoch,
-            friends: wish.friends,
+            number: session.number(),
+            friends: session.asks_friends(),
             bearer: self.bearer(&session.conn),
         };
         let id = claims.sign(&self.secret);
+        if id.len() > LONGEST_ID {
+            let message = "the lists of the token are too long for a session without a socket";
+            return Err(Refusal::new(ErrorCode::Forbidden, message).into());
+        }
         let info = match session.memberships.lock().as_mut() {
             Some(memberships) => memberships.info_to_tell(&room),
+            None if self.context.is_draining() => return Err(Denied::Draining),
             None => return Err(Denied::Unknown),
         };
         Ok(Joined {
-            session,
             id,
+            claims,
             room,
             info,
         })
@@ -286,10 +312,25 @@ impl SocketlessSessions {
         SessionClaims::read(id, &self.secret, self.context.clock.unix())
     }
 
+    /// As [`Self::read`], of a ticket.
+    pub(crate) fn read_ticket(&self, ticket: &str) -> Option<SessionClaims> {
+        SessionClaims::read_ticket(ticket, &self.secret, self.context.clock.unix())
+    }
+
     /// A session that is here and goes on.
     pub(crate) fn find(&self, key: &SessionKey) -> Option<Arc<SocketlessSession>> {
         let session = self.open.get(key)?.clone();
         if session.is_open() {
+            Some(session)
+        } else {
+            None
+        }
+    }
+
+    /// The session of an id, if it is here and has not switched to another live elsewhere.
+    pub(crate) fn find_as_of(&self, claims: &SessionClaims) -> Option<Arc<SocketlessSession>> {
+        let session = self.find(&claims.key)?;
+        if session.number() >= claims.number {
             Some(session)
         } else {
             None
@@ -303,19 +344,31 @@ impl SocketlessSessions {
         claims: SessionClaims,
         permit: Option<KeyedPermit>,
     ) -> Result<Arc<SocketlessSession>, Denied> {
-        if let Some(session) = self.find(&claims.key) {
-            return Ok(session);
-        }
-        if self.ended.contains(&claims.key) {
-            return Err(Denied::Unknown);
-        }
         let SessionClaims {
             key,
             live,
             epoch,
+            number,
             friends,
             bearer,
         } = claims;
+        let wish = JoinRequest {
+            live,
+            counts: false,
+            friends,
+        };
+        if let Some(session) = self.find(&key) {
+            if session.number() < number {
+                // It switched to another live on another gateway.
+                self.join(&session, &wish, Some(epoch)).await?;
+                session.number.fetch_max(number, Ordering::AcqRel);
+            }
+            return Ok(session);
+        }
+        if let Some(why) = self.ended.over(&key, number) {
+            return Err(Denied::Over(why));
+        }
+        self.check_room()?;
         let newcomer = Newcomer {
             identity: Identity {
                 user: bearer.user.clone(),
@@ -325,16 +378,14 @@ impl SocketlessSessions {
             claims: Some(Arc::new(bearer)),
             permit,
         };
-        let session = self.admit(key, newcomer)?;
-        let wish = JoinRequest {
-            live,
-            counts: false,
-            friends,
-        };
+        let session = self.new_session(key, number, newcomer);
         match self.join(&session, &wish, Some(epoch)).await {
             Ok(_) => {
-                self.context.metrics.presences_resumed.inc();
-                Ok(self.keep(&session))
+                let kept = self.keep(&session);
+                if Arc::ptr_eq(&kept, &session) {
+                    self.context.metrics.presences_resumed.inc();
+                }
+                Ok(kept)
             }
             Err(why) => {
                 session.end(End::Left);
@@ -354,36 +405,69 @@ impl SocketlessSessions {
         Metrics::count_way(beats, way.label());
     }
 
-    /// Joins another live, and leaves the former one. The session has another id from then on.
+    /// Joins another live, and leaves the former one, on all gateways. The session has another id
+    /// from then on.
     pub(crate) async fn switch(
         &self,
-        session: Arc<SocketlessSession>,
+        session: &Arc<SocketlessSession>,
         wish: &JoinRequest,
     ) -> Result<Joined, Denied> {
-        let room = self.join(&session, wish, None).await?;
-        if session.has_stream() {
-            session.begin_pushes();
+        let room = self.join(session, wish, None).await?;
+        let number = session.number.fetch_add(1, Ordering::AcqRel) + 1;
+        self.ended.note(EndedSession {
+            key: session.key,
+            below: number,
+            why: Over::Switched,
+        });
+        session.begin_pushes();
+        self.joined(session, room)
+    }
+
+    /// Charges the user for a stream of events, if it costs the store something.
+    pub(crate) fn charge_stream(&self, session: &SocketlessSession) -> Result<(), Denied> {
+        if session.asks_friends() {
+            joining::charge(&self.context, &session.conn, Cost::Visit)?;
         }
-        self.joined(session, room, wish)
+        Ok(())
     }
 
     // ------------------------------------------------------------------------------------ the end
 
     /// Ends a session whose client leaves. Its id is good for nothing from then on, on any gateway.
     pub(crate) fn leave(&self, key: SessionKey) {
-        match self.find(&key) {
-            Some(session) => self.finish(&session, End::Left),
-            None => self.ended.note(key),
+        // First, so that a request that takes the session over just now finds it.
+        self.ended.note(EndedSession::for_good(key, Over::Left));
+        if let Some(session) = self.find(&key) {
+            session.conn.heard(self.context.clock.now());
+            self.finish_here(&session, End::Left);
         }
+    }
+
+    /// Whether a session ended for good a short time ago, on any gateway.
+    pub(crate) fn has_ended(&self, key: &SessionKey) -> bool {
+        self.ended.over(key, u32::MAX - 1).is_some()
+    }
+
+    /// Why the id that says this is over; `None` if it may still be good.
+    pub(crate) fn over(&self, claims: &SessionClaims) -> Option<Over> {
+        self.ended.over(&claims.key, claims.number)
     }
 
     /// Ends a session on this gateway.
     pub(super) fn finish(&self, session: &Arc<SocketlessSession>, why: End) {
-        if why.is_for_good() {
+        if let Some(over) = why.for_good()
+            && !(over == Over::CrowdedOut && self.is_left_behind(session))
+        {
             // Before the session ends: a beat that finds it gone must find this.
-            self.ended.note(session.key);
+            self.ended.note(EndedSession::for_good(session.key, over));
         }
         self.finish_here(session, why);
+    }
+
+    /// Whether the client's beats go to another gateway, or have ended.
+    fn is_left_behind(&self, session: &SocketlessSession) -> bool {
+        let silent = self.context.clock.now() - session.conn.last_heard();
+        silent > 3 * millis(self.context.heartbeat) / 2
     }
 
     /// Ends a session on this gateway. Another gateway may go on with it.
@@ -391,12 +475,12 @@ impl SocketlessSessions {
         if !session.end(why) {
             return;
         }
-        Metrics::count(&self.context.metrics.presences_ended, why.label());
         let removed = self
             .open
             .remove_if(&session.key, |_, there| Arc::ptr_eq(there, session));
         if removed.is_some() {
             self.context.metrics.presences.dec();
+            Metrics::count(&self.context.metrics.presences_ended, why.label());
         }
     }
 
@@ -408,13 +492,18 @@ impl SocketlessSessions {
 
     // --------------------------------------------------------------------------------- dashboards
 
-    /// A session that only watches a live, for a stream of events. No beat keeps it, and no gateway
-    /// goes on with it.
+    /// A session that only watches a live, or this epoch of it only, for a stream of events. No beat
+    /// keeps it, and no gateway goes on with it.
     pub(crate) async fn watch(
         &self,
         identity: Identity,
         live: &LiveId,
+        epoch: Option<Epoch>,
+        permit: Option<KeyedPermit>,
     ) -> Result<Arc<SocketlessSession>, Denied> {
+        if self.context.is_draining() {
+            return Err(Denied::Draining);
+        }
         let newcomer = Newcomer {
             // A dashboard is nobody on the platform.
             identity: Identity {
@@ -423,15 +512,19 @@ impl SocketlessSessions {
                 ..identity
             },
             claims: None,
-            permit: None,
+            permit,
         };
-        let session = self.admit(self.secret.new_key(), newcomer)?;
+        let session = self.new_session(self.secret.new_key(), 0, newcomer);
         for _ in 0..joining::TRIES {
             let room = self.context.lives.find(live).await?;
+            if epoch.is_some_and(|epoch| epoch != room.record.epoch) {
+                break;
+            }
             let mut memberships = session.memberships.lock();
             if let Some(memberships) = memberships.as_mut()
                 && memberships.listen(&room, Interest::Counts).is_ok()
             {
+                memberships.count_for_user();
                 self.context.reaper.admit(&session.conn);
                 return Ok(session.clone());
             }

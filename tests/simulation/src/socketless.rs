@@ -32,7 +32,7 @@ const AGAIN_WITHIN: Duration = Duration::from_secs(1);
 const LATE: std::ops::Range<f64> = 1.5..10.0;
 
 /// What a gateway answers to the beat of a session that has ended.
-const SESSION_UNKNOWN: &str = "session_unknown";
+const OVER: [&str; 3] = ["session_unknown", "removed", "too_many_sessions"];
 
 pub(crate) struct SocketlessDevice {
     world: Arc<World>,
@@ -353,7 +353,7 @@ impl Session<'_> {
                 }
                 Course::GoesOn
             }
-            404 => {
+            _ if is_over(answer) => {
                 self.is_unknown(place);
                 Course::Over
             }
@@ -482,7 +482,7 @@ impl Session<'_> {
         let told = format!("goes from l{} to l{live}: {}", self.live, status(&asked));
         self.device.tell(gateway, &told);
         match asked {
-            Asked::Answered(answer) if answer.status == 201 => {
+            Asked::Answered(answer) if answer.status == 200 => {
                 let places = std::mem::take(&mut self.places).into_values().collect();
                 world.left_everywhere(user, self.live, places, gateway);
                 let joined = NewSession {
@@ -495,7 +495,7 @@ impl Session<'_> {
             }
             Asked::Answered(answer) => {
                 world.left(user, live, there, How::Left);
-                if answer.body["code"] == SESSION_UNKNOWN {
+                if is_over(&answer) {
                     self.is_unknown(here);
                     return Course::Over;
                 }
@@ -540,6 +540,11 @@ impl Session<'_> {
         }
         Course::GoesOn
     }
+}
+
+/// Whether a refusal says that the session has ended.
+fn is_over(answer: &Answer) -> bool {
+    OVER.iter().any(|code| answer.body["code"] == *code)
 }
 
 /// An answer in a word, with its code if it is a refusal.

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::{FromRequest, Request, State};
 use axum::http::{Extensions, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::joining::Begun;
-use super::{owner, permit, unknown};
+use super::{Id, owner, permit, unknown};
 use crate::auth::session_claims::SessionClaims;
 use crate::base::ids::LiveId;
 use crate::edge::http::problem::{Problem, refusals};
-use crate::edge::http::requests::{InQuery, MaybeObject, in_body, run_to_completion};
+use crate::edge::http::requests::{InPath, InQuery, MaybeObject, in_body, run_to_completion};
 use crate::edge::http::state::AppState;
 use crate::session::messages::JoinRequest;
 use crate::session::socketless::{SocketlessSession, Way};
@@ -73,8 +73,10 @@ refusals!(
     InvalidId,
     InvalidQuery,
     Banned,
+    Removed,
     Forbidden,
     SessionUnknown,
+    TooManySessions,
     LiveNotOpen,
     NotKept,
     BodyTooLarge,
@@ -97,23 +99,24 @@ refusals!(
     ),
     request_body(content = Option<Beat>, content_type = "application/json"),
     responses(
-        (status = 200, description = "The session goes on", body = Ack),
-        (status = 201, description = "It switched to another live", body = Begun),
+        (status = 200, description = "The session goes on; with `live_id` the answer is a `Presence`", body = Ack),
         (status = 204, description = "It has ended, as asked"),
         BeatRefused
     ))]
 pub(in crate::edge::http) async fn beat(
     State(state): State<Arc<AppState>>,
-    Path(id): Path<String>,
+    InPath(Id(id)): InPath<Id>,
     InQuery(query): InQuery<BeatQuery>,
-    extensions: Extensions,
-    MaybeObject(beat): MaybeObject<Beat>,
+    request: Request,
 ) -> Result<Response, Problem> {
+    let extensions = request.extensions().clone();
     let claims = owner(&state, &extensions, &id)?;
     if query.leave.is_some() {
+        // `sendBeacon` sends a body of any kind.
         state.presences.leave(claims.key);
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
+    let MaybeObject(beat) = MaybeObject::<Beat>::from_request(request, &state).await?;
     let session = session(&state, &extensions, claims).await?;
     state.presences.beat(&session, Way::Http);
     let mut answer = match beat.live_id {
@@ -124,9 +127,9 @@ pub(in crate::edge::http) async fn beat(
                 friends: beat.friends,
             };
             let presences = state.presences.clone();
-            let switch = async move { presences.switch(session, &wish).await };
+            let switch = async move { presences.switch(&session, &wish).await };
             let joined = run_to_completion(switch).await?;
-            (StatusCode::CREATED, Json(Begun::of(&state, &joined))).into_response()
+            Json(Begun::of(&state, &joined)).into_response()
         }
         None => {
             let text = session.ack().ok_or_else(unknown)?;
@@ -149,7 +152,7 @@ pub(super) async fn session(
     extensions: &Extensions,
     claims: SessionClaims,
 ) -> Result<Arc<SocketlessSession>, Problem> {
-    if let Some(session) = state.presences.find(&claims.key) {
+    if let Some(session) = state.presences.find_as_of(&claims) {
         return Ok(session);
     }
     let permit = permit(state, extensions)?;
@@ -168,7 +171,7 @@ refusals!(LeaveRefused = SessionUnknown, RateLimited);
     responses((status = 204, description = "The session has ended"), LeaveRefused))]
 pub(in crate::edge::http) async fn leave(
     State(state): State<Arc<AppState>>,
-    Path(id): Path<String>,
+    InPath(Id(id)): InPath<Id>,
     extensions: Extensions,
 ) -> Result<StatusCode, Problem> {
     let claims = owner(&state, &extensions, &id)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{Extensions, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
@@ -15,10 +15,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 use super::beats::session;
-use super::owner;
+use super::{Id, owner, permit};
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::{LiveId, UserId};
-use crate::edge::http::authorization::Bearer;
+use crate::edge::http::authorization::{Bearer, OwnLive};
 use crate::edge::http::candidate::Refusal;
 use crate::edge::http::problem::{Problem, refusals};
 use crate::edge::http::requests::{InPath, InQuery};
@@ -39,8 +39,11 @@ pub(in crate::edge::http) struct EventsQuery {
 }
 
 refusals!(
-    EventsRefused = InvalidQuery,
+    EventsRefused = InvalidId,
+    InvalidQuery,
+    Removed,
     SessionUnknown,
+    TooManySessions,
     RateLimited,
     TooManySockets,
     Full,
@@ -61,20 +64,22 @@ refusals!(
         content_type = "text/event-stream", body = String), EventsRefused))]
 pub(in crate::edge::http) async fn of_session(
     State(state): State<Arc<AppState>>,
-    Path(id): Path<String>,
+    InPath(Id(id)): InPath<Id>,
     InQuery(query): InQuery<EventsQuery>,
     extensions: Extensions,
 ) -> Result<Response, Problem> {
     let claims = owner(&state, &extensions, &id)?;
-    let place = place(&state, &extensions, &claims.bearer.user).await?;
+    let user = claims.bearer.user.clone();
     let session = session(&state, &extensions, claims).await?;
+    state.presences.charge_stream(&session)?;
+    let place = place(&state, &user).await?;
     let beats = if query.beat == Some(false) {
         StreamBeats::No
     } else {
         StreamBeats::Yes
     };
     let events = EventStream::of_viewer(state.presences.clone(), session, beats);
-    Ok(answer(events, place))
+    Ok(answer(events, place, &extensions))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -90,6 +95,7 @@ refusals!(
     InvalidQuery,
     LiveNotFound,
     LiveNotOpen,
+    TooManySockets,
     Full,
     Draining,
     StoreUnavailable
@@ -110,6 +116,7 @@ pub(in crate::edge::http) async fn of_live(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     bearer: Option<Extension<Bearer>>,
+    own: Option<Extension<OwnLive>>,
     extensions: Extensions,
 ) -> Result<Response, Problem> {
     let claims = bearer.map(|Extension(Bearer(claims))| claims);
@@ -118,34 +125,35 @@ pub(in crate::edge::http) async fn of_live(
         // The streams of an API key do not crowd each other out.
         None => UserId::random(),
     };
-    let place = place(&state, &extensions, &user).await?;
+    let epoch = own.map(|Extension(OwnLive(record))| record.epoch);
+    let permit = permit(&state, &extensions)?;
+    let place = place(&state, &user).await?;
     let identity = Identity {
         user,
         role: Role::Service,
         counted: false,
     };
-    let session = state.presences.watch(identity, &live).await?;
+    let session = state
+        .presences
+        .watch(identity, &live, epoch, permit)
+        .await?;
     let events = EventStream::of_dashboard(state.presences.clone(), session, claims.as_deref());
-    Ok(answer(events, place))
+    Ok(answer(events, place, &extensions))
 }
 
 /// A place among the sockets, which an open stream takes as a socket does.
-async fn place(
-    state: &AppState,
-    extensions: &Extensions,
-    user: &UserId,
-) -> Result<OwnedSemaphorePermit, Problem> {
-    let place = match state.admission.place(user).await {
-        Ok(place) => place,
-        Err(seconds) => return Err(Refusal::full(seconds).problem),
-    };
+async fn place(state: &AppState, user: &UserId) -> Result<OwnedSemaphorePermit, Problem> {
+    match state.admission.place(user).await {
+        Ok(place) => Ok(place),
+        Err(seconds) => Err(Refusal::full(seconds).problem),
+    }
+}
+
+fn answer(events: EventStream, place: OwnedSemaphorePermit, extensions: &Extensions) -> Response {
+    // Nothing refuses the stream any more, so its place bounds its connection from here on.
     if let Some(pending) = extensions.get::<Arc<PendingConnection>>() {
         pending.becomes_socket();
     }
-    Ok(place)
-}
-
-fn answer(events: EventStream, place: OwnedSemaphorePermit) -> Response {
     let parts = stream::unfold((events, place), async |(mut events, place)| {
         let part = events.next().await?;
         Some((Ok::<_, Infallible>(part), (events, place)))
