@@ -5,7 +5,7 @@
 //! listener spawns the tasks of sockets, and a tracker counts them. The start may fail; nothing
 //! here fails after it.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +57,9 @@ pub mod process;
 /// Connections that the kernel accepts ahead of the listener. `net.core.somaxconn` (4096) also
 /// bounds them.
 const BACKLOG: u32 = 16_384;
+
+/// Where calls within this process come from.
+const THIS_MACHINE: ClientAddress = ClientAddress::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
 /// Why a gateway could not start.
 #[derive(Debug, thiserror::Error)]
@@ -294,18 +297,27 @@ async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway
 }
 
 /// Starts a gateway without a port, on a store of the caller's. Callers reach it through
-/// [`Gateway::router`] and [`Gateway::serve`]. It asks for no credentials, and sends no webhook.
+/// [`Gateway::router`] and [`Gateway::serve`]. It asks for no credentials, sends no webhook,
+/// and reads its files once.
 ///
 /// # Errors
-/// The store was used with other settings before.
+/// The store was used with other settings before, or the file of the presence secret cannot be
+/// used.
 pub async fn start_without_ports(
     config: &Config,
     store: Arc<dyn Store>,
 ) -> Result<Gateway, StartError> {
+    let presence_secret = PresenceSecret::open_once(config.presence_secret_file.clone())
+        .map(Arc::new)
+        .map_err(StartError::Settings)?;
+    let verifiers = Verifiers {
+        presence_secret,
+        ..Verifiers::default()
+    };
     run(
         GatewayId::random(),
         config,
-        Verifiers::default(),
+        verifiers,
         store,
         Arc::default(),
     )
@@ -602,8 +614,12 @@ impl Gateway {
     /// The routes of the internal port, for calls within this process. Such calls count as calls
     /// from this machine.
     pub fn router(&self) -> Router {
-        let client = ClientAddress::Peer(Ipv4Addr::LOCALHOST.into());
-        http::routes::admin(&self.app).layer(Extension(client))
+        http::routes::admin(&self.app).layer(Extension(THIS_MACHINE))
+    }
+
+    /// The routes of the public port, for calls within this process, as [`Self::router`].
+    pub fn public_router(&self) -> Router {
+        http::routes::public(&self.app, false).layer(Extension(THIS_MACHINE))
     }
 
     /// Listens until the intake stops.
