@@ -4,6 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// What kind of server a `[media.<name>]` of the settings file is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MediaKind {
@@ -80,7 +82,8 @@ const LONGEST_NAME: usize = 32;
 
 /// The name of a server in the settings file: 1 to 32 bytes of `[a-z0-9-]`. It stands in paths, in
 /// Redis, in events and in the log.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub struct MediaServerName(Arc<str>);
 
 impl MediaServerName {
@@ -96,6 +99,19 @@ impl MediaServerName {
     /// The text of the name.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// A text is no name of a media server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a media server's name has 1 to 32 characters of a-z 0-9 -")]
+pub struct InvalidServerName;
+
+impl TryFrom<String> for MediaServerName {
+    type Error = InvalidServerName;
+
+    fn try_from(name: String) -> Result<Self, InvalidServerName> {
+        Self::parse(&name).ok_or(InvalidServerName)
     }
 }
 

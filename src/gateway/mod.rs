@@ -347,6 +347,7 @@ async fn run(
         &failed,
         parts.streamer_timeout.run(readers.stop.clone()),
     );
+    readers.spawn("streams", &failed, parts.streams.run(readers.stop.clone()));
     if let Some(fan_asker) = parts.fan_asker {
         readers.spawn("fan asker", &failed, fan_asker.run(readers.stop.clone()));
     }

@@ -30,6 +30,7 @@ use crate::presence::gateways::Gateways;
 use crate::presence::trust::Trust;
 use crate::presence::user_budgets::UserBudgets;
 use crate::presence::user_sockets::UserSockets;
+use crate::presence::watched_streams::WatchedStreams;
 use crate::session::context::SessionContext;
 use crate::session::limits::Limits;
 use crate::session::reaper::Reaper;
@@ -58,6 +59,7 @@ use crate::sync::seen::{self, SeenUsers};
 use crate::sync::social::fanout::Fanout;
 use crate::sync::social::feeds::Feeds;
 use crate::sync::streamer_timeout::StreamerTimeout;
+use crate::sync::streams::StreamKeeper;
 use crate::sync::sweep::Sweeper;
 use crate::sync::upkeep::Upkeep;
 use crate::sync::user_upkeep::UserUpkeep;
@@ -393,6 +395,7 @@ pub struct Parts {
     pub changed_records: Arc<ChangedRecords>,
     pub upkeep: Upkeep,
     pub streamer_timeout: Arc<StreamerTimeout>,
+    pub streams: Arc<StreamKeeper>,
     pub walk: Walk,
     /// `None` unless the fan source is elsewhere.
     pub fan_asker: Option<FanAsker>,
@@ -430,6 +433,10 @@ impl Parts {
 
         // presence
         let absent_streamers = Arc::<AbsentStreamers>::default();
+        let watched_streams = Arc::new(WatchedStreams::new(
+            config.stream_grace,
+            config.streamer_timeout,
+        ));
         let trust = Arc::new(core.trust());
 
         // peers and dashboards
@@ -449,6 +456,7 @@ impl Parts {
             gateways: gateways.clone(),
             checks: checks.clone(),
             absent_streamers: absent_streamers.clone(),
+            watched_streams: watched_streams.clone(),
             outbox: outbox.clone(),
             feeds: feeds.clone(),
             metrics: metrics.clone(),
@@ -459,6 +467,14 @@ impl Parts {
             claim_limits,
             tasks: tasks.clone(),
         }));
+        let streams = Arc::new(StreamKeeper {
+            store: store.clone(),
+            lives: lives.clone(),
+            outbox: outbox.clone(),
+            watched: watched_streams,
+            clock,
+            events_kept: config.events_kept,
+        });
         let catch_up = Arc::new(core.catch_up());
         let keeper = Arc::new(core.keeper(&lives, &catch_up));
         let sweeper = Arc::new(core.sweeper(config));
@@ -604,6 +620,7 @@ impl Parts {
             changed_records,
             upkeep,
             streamer_timeout,
+            streams,
             walk,
             fan_asker,
             count_events,

@@ -26,6 +26,7 @@ mod removals;
 mod slices;
 mod social;
 mod streamers;
+mod streams;
 mod user_slice;
 mod users;
 

@@ -52,6 +52,7 @@ mod slices;
 mod slots;
 mod social;
 mod streamers;
+mod streams;
 mod subscriber;
 mod tls;
 mod topology;

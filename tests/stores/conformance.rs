@@ -177,6 +177,7 @@ pub async fn opened_as(store: &Arc<dyn Store>, wish: &OpenLive) -> LiveRecord {
         .expect("an answer");
     LiveRecord {
         events: RecordEvents::default(),
+        stream: None,
         ..record
     }
 }

@@ -1,0 +1,117 @@
+//! The streams of lives in the embedded store.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::ids::LiveId;
+use crate::store::{
+    Happened, KnownStreams, STREAMS_TTL, StoreResult, StreamStore, StreamsReply, WriteStreams,
+};
+
+/// How many entries may be there before those that are due are looked for.
+const FEW: usize = 1_024;
+
+/// A value that is forgotten at a time.
+#[derive(Debug, Clone)]
+struct Kept<T> {
+    until: UnixMillis,
+    value: T,
+}
+
+/// What is kept of the streams of all lives.
+#[derive(Debug, Clone, Default)]
+pub(super) struct StreamRecords {
+    streams: HashMap<LiveId, Kept<KnownStreams>>,
+    keys: HashMap<String, Kept<LiveId>>,
+    /// How many entries there were after the last search for those that are due.
+    left: usize,
+}
+
+impl StreamRecords {
+    fn known(&self, live: &LiveId, now: UnixMillis) -> KnownStreams {
+        match self.streams.get(live) {
+            Some(kept) if kept.until > now => kept.value.clone(),
+            _ => KnownStreams::default(),
+        }
+    }
+
+    /// Forgets what is due, once in a while.
+    fn forget(&mut self, now: UnixMillis) {
+        let entries = self.streams.len() + self.keys.len();
+        if entries < FEW.max(2 * self.left) {
+            return;
+        }
+        self.streams.retain(|_, kept| kept.until > now);
+        self.keys.retain(|_, kept| kept.until > now);
+        self.left = self.streams.len() + self.keys.len();
+    }
+}
+
+#[async_trait]
+impl StreamStore for MemoryStore {
+    async fn load_streams(&self, live: &LiveId) -> StoreResult<KnownStreams> {
+        let now = self.now();
+        Ok(self.lives.lock().streams.known(live, now))
+    }
+
+    async fn write_streams(&self, request: &WriteStreams) -> StoreResult<StreamsReply> {
+        let now = self.now();
+        let live = &request.live;
+        let mut lives = self.lives.lock();
+        let known = lives.streams.known(live, now);
+        if known.version != request.seen {
+            return Ok(StreamsReply::Changed);
+        }
+        let mut is_open = false;
+        if let Some(kept) = lives.kept.get_mut(live) {
+            is_open = kept.record.is_open_in(request.epoch);
+            if is_open {
+                kept.record.stream = request.streams.status(request.epoch);
+                if let Some((change, server)) = &request.change {
+                    kept.note(Happened::Stream(*change, server.clone()), now);
+                }
+            }
+        }
+        if request.must_be_open && !is_open {
+            return Ok(StreamsReply::Over);
+        }
+        lives.streams.forget(now);
+        let kept = Kept {
+            until: now + millis(STREAMS_TTL),
+            value: KnownStreams {
+                version: now.max(known.version + 1),
+                streams: request.streams.clone(),
+            },
+        };
+        lives.streams.streams.insert(live.clone(), kept);
+        let record = lives.kept.get(live).map(|kept| kept.record.clone());
+        drop(lives);
+        if let Some(message) = &request.message {
+            self.publish_on_live(live, message);
+        }
+        Ok(StreamsReply::Written(record.map(Box::new)))
+    }
+
+    async fn note_stream_key(&self, digest: &str, live: &LiveId) -> StoreResult<()> {
+        let now = self.now();
+        let mut lives = self.lives.lock();
+        lives.streams.forget(now);
+        let kept = Kept {
+            until: now + millis(STREAMS_TTL),
+            value: live.clone(),
+        };
+        lives.streams.keys.insert(digest.to_owned(), kept);
+        Ok(())
+    }
+
+    async fn find_stream_key(&self, digest: &str) -> StoreResult<Option<LiveId>> {
+        let now = self.now();
+        match self.lives.lock().streams.keys.get(digest) {
+            Some(kept) if kept.until > now => Ok(Some(kept.value.clone())),
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The calls on the streams of lives. Their state lies beside the record of the live, in its slot.
+
+use async_trait::async_trait;
+use fred::types::Value;
+
+use super::lives::record;
+use super::reply::{Reply, nonsense, number, text};
+use super::{RedisStore, args, scripts};
+use crate::base::ids::LiveId;
+use crate::store::{
+    KnownStreams, MAX_RECORD_FIELDS, STREAMS_TTL, StoreResult, StreamStatus, StreamStore,
+    StreamsReply, WriteStreams,
+};
+
+/// The field `stream` of a record: `<on or lost> <since> <beats>`.
+pub(super) fn status_word(status: &StreamStatus) -> String {
+    let state = if status.is_on { "on" } else { "lost" };
+    format!("{state} {} {}", status.since, status.beats)
+}
+
+/// Reads the field `stream` of a record. `None` if another program wrote it.
+pub(super) fn read_status(word: &str) -> Option<StreamStatus> {
+    let mut words = word.split(' ');
+    let is_on = match words.next()? {
+        "on" => true,
+        "lost" => false,
+        _ => return None,
+    };
+    let status = StreamStatus {
+        is_on,
+        since: words.next()?.parse().ok()?,
+        beats: words.next()?.parse().ok()?,
+    };
+    match words.next() {
+        None => Some(status),
+        Some(_) => None,
+    }
+}
+
+impl RedisStore {
+    async fn do_load_streams(&self, live: &LiveId) -> StoreResult<KnownStreams> {
+        let key = self.keys().streams(live);
+        let fields = self
+            .router
+            .command("HMGET", args![key, "version", "state"])
+            .await?;
+        let mut fields = Reply::of(fields)?.pieces().into_iter();
+        let version = fields.next().unwrap_or(Value::Null);
+        if version.is_null() {
+            return Ok(KnownStreams::default());
+        }
+        let state = text(fields.next().unwrap_or(Value::Null))?;
+        // A state that another program garbled is replaced by the next one.
+        let streams = serde_json::from_str(&state).unwrap_or_default();
+        Ok(KnownStreams {
+            version: number(&version)?,
+            streams,
+        })
+    }
+
+    async fn do_write_streams(&self, request: &WriteStreams) -> StoreResult<StreamsReply> {
+        let live = &request.live;
+        // Strings and numbers only: this does not fail.
+        let state = serde_json::to_string(&request.streams).unwrap_or_default();
+        let status = match request.streams.status(request.epoch) {
+            Some(status) => status_word(&status),
+            None => String::new(),
+        };
+        let event = match &request.change {
+            Some((change, server)) => format!("{} {server}", change.kind()),
+            None => String::new(),
+        };
+        let must_be_open = if request.must_be_open { "1" } else { "" };
+        let mut args = args![
+            request.seen,
+            state,
+            STREAMS_TTL.as_secs(),
+            request.epoch,
+            must_be_open,
+            status,
+            event,
+            MAX_RECORD_FIELDS
+        ];
+        args.extend(self.publish_args(live, request.message.as_deref().unwrap_or_default()));
+        let keys = vec![self.keys().streams(live), self.keys().live(live)];
+        let mut reply = self
+            .change(live, &scripts::WRITE_STREAMS, keys, args)
+            .await?;
+        match reply.text()?.as_str() {
+            "written" => {
+                let record = record(live, reply)?;
+                Ok(StreamsReply::Written(record.map(Box::new)))
+            }
+            "changed" => Ok(StreamsReply::Changed),
+            "over" => Ok(StreamsReply::Over),
+            other => Err(nonsense(format!("a write of streams answered {other}"))),
+        }
+    }
+
+    async fn do_note_stream_key(&self, digest: &str, live: &LiveId) -> StoreResult<()> {
+        let key = self.keys().stream_key(digest);
+        let args = args![key, live, "EX", STREAMS_TTL.as_secs()];
+        self.router.command("SET", args).await?;
+        Ok(())
+    }
+
+    async fn do_find_stream_key(&self, digest: &str) -> StoreResult<Option<LiveId>> {
+        let key = self.keys().stream_key(digest);
+        let live = self.router.command("GET", args![key]).await?;
+        if live.is_null() {
+            return Ok(None);
+        }
+        // `None` for a value of another program.
+        Ok(LiveId::parse(&text(live)?).ok())
+    }
+}
+
+#[async_trait]
+impl StreamStore for RedisStore {
+    async fn load_streams(&self, live: &LiveId) -> StoreResult<KnownStreams> {
+        self.router
+            .call("load_streams", self.do_load_streams(live))
+            .await
+    }
+
+    async fn write_streams(&self, request: &WriteStreams) -> StoreResult<StreamsReply> {
+        self.router
+            .call("write_streams", self.do_write_streams(request))
+            .await
+    }
+
+    async fn note_stream_key(&self, digest: &str, live: &LiveId) -> StoreResult<()> {
+        self.router
+            .call("note_stream_key", self.do_note_stream_key(digest, live))
+            .await
+    }
+
+    async fn find_stream_key(&self, digest: &str) -> StoreResult<Option<LiveId>> {
+        self.router
+            .call("find_stream_key", self.do_find_stream_key(digest))
+            .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_in_a_record_is_read_as_it_was_written() {
+        for (is_on, since, beats) in [(true, 1_732_000_000_000, 0), (false, 0, 7)] {
+            let status = StreamStatus {
+                is_on,
+                since,
+                beats,
+            };
+            assert_eq!(read_status(&status_word(&status)), Some(status));
+        }
+        for word in [
+            "",
+            "on",
+            "on 1",
+            "off 1 2",
+            "on x 2",
+            "on 1 2 3",
+            "lost 1 -2",
+        ] {
+            assert_eq!(read_status(word), None, "{word}");
+        }
+    }
+}

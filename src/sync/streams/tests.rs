@@ -1,0 +1,1 @@
+//! Lives that follow streams, on a gateway of a memory store.
