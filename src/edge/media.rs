@@ -1,6 +1,9 @@
 //! Callbacks of media servers: a pure adapter per kind turns a request into a [`MediaEvent`]. It
 //! checks no token and changes nothing. An adapter ignores fields and events that it does not know,
 //! so that a newer server goes on working.
+//!
+//! `signature` proves that the server sent the request, and `publisher` decides who may publish.
+//! The route `edge/http/media.rs` uses all of them.
 
 pub mod answer;
 mod fields;
@@ -8,7 +11,11 @@ mod forms;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod json;
+pub(crate) mod publisher;
+pub(crate) mod servers;
+pub mod setup_error;
 pub mod signature;
+pub(crate) mod stream_keys;
 #[cfg(test)]
 mod tests;
 

@@ -19,6 +19,8 @@ use crate::edge::http::browsers::Browsers;
 use crate::edge::http::rate_limits::RateLimits;
 use crate::edge::http::snapshots::Snapshots;
 use crate::edge::http::state::{AppState, OnlineSettings};
+use crate::edge::media::servers::MediaServers;
+use crate::edge::media::setup_error::MediaSetupError;
 use crate::edge::reload::Reloader;
 use crate::peers::Outbox;
 use crate::peers::publisher::Publisher;
@@ -64,6 +66,17 @@ use crate::sync::sweep::Sweeper;
 use crate::sync::upkeep::Upkeep;
 use crate::sync::user_upkeep::UserUpkeep;
 use crate::sync::walk::Walk;
+
+/// Why a part cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SetupError {
+    /// The fan source cannot be used as it is set up.
+    #[error("{0}")]
+    FanSource(#[from] FanSetupError),
+    /// A media server cannot be used as it is set up.
+    #[error("{0}")]
+    Media(#[from] MediaSetupError),
+}
 
 /// The parts that nearly all tasks share.
 #[derive(Clone)]
@@ -411,14 +424,14 @@ impl Parts {
     /// `tasks` tracks the tasks that must end before the process does.
     ///
     /// # Errors
-    /// The fan source is set up wrongly.
+    /// The fan source or a media server is set up wrongly.
     pub(crate) fn new(
         config: &Config,
         verifiers: Verifiers,
         store: &Arc<dyn Store>,
         metrics: &Arc<Metrics>,
         tasks: &TaskTracker,
-    ) -> Result<Self, FanSetupError> {
+    ) -> Result<Self, SetupError> {
         metrics.store_up.set(1);
         let core = Core::new(config, store, metrics);
         let Core {
@@ -494,6 +507,8 @@ impl Parts {
             from_files.push(tokens.clone());
         }
         from_files.extend(fan_source.clone().secret_file());
+        let media = Arc::new(MediaServers::open(config)?);
+        from_files.push(media.clone());
         let reloader = Arc::new(Reloader::new(from_files, tokens.clone(), metrics.clone()));
         let fans = Arc::new(core.fan_check(&fan_source));
         let fan_asker = core.fan_asker(config, &fan_source);
@@ -598,6 +613,9 @@ impl Parts {
             follows,
             info,
             removals,
+            media,
+            streams: streams.clone(),
+            stream_grace: config.stream_grace,
             sessions,
             online: OnlineSettings::new(config, seen),
             admission: Admission::new(config),

@@ -35,6 +35,7 @@ use crate::store::StatusId;
         (name = "fans", description = "Fans who are online in a live"),
         (name = "attendance", description = "Which fans came to which lives, and who was there from when to when"),
         (name = "moderation", description = "Remove users from a live, and ban them"),
+        (name = "media", description = "Media servers, whose streams open and close lives"),
         (name = "follows", description = "The follow graph"),
         (name = "users", description = "Profiles, and what else is known of a user"),
         (name = "feeds", description = "What users tell those who follow them: lives on air, and announcements"),

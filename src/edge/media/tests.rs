@@ -126,8 +126,25 @@ fn players_of_nginx_rtmp_say_nothing_of_a_stream() {
 }
 
 #[test]
-fn arguments_of_a_publisher_do_not_replace_the_fields_of_nginx() {
-    let body = "app=live&clientid=1&call=publish&name=42&type=live&call=publish_done&name=7&clientid=2&token=a&token=b";
+fn a_publisher_who_writes_fields_of_nginx_is_refused() {
+    for (body, field) in [
+        (
+            "app=live&clientid=1&call=publish&name=42&type=live&call=publish_done",
+            "call",
+        ),
+        (
+            "app=live&tcurl=rtmp://h/x&clientid=17&clientid=1&call=publish_done&name=42",
+            "clientid",
+        ),
+        (
+            "app=live&clientid=1&call=publish&name=42&type=live&name=7",
+            "name",
+        ),
+    ] {
+        let read = read(NginxRtmp, body.as_bytes());
+        assert_eq!(read, Err(Unreadable::Twice(field)), "{body}");
+    }
+    let body = "app=live&clientid=1&call=publish&name=42&type=live&token=a&token=b";
     holds(NginxRtmp, &[(body, Publish, "1", "42", Some("a"))]);
 }
 

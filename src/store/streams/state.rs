@@ -242,7 +242,9 @@ impl Streams {
             }
             return self.with(Session::new(heard, Phase::Ended), now);
         };
-        if known.phase == Phase::Ended || known.has_heard_later(heard) {
+        // A later end of a session that ended keeps an earlier beginning from being heard.
+        let is_old = known.phase == Phase::Ended && !known.is_older_than(heard);
+        if is_old || known.has_heard_later(heard) {
             return Step::Nothing;
         }
         let ended = Session {

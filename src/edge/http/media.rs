@@ -1,0 +1,233 @@
+//! The route of media servers. Each server calls it in its own way and gets the answer that it
+//! understands. No stream key and no token of a callback is in the log, in a metric or in an
+//! answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::problem::{Kind, Problem, refusals};
+use super::requests::{InPath, InQuery, run_to_completion};
+use super::state::AppState;
+use crate::base::clock::unix_now;
+use crate::base::ids::LiveId;
+use crate::base::media_event::{MediaEvent, StreamNews};
+use crate::base::media_server::MediaServerName;
+use crate::edge::client_address::ClientAddress;
+use crate::edge::media::answer::MediaAnswer;
+use crate::edge::media::publisher::{Gatekeeper, Undecided};
+use crate::edge::media::read;
+use crate::edge::media::servers::KnownServer;
+use crate::edge::media::signature::Callback;
+use crate::store::Heard;
+use crate::sync::lives::LiveError;
+use crate::sync::streams::{StreamError, TakenIn};
+
+/// What proves where the callback comes from.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct CallbackQuery {
+    /// The secret of the server, for kinds that do not sign.
+    secret: Option<String>,
+}
+
+refusals!(
+    CallbackRefused = BadMessage,
+    InvalidId,
+    InvalidQuery,
+    Unauthorized,
+    Forbidden,
+    NotFound,
+    BodyTooLarge,
+    RateLimited,
+    StoreUnavailable
+);
+
+/// Hear of a stream
+///
+/// A media server of the settings file says that somebody asks to publish, publishes, goes on or
+/// stopped. The body and the answer are those of its kind.
+#[utoipa::path(post, path = "/v1/media/{server}", operation_id = "media_callback", tag = "media",
+    params(("server" = String, Path, description = "The name of the server's table", example = "main"), CallbackQuery),
+    request_body(content = String, content_type = "text/plain", description = "What the server sends"),
+    responses((status = 200, description = "The gateway took it in, or it means nothing", body = String), CallbackRefused))]
+pub(super) async fn callback(
+    State(state): State<Arc<AppState>>,
+    InPath(name): InPath<MediaServerName>,
+    InQuery(query): InQuery<CallbackQuery>,
+    client: Option<Extension<ClientAddress>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let Some(server) = state.media.find(&name) else {
+        let detail = "the settings have no media server of this name";
+        return Err(Problem::new(Kind::NotFound, detail));
+    };
+    let kind = server.settings.kind.as_str();
+    if let Some(Extension(client)) = client
+        && !server.allows(client.address())
+    {
+        state.metrics.media_callback(kind, "forged");
+        let detail = "this media server does not call from your address";
+        return Err(Problem::new(Kind::Unauthorized, detail));
+    }
+    let callback = Callback {
+        headers: &headers,
+        query_secret: query.secret.as_deref(),
+        body: &body,
+    };
+    if let Err(why) = server.check(callback, Duration::from_millis(unix_now())) {
+        state.metrics.media_callback(kind, "forged");
+        return Err(Problem::new(Kind::Unauthorized, why.to_string()));
+    }
+    let event = match read(server.settings.kind, &body) {
+        Ok(Some(event)) => event,
+        Ok(None) => {
+            state.metrics.media_callback(kind, "ignored");
+            return Ok(answer(MediaAnswer::yes(server.settings.kind)));
+        }
+        Err(why) => {
+            state.metrics.media_callback(kind, "unreadable");
+            return Err(Problem::new(Kind::BadMessage, why.to_string()));
+        }
+    };
+    // A live that is half open would have no stream, and its close takes a grace.
+    run_to_completion(async move { take_in(&state, &server, &event).await }).await
+}
+
+/// What became of a callback.
+enum Outcome {
+    /// The server may go on. The label of the metric.
+    Yes(&'static str),
+    /// The publisher may not publish; why, for the log.
+    No(String),
+    /// It is unknown; why, for the log.
+    Unknown(String),
+}
+
+async fn take_in(
+    state: &AppState,
+    server: &KnownServer,
+    event: &MediaEvent,
+) -> Result<Response, Problem> {
+    let kind = server.settings.kind;
+    let outcome = match decide(state, server, event).await {
+        Ok(label) => Outcome::Yes(label),
+        Err(why) => why,
+    };
+    let server = &server.settings.name;
+    match outcome {
+        Outcome::Yes(label) => {
+            state.metrics.media_callback(kind.as_str(), label);
+            Ok(answer(MediaAnswer::yes(kind)))
+        }
+        Outcome::No(why) => {
+            state.metrics.media_callback(kind.as_str(), "refused");
+            tracing::info!(%server, why, "a stream was refused");
+            // A server that does not ask would only send a refused message again.
+            if event.asks {
+                Ok(answer(MediaAnswer::no(kind)))
+            } else {
+                Ok(answer(MediaAnswer::yes(kind)))
+            }
+        }
+        Outcome::Unknown(why) => {
+            state.metrics.media_callback(kind.as_str(), "failed");
+            tracing::warn!(%server, why, "a callback of a media server was not taken in");
+            // nginx ends a stream whose heartbeat is refused.
+            if event.news == StreamNews::Alive {
+                return Ok(answer(MediaAnswer::yes(kind)));
+            }
+            let detail = "the gateway cannot tell who may publish; try again";
+            Err(Problem::new(Kind::StoreUnavailable, detail))
+        }
+    }
+}
+
+/// Takes an event in. Answers the label of the metric.
+async fn decide(
+    state: &AppState,
+    server: &KnownServer,
+    event: &MediaEvent,
+) -> Result<&'static str, Outcome> {
+    let gatekeeper = Gatekeeper {
+        server,
+        tokens: state.tokens.as_ref(),
+        store: state.store_for_clients.as_ref(),
+    };
+    let Some(live) = gatekeeper.live(event).await? else {
+        return Ok("ignored");
+    };
+    let must_be_allowed = matches!(event.news, StreamNews::Request | StreamNews::Publish);
+    let mut publisher = None;
+    if must_be_allowed {
+        publisher = Some(gatekeeper.publisher(event, &live).await?);
+    }
+    let heard = Heard {
+        server: server.settings.name.clone(),
+        session: event.session.clone(),
+        news: event.news,
+        at: event.at,
+    };
+    let mut taken_in = state
+        .streams
+        .hear(&live, &heard, publisher.as_ref())
+        .await?;
+    if taken_in == TakenIn::NeedsPublisher {
+        let publisher = gatekeeper.publisher(event, &live).await?;
+        taken_in = state.streams.hear(&live, &heard, Some(&publisher)).await?;
+    }
+    log(&server.settings.name, &live, event.news, taken_in);
+    Ok(match taken_in {
+        TakenIn::Began => "began",
+        TakenIn::Noted if event.news == StreamNews::Alive => "alive",
+        TakenIn::Noted => "ended",
+        TakenIn::Nothing if event.news == StreamNews::Request => "allowed",
+        TakenIn::Nothing | TakenIn::NeedsPublisher => "ignored",
+    })
+}
+
+/// Says when streams begin and end. The live's id is no secret, unlike the stream's name.
+fn log(server: &MediaServerName, live: &LiveId, news: StreamNews, taken_in: TakenIn) {
+    match (taken_in, news) {
+        (TakenIn::Began, _) => tracing::info!(%server, live_id = %live, "a stream began"),
+        (TakenIn::Noted, StreamNews::Done | StreamNews::Left) => {
+            tracing::info!(%server, live_id = %live, "a stream ended");
+        }
+        _ => {}
+    }
+}
+
+impl From<Undecided> for Outcome {
+    fn from(why: Undecided) -> Self {
+        match why {
+            Undecided::Denied(why) => Self::No(why.to_string()),
+            Undecided::Platform(why) => Self::Unknown(why.to_string()),
+            Undecided::Store(why) => Self::Unknown(why.to_string()),
+        }
+    }
+}
+
+impl From<StreamError> for Outcome {
+    fn from(why: StreamError) -> Self {
+        match why {
+            StreamError::Live(LiveError::Store(why)) => Self::Unknown(why.to_string()),
+            why => Self::No(why.to_string()),
+        }
+    }
+}
+
+fn answer(answer: MediaAnswer) -> Response {
+    if answer.body.is_empty() {
+        return answer.status.into_response();
+    }
+    let content = [(header::CONTENT_TYPE, "application/json")];
+    (answer.status, content, answer.body).into_response()
+}
