@@ -20,6 +20,7 @@ mod support {
     pub mod in_store;
     pub mod issuer;
     pub mod link;
+    pub mod media;
     pub mod mysql;
     pub mod postgres;
     pub mod program;
@@ -27,6 +28,7 @@ mod support {
     pub mod redis_sentinels;
     pub mod redis_server;
     pub mod redis_view;
+    pub mod rtmp;
     pub mod socket;
     pub mod stores;
     pub mod terminal;
@@ -83,6 +85,8 @@ mod stories {
     mod leaving;
     mod lives_command;
     mod log_lines;
+    mod media_real;
+    mod media_servers;
     mod older_data;
     mod online;
     mod online_users;

@@ -61,7 +61,7 @@ use crate::sync::seen::{self, SeenUsers};
 use crate::sync::social::fanout::Fanout;
 use crate::sync::social::feeds::Feeds;
 use crate::sync::streamer_timeout::StreamerTimeout;
-use crate::sync::streams::StreamKeeper;
+use crate::sync::streams::{StreamKeeper, Unheard};
 use crate::sync::sweep::Sweeper;
 use crate::sync::upkeep::Upkeep;
 use crate::sync::user_upkeep::UserUpkeep;
@@ -485,6 +485,7 @@ impl Parts {
             lives: lives.clone(),
             outbox: outbox.clone(),
             watched: watched_streams,
+            unheard: Unheard::default(),
             clock,
             events_kept: config.events_kept,
         });

@@ -8,9 +8,11 @@
 pub mod grace;
 #[cfg(test)]
 mod tests;
+mod unheard;
 
 use std::sync::Arc;
 
+pub use self::unheard::Unheard;
 use crate::base::clock::Clock;
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::peers::Outbox;
@@ -32,6 +34,8 @@ pub struct StreamKeeper {
     pub lives: Arc<Lives>,
     pub outbox: Arc<Outbox>,
     pub watched: Arc<WatchedStreams>,
+    /// Ends that could not be written yet.
+    pub unheard: Unheard,
     pub clock: Clock,
     /// About how many events the stream of events keeps.
     pub events_kept: u64,

@@ -35,6 +35,7 @@ use crate::sync::streams::{StreamError, TakenIn};
 #[into_params(parameter_in = Query)]
 pub(super) struct CallbackQuery {
     /// The secret of the server, for kinds that do not sign.
+    #[param(max_length = 4096)]
     secret: Option<String>,
 }
 
@@ -55,7 +56,7 @@ refusals!(
 /// A media server of the settings file says that somebody asks to publish, publishes, goes on or
 /// stopped. The body and the answer are those of its kind.
 #[utoipa::path(post, path = "/v1/media/{server}", operation_id = "media_callback", tag = "media",
-    params(("server" = String, Path, description = "The name of the server's table", example = "main"), CallbackQuery),
+    params(("server" = MediaServerName, Path, description = "The name of the server's table", example = "main"), CallbackQuery),
     request_body(content = String, content_type = "text/plain", description = "What the server sends"),
     responses((status = 200, description = "The gateway took it in, or it means nothing", body = String), CallbackRefused))]
 pub(super) async fn callback(
@@ -176,10 +177,16 @@ async fn decide(
         news: event.news,
         at: event.at,
     };
-    let mut taken_in = state
-        .streams
-        .hear(&live, &heard, publisher.as_ref())
-        .await?;
+    let mut taken_in = match state.streams.hear(&live, &heard, publisher.as_ref()).await {
+        Ok(taken_in) => taken_in,
+        // Most servers say only once that a session ended.
+        Err(StreamError::Live(LiveError::Store(_)))
+            if is_end(event.news) && state.streams.unheard.keep(&live, &heard) =>
+        {
+            return Ok("kept");
+        }
+        Err(why) => return Err(why.into()),
+    };
     if taken_in == TakenIn::NeedsPublisher {
         let publisher = gatekeeper.publisher(event, &live).await?;
         taken_in = state.streams.hear(&live, &heard, Some(&publisher)).await?;
@@ -194,11 +201,15 @@ async fn decide(
     })
 }
 
+fn is_end(news: StreamNews) -> bool {
+    matches!(news, StreamNews::Done | StreamNews::Left)
+}
+
 /// Says when streams begin and end. The live's id is no secret, unlike the stream's name.
 fn log(server: &MediaServerName, live: &LiveId, news: StreamNews, taken_in: TakenIn) {
     match (taken_in, news) {
         (TakenIn::Began, _) => tracing::info!(%server, live_id = %live, "a stream began"),
-        (TakenIn::Noted, StreamNews::Done | StreamNews::Left) => {
+        (TakenIn::Noted, news) if is_end(news) => {
             tracing::info!(%server, live_id = %live, "a stream ended");
         }
         _ => {}

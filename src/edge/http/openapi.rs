@@ -16,6 +16,7 @@ use super::problem::{Kind, ProblemBody, describe};
 use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
 use crate::base::identity::Role;
 use crate::base::ids::{ListName, LiveId, Login, UserId};
+use crate::base::media_server::MediaServerName;
 use crate::store::StatusId;
 
 /// Title, tags, and the schemas that no handler names as its answer.
@@ -28,7 +29,7 @@ use crate::store::StatusId;
             Lists answer `{\"items\":[…],\"cursor\":…}`: pass the cursor on until it is null.",
     ),
     servers((url = "/", description = "The gateway that answers")),
-    components(schemas(ProblemBody, ListName, LiveId, Login, StatusId, UserId)),
+    components(schemas(ProblemBody, ListName, LiveId, Login, MediaServerName, StatusId, UserId)),
     modifiers(&Credentials),
     tags(
         (name = "lives", description = "Live-stream sessions: open, close, look, list"),
@@ -195,6 +196,15 @@ impl PartialSchema for ListName {
 }
 
 impl ToSchema for ListName {}
+
+impl PartialSchema for MediaServerName {
+    fn schema() -> RefOr<Schema> {
+        let description = "The name of a media server in the settings file: 1 to 32 of `a-z 0-9 -`";
+        id(r"^[a-z0-9-]{1,32}$", description, "main")
+    }
+}
+
+impl ToSchema for MediaServerName {}
 
 impl PartialSchema for StatusId {
     fn schema() -> RefOr<Schema> {

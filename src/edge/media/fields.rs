@@ -47,6 +47,14 @@ pub(super) fn named<'a>(field: &'static str, text: Option<&'a str>) -> Result<&'
     }
 }
 
+/// Splits a path such as `live/42` into the application, if there is one, and the name.
+pub(super) fn split_path(path: &str) -> (Option<&str>, &str) {
+    match path.rsplit_once('/') {
+        Some((app, name)) => (Some(app), name),
+        None => (None, path),
+    }
+}
+
 /// Takes the streamer's token and name from the query of a stream's URL, with or without its `?`.
 pub(super) fn read_query(event: &mut MediaEvent, query: &str) {
     let query = query.strip_prefix('?').unwrap_or(query);

@@ -1,6 +1,6 @@
 //! The servers that send forms: nginx-rtmp, and the `curl` in MediaMTX's hooks.
 
-use super::fields::{Unreadable, event, named, read_credential, read_query};
+use super::fields::{Unreadable, event, named, read_credential, read_query, split_path};
 use crate::base::media_event::{MediaEvent, StreamNews, StreamSession};
 
 /// The fields in their order, which a publisher's own arguments follow.
@@ -67,8 +67,10 @@ pub(super) fn mediamtx_hook(body: &[u8]) -> Result<Option<MediaEvent>, Unreadabl
         _ => return Ok(None),
     };
     let id = named("id", form.own("id")?)?;
-    let path = named("path", form.own("path")?)?;
-    let mut event = event(StreamSession::Unique(id.to_owned()), path, news);
+    let (app, name) = split_path(form.own("path")?.unwrap_or_default());
+    let name = named("path", Some(name))?;
+    let mut event = event(StreamSession::Unique(id.to_owned()), name, news);
+    event.app = app.map(str::to_owned);
     read_query(&mut event, form.own("query")?.unwrap_or_default());
     Ok(Some(event))
 }

@@ -3,7 +3,7 @@
 use reqwest::Url;
 use serde_json::Value;
 
-use super::fields::{Unreadable, event, named, read_credential, read_query};
+use super::fields::{Unreadable, event, named, read_credential, read_query, split_path};
 use crate::base::media_event::{MediaEvent, StreamNews, StreamSession};
 
 type Read = Result<Option<MediaEvent>, Unreadable>;
@@ -196,8 +196,9 @@ pub(super) fn mediamtx(body: &[u8]) -> Read {
         return Ok(None);
     }
     let session = unique("id", text(&body, "/id"))?;
-    let path = named("path", text(&body, "/path"))?;
-    let mut event = event(session, path, StreamNews::Request);
+    let (app, name) = split_path(text(&body, "/path").unwrap_or_default());
+    let mut event = event(session, named("path", Some(name))?, StreamNews::Request);
+    event.app = app.map(str::to_owned);
     event.asks = true;
     read_credential(
         &mut event,

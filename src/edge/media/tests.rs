@@ -306,11 +306,13 @@ fn mediamtx_asks_in_json_and_its_hooks_tell_in_a_form() {
     holds(
         MediaMtx,
         &[
-            (request, Request, "u-1", "live/42", Some("abc")),
-            (ready, Publish, "u-1", "live/42", Some("abc")),
-            (over, Done, "u-1", "live/42", None),
+            (request, Request, "u-1", "42", Some("abc")),
+            (ready, Publish, "u-1", "42", Some("abc")),
+            (over, Done, "u-1", "42", None),
         ],
     );
+    assert_eq!(event(MediaMtx, request).app.as_deref(), Some("live"));
+    assert_eq!(event(MediaMtx, ready).app.as_deref(), Some("live"));
     ignored(MediaMtx, r#"{"action":"read","path":"live/42","id":"u-2"}"#);
 }
 

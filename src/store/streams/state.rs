@@ -281,9 +281,12 @@ impl Streams {
         next
     }
 
-    /// The state after the sessions that have to say that they go on fell silent; `None` if there
-    /// are none.
-    pub fn silence(&self, now: UnixMillis) -> Option<Self> {
+    /// The state after the sessions of this epoch that have to say that they go on fell silent;
+    /// `None` if there are none.
+    pub fn silence(&self, epoch: Epoch, now: UnixMillis) -> Option<Self> {
+        if self.epoch != epoch {
+            return None;
+        }
         let mut next = self.clone();
         let mut has_silent = false;
         for session in &mut next.sessions {

@@ -176,10 +176,10 @@ fn a_live_that_is_being_closed_is_closed_before_a_publisher_opens_the_next() {
 #[test]
 fn only_a_session_with_heartbeats_falls_silent_and_it_may_come_back() {
     let quiet = after_all(&[of("a", StreamNews::Publish)]);
-    assert_eq!(quiet.silence(NOW), None);
+    assert_eq!(quiet.silence(FIRST, NOW), None);
     let beating = after(&quiet, &of("a", StreamNews::Alive));
     assert_eq!(beating.status(FIRST).unwrap().beats, 1);
-    let silent = beating.silence(NOW + 1).unwrap();
+    let silent = beating.silence(FIRST, NOW + 1).unwrap();
     assert_eq!(
         silent.change_since(&beating, FIRST),
         Some(StreamChange::Lost)
@@ -189,7 +189,7 @@ fn only_a_session_with_heartbeats_falls_silent_and_it_may_come_back() {
     assert!(is_on(&heard_again));
     // Another session without heartbeats keeps the live on air.
     let both = after(&beating, &of("b", StreamNews::Publish));
-    assert!(is_on(&both.silence(NOW).unwrap()));
+    assert!(is_on(&both.silence(FIRST, NOW).unwrap()));
 }
 
 #[test]

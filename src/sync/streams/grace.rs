@@ -7,6 +7,7 @@
 //! that comes back before that write keeps the live, and one that comes later opens the next epoch.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +15,9 @@ use super::{Decided, StreamKeeper, TakenIn};
 use crate::base::ids::LiveId;
 use crate::presence::watched_streams::{Awaited, Watched};
 use crate::store::{End, LiveRecord, OpenedBy, StoreResult};
+
+/// How long to wait before ends that could not be written are tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 impl StreamKeeper {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
@@ -23,8 +27,24 @@ impl StreamKeeper {
                 () = stop.cancelled() => return,
                 () = self.watched.changes() => {}
                 () = self.clock.sleep_until(next.unwrap_or(0)), if next.is_some() => {}
+                () = tokio::time::sleep(TRY_AGAIN), if !self.unheard.is_empty() => {}
             }
+            self.hear_unheard().await;
             self.judge_all().await;
+        }
+    }
+
+    /// Takes in the ends that could not be written before.
+    async fn hear_unheard(&self) {
+        while let Some((live, heard)) = self.unheard.next() {
+            if let Err(why) = self.hear(&live, &heard, None).await {
+                tracing::debug!(
+                    live_id = %live, error = %why,
+                    "the end of a stream was not written, will try again"
+                );
+                self.unheard.keep(&live, &heard);
+                return;
+            }
         }
     }
 
@@ -61,7 +81,9 @@ impl StreamKeeper {
         let mut is_over = false;
         let next = match seen.awaited {
             // The record lags behind the state if no session is silent, or if one publishes.
-            Awaited::Heartbeat => streams.silence(now).unwrap_or_else(|| streams.clone()),
+            Awaited::Heartbeat => streams
+                .silence(record.epoch, now)
+                .unwrap_or_else(|| streams.clone()),
             Awaited::Return => match streams.end(record.epoch, now) {
                 End::OnAir => streams.clone(),
                 End::Write(next) => {

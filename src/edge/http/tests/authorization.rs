@@ -128,7 +128,12 @@ const BEAT: &str = "POST /v1/beat";
 
 /// The routes that ask for none.
 /// Anybody may call these; `/ws/admission` checks credentials itself, as `/ws` does.
-const OPEN: &[&str] = &["GET /healthz", "GET /readyz", "GET /ws/admission"];
+const OPEN: &[&str] = &[
+    "GET /healthz",
+    "GET /readyz",
+    "GET /ws/admission",
+    "POST /v1/media/{server}",
+];
 
 const SCOPES: [&str; 3] = ["read", "write", "moderate"];
 

@@ -181,7 +181,11 @@ enum Work {
     /// Heartbeats stayed away.
     Silence,
     /// It has read which sessions are silent.
-    WriteSilence { seen: u64, next: Streams },
+    WriteSilence {
+        seen: u64,
+        next: Streams,
+        epoch: Epoch,
+    },
 }
 
 impl Work {
@@ -280,12 +284,13 @@ impl World {
                 None
             }
             Work::Silence => {
-                let next = stored.streams.silence(NOW)?;
+                let epoch = stored.open?;
+                let next = stored.streams.silence(epoch, NOW)?;
                 let seen = stored.version;
-                Some(Work::WriteSilence { seen, next })
+                Some(Work::WriteSilence { seen, next, epoch })
             }
-            Work::WriteSilence { seen, next } => {
-                if stored.write(seen, next, None) {
+            Work::WriteSilence { seen, next, epoch } => {
+                if stored.write(seen, next, Some(epoch)) {
                     self.model.silence();
                     return None;
                 }

@@ -1,0 +1,109 @@
+//! Owns media servers that a story plays: their tables in the settings, and the callbacks that they
+//! send.
+
+use std::net::SocketAddr;
+
+use reqwest::Method;
+use rollcall::base::media_server::{MediaKind, MediaServerName};
+use rollcall::base::secret::Secret;
+use rollcall::config::{Config, MediaServer, Template};
+
+use super::backend::{Answer, Backend};
+use super::wait::{PATIENCE, same, until};
+use super::world::World;
+
+/// The secret of every server that a story plays.
+pub const SECRET: &str = "the secret of a media server";
+
+/// The settings of a server with this secret.
+pub fn server(name: &str, kind: MediaKind) -> MediaServer {
+    MediaServer {
+        name: MediaServerName::parse(name).unwrap(),
+        kind,
+        secret: Some(Secret::new(SECRET)),
+        secret_file: None,
+        live: Template::default(),
+        streamer: None,
+        publish_url: None,
+        publish_secret_file: None,
+        networks: Vec::new(),
+    }
+}
+
+/// Lets the gateway hear an nginx `main`, and another one `eu`.
+pub fn with_nginx(config: &mut Config) {
+    config.media = vec![
+        server("main", MediaKind::NginxRtmp),
+        server("eu", MediaKind::NginxRtmp),
+    ];
+}
+
+/// An nginx with its RTMP module, which calls one gateway.
+pub struct Nginx {
+    gateway: Backend,
+    path: String,
+}
+
+impl Nginx {
+    /// The nginx of this name in the settings.
+    pub fn calling(world: &World, name: &str) -> Self {
+        Self::at(world.addr, name)
+    }
+
+    /// The same of a gateway at an address.
+    pub fn at(gateway: SocketAddr, name: &str) -> Self {
+        Self {
+            gateway: Backend::at(gateway),
+            path: format!("/v1/media/{name}?secret={}", SECRET.replace(' ', "+")),
+        }
+    }
+
+    /// Somebody publishes; `query` is that of the stream's URL.
+    pub async fn publish(&self, client: u32, stream: &str, query: &str) -> Answer {
+        self.call("publish", client, stream, query).await
+    }
+
+    /// A publisher is let in.
+    pub async fn lets_in(&self, client: u32, stream: &str) {
+        self.publish(client, stream, "streamer_id=s1").await.is(200);
+    }
+
+    /// A publisher ended.
+    pub async fn done(&self, client: u32, stream: &str) {
+        self.call("publish_done", client, stream, "").await.is(200);
+    }
+
+    /// A publisher goes on.
+    pub async fn update(&self, client: u32, stream: &str) -> Answer {
+        let more = "time=30&timestamp=29980&streamer_id=s1";
+        self.call("update_publish", client, stream, more).await
+    }
+
+    async fn call(&self, call: &str, client: u32, stream: &str, more: &str) -> Answer {
+        let body = format!(
+            "app=live&flashver=FMLE/3.0%20(compatible%3B%20Lavf63.1.&swfurl=&\
+             tcurl=rtmp://127.0.0.1:11935/live&pageurl=&addr=127.0.0.1&clientid={client}&\
+             call={call}&name={stream}&type=live&{more}"
+        );
+        self.gateway
+            .send(Method::POST, &self.path, Some(&body))
+            .await
+    }
+}
+
+impl World {
+    /// Waits until a live is in this state.
+    pub async fn live_becomes(&self, live: &str, state: &str) {
+        until("the live changes", PATIENCE, async || {
+            same(self.state_of(live).await, state.to_owned())
+        })
+        .await;
+    }
+
+    /// `open`, `closing` or `closed`; empty if the live was never opened.
+    pub async fn state_of(&self, live: &str) -> String {
+        let answer = self.backend().get(&format!("/v1/lives/{live}")).await;
+        let state = answer.body["state"].as_str();
+        state.unwrap_or_default().to_owned()
+    }
+}
