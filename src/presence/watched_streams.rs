@@ -67,12 +67,19 @@ impl WatchedStreams {
             awaited,
             since: now,
         };
-        let known = watched.entry(record.live.clone()).or_insert(next);
-        if !known.is_of(record) {
-            *known = next;
-        }
+        let is_sooner = match watched.get_mut(&record.live) {
+            Some(known) if known.is_of(record) => return,
+            // The time after another heartbeat ends later, and the task looks anyway.
+            Some(known) => std::mem::replace(known, next).awaited != awaited,
+            None => {
+                watched.insert(record.live.clone(), next);
+                true
+            }
+        };
         drop(watched);
-        self.changed.notify_one();
+        if is_sooner {
+            self.changed.notify_one();
+        }
     }
 
     /// A look failed: while the store was away, nothing that servers said could be written. So the
@@ -144,5 +151,121 @@ fn awaited(record: &LiveRecord) -> Option<Awaited> {
         // Its gateway died before it wrote, or its stream is over and the live is being closed.
         None if record.opened_by == OpenedBy::Media => Some(Awaited::Return),
         None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::base::clock::Clock;
+    use crate::base::ids::UserId;
+    use crate::store::LiveStore;
+    use crate::store::memory::MemoryStore;
+    use crate::store::{OpenLive, OpenReply, Terms};
+
+    const GRACE: Millis = 20_000;
+    const SILENCE: Millis = 60_000;
+
+    fn watched() -> WatchedStreams {
+        let silence = Some(Duration::from_millis(SILENCE));
+        WatchedStreams::new(Duration::from_millis(GRACE), silence)
+    }
+
+    /// The record of a live that a stream opened.
+    fn record(stream: Option<StreamStatus>) -> LiveRecord {
+        let wish = OpenLive {
+            live: LiveId::parse("42").unwrap(),
+            streamer: UserId::parse("s1").unwrap(),
+            slices: 1,
+            by: OpenedBy::Media,
+            terms: Terms::default(),
+            message: String::new(),
+        };
+        let store = MemoryStore::new(Clock::start());
+        let opened = store.open_live(&wish).now_or_never().unwrap().unwrap();
+        let OpenReply::Opened(record) = opened else {
+            panic!("{opened:?}")
+        };
+        LiveRecord { stream, ..record }
+    }
+
+    fn status(is_on: bool, beats: u64) -> Option<StreamStatus> {
+        Some(StreamStatus {
+            is_on,
+            since: 7,
+            beats,
+        })
+    }
+
+    #[test]
+    fn a_lost_stream_is_looked_at_after_the_grace_and_a_silent_one_after_its_time() {
+        let record = record(status(false, 0));
+        let watched = watched();
+        watched.note(&record, 1_000);
+        watched.note(&record, 2_000);
+        assert_eq!(watched.next_look(), Some(1_000 + GRACE));
+        assert!(watched.looks_due(1_000 + GRACE - 1).is_empty());
+        assert_eq!(watched.looks_due(1_000 + GRACE).len(), 1);
+
+        for (beats, now) in [(1, 3_000), (2, 9_000)] {
+            let stream = status(true, beats);
+            watched.note(
+                &LiveRecord {
+                    stream,
+                    ..record.clone()
+                },
+                now,
+            );
+            assert_eq!(watched.next_look(), Some(now + SILENCE));
+        }
+        // A session without heartbeats may be silent.
+        let stream = status(true, 0);
+        watched.note(
+            &LiveRecord {
+                stream,
+                ..record.clone()
+            },
+            9_500,
+        );
+        assert_eq!(watched.next_look(), None);
+    }
+
+    #[test]
+    fn a_live_that_a_stream_opened_and_that_has_none_is_looked_at() {
+        let record = record(None);
+        let watched = watched();
+        watched.note(&record, 0);
+        assert_eq!(watched.next_look(), Some(GRACE));
+        watched.begin_again(&record.live, 5_000);
+        assert_eq!(watched.next_look(), Some(5_000 + GRACE));
+        let by_service = LiveRecord {
+            opened_by: OpenedBy::Service,
+            ..record.clone()
+        };
+        watched.note(&by_service, 0);
+        assert_eq!(watched.next_look(), None);
+        watched.note(&record, 0);
+        let closed = LiveRecord {
+            state: LiveState::Closed,
+            ..record
+        };
+        watched.note(&closed, 0);
+        assert_eq!(watched.next_look(), None);
+    }
+
+    #[test]
+    fn what_changed_since_the_look_is_not_forgotten() {
+        let record = record(status(false, 0));
+        let watched = watched();
+        watched.note(&record, 0);
+        let (live, seen) = watched.looks_due(GRACE).remove(0);
+        watched.begin_again(&live, GRACE);
+        watched.forget(&live, &seen);
+        assert_eq!(watched.next_look(), Some(2 * GRACE));
+        let (live, seen) = watched.looks_due(2 * GRACE).remove(0);
+        watched.forget(&live, &seen);
+        assert_eq!(watched.next_look(), None);
     }
 }

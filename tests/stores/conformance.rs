@@ -39,6 +39,7 @@ mod removals;
 mod sessions;
 mod slices;
 mod streamers;
+mod streams;
 mod sweeps;
 mod visits;
 mod wire;

@@ -9,12 +9,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
 use super::{Decided, StreamKeeper, TakenIn};
 use crate::base::ids::LiveId;
 use crate::presence::watched_streams::{Awaited, Watched};
 use crate::store::{End, LiveRecord, OpenedBy, StoreResult};
+
+/// Maximum lives that are looked at at the same time: the streams of a server may end together.
+const MAX_CONCURRENT_LOOKS: usize = 64;
 
 /// How long to wait before ends that could not be written are tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -49,14 +53,21 @@ impl StreamKeeper {
     }
 
     async fn judge_all(&self) {
-        for (live, seen) in self.watched.looks_due(self.clock.now()) {
-            if let Err(why) = self.judge(&live, &seen).await {
-                tracing::debug!(
-                    live_id = %live, error = %why,
-                    "could not look for a stream, will try again"
-                );
-                self.watched.begin_again(&live, self.clock.now());
-            }
+        let due = self.watched.looks_due(self.clock.now());
+        stream::iter(due)
+            .for_each_concurrent(MAX_CONCURRENT_LOOKS, async |(live, seen)| {
+                self.judge_or_wait(&live, &seen).await;
+            })
+            .await;
+    }
+
+    async fn judge_or_wait(&self, live: &LiveId, seen: &Watched) {
+        if let Err(why) = self.judge(live, seen).await {
+            tracing::debug!(
+                live_id = %live, error = %why,
+                "could not look for a stream, will try again"
+            );
+            self.watched.begin_again(live, self.clock.now());
         }
     }
 
