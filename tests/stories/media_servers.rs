@@ -1,21 +1,16 @@
 //! A live follows its stream: media servers open and close lives by themselves.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::Router;
-use axum::routing::post;
 use reqwest::Method;
 use rollcall::base::media_server::MediaKind;
-use rollcall::base::secret::Secret;
 use rollcall::config::Config;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use crate::support::backend::Backend;
-use crate::support::media::{Nginx, SECRET, server, with_nginx};
+use crate::support::media::{Nginx, Platform, SECRET, server, with_nginx};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_redis, within_deadline};
 use crate::support::tokens::{in_seconds, mint, with_tokens};
@@ -393,30 +388,14 @@ on_redis! {
     }
 }
 
-/// A platform that allows the stream key `live_key_7` for live 42, and no other.
-async fn platform() -> (SocketAddr, tokio::task::JoinHandle<()>) {
-    let answer = async |axum::Json(question): axum::Json<Value>| {
-        if question["stream_key"] == "live_key_7" && question["server"] == "main" {
-            axum::Json(json!({"allowed": true, "live_id": "42", "streamer_id": "s1"}))
-        } else {
-            axum::Json(json!({"allowed": false}))
-        }
-    };
-    let router = Router::new().route("/keys", post(answer));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let addr = listener.local_addr().unwrap();
-    let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    (addr, serving)
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_platform_says_whose_a_stream_key_is_and_nobody_else_learns_the_key() {
     within_deadline(async {
-        let (platform, serving) = platform().await;
+        let platform = Platform::start().await;
         let world = World::on_redis(|config| {
             short(config);
             config.fan_ttl = Duration::from_millis(100);
-            config.media[0].publish_url = Some(Secret::new(format!("http://{platform}/keys")));
+            config.media[0].publish_url = Some(platform.url());
         })
         .await;
         let nginx = Nginx::calling(&world, "main");
@@ -424,7 +403,7 @@ async fn the_platform_says_whose_a_stream_key_is_and_nobody_else_learns_the_key(
         nginx.publish(1, "live_key_7", "").await.is(200);
         assert_eq!(world.backend().live("42").await["streamer_id"], "s1");
         // The end of the stream finds its live though the platform is away.
-        serving.abort();
+        drop(platform);
         nginx.done(1, "live_key_7").await;
         world.live_becomes("42", "closed").await;
         until("the platform is asked again", PATIENCE, async || {

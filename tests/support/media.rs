@@ -3,10 +3,18 @@
 
 use std::net::SocketAddr;
 
+use axum::routing::post;
+use axum::{Json, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use reqwest::Method;
 use rollcall::base::media_server::{MediaKind, MediaServerName};
 use rollcall::base::secret::Secret;
 use rollcall::config::{Config, MediaServer, Template};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::backend::{Answer, Backend};
 use super::wait::{PATIENCE, same, until};
@@ -105,5 +113,50 @@ impl World {
         let answer = self.backend().get(&format!("/v1/lives/{live}")).await;
         let state = answer.body["state"].as_str();
         state.unwrap_or_default().to_owned()
+    }
+}
+
+/// A platform that allows the stream key `live_key_7` of the server `main` for live 42 of `s1`, and
+/// no other key. It is away when dropped.
+pub struct Platform {
+    addr: SocketAddr,
+    server: JoinHandle<()>,
+}
+
+impl Platform {
+    /// Starts it on a free port.
+    pub async fn start() -> Self {
+        let router = Router::new().route("/keys", post(whose_key));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move {
+            // The connections end with this task.
+            let mut connections = JoinSet::new();
+            while let Ok((socket, _)) = listener.accept().await {
+                let service = TowerToHyperService::new(router.clone());
+                let io = TokioIo::new(socket);
+                connections.spawn(http1::Builder::new().serve_connection(io, service));
+            }
+        });
+        Self { addr, server }
+    }
+
+    /// The URL that a gateway is given.
+    pub fn url(&self) -> Secret {
+        Secret::new(format!("http://{}/keys", self.addr))
+    }
+}
+
+impl Drop for Platform {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn whose_key(Json(question): Json<Value>) -> Json<Value> {
+    if question["stream_key"] == "live_key_7" && question["server"] == "main" {
+        Json(json!({"allowed": true, "live_id": "42", "streamer_id": "s1"}))
+    } else {
+        Json(json!({"allowed": false}))
     }
 }

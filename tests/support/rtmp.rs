@@ -39,7 +39,7 @@ impl RtmpServer {
              error_log {path}/log notice;\nevents {{}}\nrtmp {{ server {{ listen 127.0.0.1:{port};\n\
              application live {{ live on; drop_idle_publisher 2s; on_publish {call};\n\
              on_publish_done {call}; {on_update} }} }} }}\n",
-            module()
+            module().display()
         );
         let file = dir.path().join("nginx.conf");
         std::fs::write(&file, config).unwrap();
