@@ -2,14 +2,15 @@
 //! checks no token and changes nothing. An adapter ignores fields and events that it does not know,
 //! so that a newer server goes on working.
 //!
-//! `signature` proves that the server sent the request, and `publisher` decides who may publish.
-//! The route `edge/http/media.rs` uses all of them.
+//! `signature` proves that the server sent the request, `publisher` decides who may publish, and
+//! `intake` lets the live follow. The route `edge/http/media.rs` uses all of them.
 
 pub mod answer;
 mod fields;
 mod forms;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+pub(crate) mod intake;
 mod json;
 pub(crate) mod publisher;
 pub(crate) mod servers;

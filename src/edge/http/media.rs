@@ -17,18 +17,14 @@ use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, InQuery, run_to_completion};
 use super::state::AppState;
 use crate::base::clock::unix_now;
-use crate::base::ids::LiveId;
 use crate::base::media_event::{MediaEvent, StreamNews};
 use crate::base::media_server::MediaServerName;
 use crate::edge::client_address::ClientAddress;
 use crate::edge::media::answer::MediaAnswer;
-use crate::edge::media::publisher::{Gatekeeper, Undecided};
+use crate::edge::media::intake::{Intake, NotTaken};
 use crate::edge::media::read;
 use crate::edge::media::servers::KnownServer;
 use crate::edge::media::signature::Callback;
-use crate::store::Heard;
-use crate::sync::lives::LiveError;
-use crate::sync::streams::{StreamError, TakenIn};
 
 /// What proves where the callback comes from.
 #[derive(Deserialize, IntoParams)]
@@ -103,33 +99,26 @@ pub(super) async fn callback(
     run_to_completion(async move { take_in(&state, &server, &event).await }).await
 }
 
-/// What became of a callback.
-enum Outcome {
-    /// The server may go on. The label of the metric.
-    Yes(&'static str),
-    /// The publisher may not publish; why, for the log.
-    No(String),
-    /// It is unknown; why, for the log.
-    Unknown(String),
-}
-
 async fn take_in(
     state: &AppState,
     server: &KnownServer,
     event: &MediaEvent,
 ) -> Result<Response, Problem> {
     let kind = server.settings.kind;
-    let outcome = match decide(state, server, event).await {
-        Ok(label) => Outcome::Yes(label),
-        Err(why) => why,
+    let intake = Intake {
+        server,
+        tokens: state.tokens.as_ref(),
+        store: state.store_for_clients.as_ref(),
+        streams: &state.streams,
     };
+    let taken = intake.take_in(event).await;
     let server = &server.settings.name;
-    match outcome {
-        Outcome::Yes(label) => {
-            state.metrics.media_callback(kind.as_str(), label);
+    match taken {
+        Ok(taken) => {
+            state.metrics.media_callback(kind.as_str(), taken.label());
             Ok(answer(MediaAnswer::yes(kind)))
         }
-        Outcome::No(why) => {
+        Err(NotTaken::Refused(why)) => {
             state.metrics.media_callback(kind.as_str(), "refused");
             tracing::info!(%server, why, "a stream was refused");
             // A server that does not ask would only send a refused message again.
@@ -139,7 +128,7 @@ async fn take_in(
                 Ok(answer(MediaAnswer::yes(kind)))
             }
         }
-        Outcome::Unknown(why) => {
+        Err(NotTaken::Unknown(why)) => {
             state.metrics.media_callback(kind.as_str(), "failed");
             tracing::warn!(%server, why, "a callback of a media server was not taken in");
             // nginx ends a stream whose heartbeat is refused.
@@ -148,89 +137,6 @@ async fn take_in(
             }
             let detail = "the gateway cannot tell who may publish; try again";
             Err(Problem::new(Kind::StoreUnavailable, detail))
-        }
-    }
-}
-
-/// Takes an event in. Answers the label of the metric.
-async fn decide(
-    state: &AppState,
-    server: &KnownServer,
-    event: &MediaEvent,
-) -> Result<&'static str, Outcome> {
-    let gatekeeper = Gatekeeper {
-        server,
-        tokens: state.tokens.as_ref(),
-        store: state.store_for_clients.as_ref(),
-    };
-    let Some(live) = gatekeeper.live(event).await? else {
-        return Ok("ignored");
-    };
-    let must_be_allowed = matches!(event.news, StreamNews::Request | StreamNews::Publish);
-    let mut publisher = None;
-    if must_be_allowed {
-        publisher = Some(gatekeeper.publisher(event, &live).await?);
-    }
-    let heard = Heard {
-        server: server.settings.name.clone(),
-        session: event.session.clone(),
-        news: event.news,
-        at: event.at,
-    };
-    let mut taken_in = match state.streams.hear(&live, &heard, publisher.as_ref()).await {
-        Ok(taken_in) => taken_in,
-        // Most servers say only once that a session ended.
-        Err(StreamError::Live(LiveError::Store(_)))
-            if is_end(event.news) && state.streams.unheard.keep(&live, &heard) =>
-        {
-            return Ok("kept");
-        }
-        Err(why) => return Err(why.into()),
-    };
-    if taken_in == TakenIn::NeedsPublisher {
-        let publisher = gatekeeper.publisher(event, &live).await?;
-        taken_in = state.streams.hear(&live, &heard, Some(&publisher)).await?;
-    }
-    log(&server.settings.name, &live, event.news, taken_in);
-    Ok(match taken_in {
-        TakenIn::Began => "began",
-        TakenIn::Noted if event.news == StreamNews::Alive => "alive",
-        TakenIn::Noted => "ended",
-        TakenIn::Nothing if event.news == StreamNews::Request => "allowed",
-        TakenIn::Nothing | TakenIn::NeedsPublisher => "ignored",
-    })
-}
-
-fn is_end(news: StreamNews) -> bool {
-    matches!(news, StreamNews::Done | StreamNews::Left)
-}
-
-/// Says when streams begin and end. The live's id is no secret, unlike the stream's name.
-fn log(server: &MediaServerName, live: &LiveId, news: StreamNews, taken_in: TakenIn) {
-    match (taken_in, news) {
-        (TakenIn::Began, _) => tracing::info!(%server, live_id = %live, "a stream began"),
-        (TakenIn::Noted, news) if is_end(news) => {
-            tracing::info!(%server, live_id = %live, "a stream ended");
-        }
-        _ => {}
-    }
-}
-
-impl From<Undecided> for Outcome {
-    fn from(why: Undecided) -> Self {
-        match why {
-            Undecided::Denied(why) => Self::No(why.to_string()),
-            Undecided::Platform(why) => Self::Unknown(why.to_string()),
-            Undecided::Store(why) => Self::Unknown(why.to_string()),
-        }
-    }
-}
-
-impl From<StreamError> for Outcome {
-    fn from(why: StreamError) -> Self {
-        match why {
-            StreamError::Live(LiveError::Store(why)) => Self::Unknown(why.to_string()),
-            why => Self::No(why.to_string()),
         }
     }
 }
