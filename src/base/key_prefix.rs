@@ -25,7 +25,7 @@ const BEGINNINGS: [&str; 13] = [
     "list:",
     "past-lives:",
     "statuses:",
-    "stream-key:",
+    "rollcall:stream-key:",
     "rollcall:changes:",
 ];
 

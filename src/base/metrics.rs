@@ -254,6 +254,8 @@ metrics! {
     lives_closed: Family<Why, Counter>,
     /// Callbacks of media servers, by the kind of the server and by result
     media_callbacks: Family<MediaCallback, Counter>,
+    /// Questions to media servers which sessions publish, by result
+    media_polls: Family<Outcome, Counter>,
     /// Removals, bans and lifted bans requested through this gateway, by kind
     removals: Family<Why, Counter>,
     /// Calls that write the counts of a live into its record, by result

@@ -18,10 +18,11 @@ use crate::base::secret::Secret;
 pub use template::{Placeholder, Template, TemplateError};
 
 /// The keys of a table.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "kind",
     "live",
     "networks",
+    "poll-url",
     "publish-secret-file",
     "publish-url",
     "secret",
@@ -52,6 +53,9 @@ pub struct MediaServer {
     pub publish_url: Option<Secret>,
     /// The file with the secret that the platform's service is shown.
     pub publish_secret_file: Option<PathBuf>,
+    /// Where the server says which sessions publish; it may hold a password. `None`: it is not
+    /// asked.
+    pub poll_url: Option<Secret>,
     /// Where callbacks may come from; empty: from anywhere.
     pub networks: Vec<IpNet>,
 }
@@ -108,6 +112,9 @@ pub enum MediaMistake {
     /// A secret for a URL that is not there.
     #[error("is for publish-url, which is not there")]
     NoPublishUrl,
+    /// The server cannot be asked.
+    #[error("is for kind srs: {0} sends heartbeats, or cannot be asked")]
+    Poll(&'static str),
     /// Nothing says who the streamer is.
     #[error(
         "is missing: {0} sends no token, so with auth jwt say who the streamer is, as in streamer = \"{{live}}\", \
@@ -226,6 +233,7 @@ impl Keys {
         let streamer = noted(self.read("streamer", streamer_template), wrong);
         let publish_url = noted(self.read("publish-url", url), wrong);
         let publish_secret_file = noted(self.read("publish-secret-file", file), wrong);
+        let poll_url = noted(self.read("poll-url", url), wrong);
         let networks = noted(self.read("networks", networks), wrong);
         Some(MediaServer {
             name,
@@ -236,6 +244,7 @@ impl Keys {
             streamer: streamer?,
             publish_url: publish_url?,
             publish_secret_file: publish_secret_file?,
+            poll_url: poll_url?,
             networks: networks?.unwrap_or_default(),
         })
     }
@@ -343,6 +352,9 @@ impl MediaServer {
         if self.publish_secret_file.is_some() && self.publish_url.is_none() {
             wrong.push(at("publish-secret-file", MediaMistake::NoPublishUrl));
         }
+        if self.poll_url.is_some() && self.kind != MediaKind::Srs {
+            wrong.push(at("poll-url", MediaMistake::Poll(self.kind.as_str())));
+        }
         let names_streamer = self.streamer.is_some() || self.publish_url.is_some();
         if auth == AuthMode::Jwt && !sends_tokens(self.kind) && !names_streamer {
             wrong.push(at("streamer", MediaMistake::NoStreamer(self.kind.as_str())));
@@ -364,7 +376,7 @@ impl MediaServer {
 
     /// Whether the settings file itself has a secret, and not only names files.
     pub(super) fn has_secret_in_file(&self) -> bool {
-        self.secret.is_some() || self.publish_url.is_some()
+        self.secret.is_some() || self.publish_url.is_some() || self.poll_url.is_some()
     }
 
     /// Whether nobody guesses a secret. The services whose callbacks are signed choose their

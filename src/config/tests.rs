@@ -1062,6 +1062,10 @@ fn a_wrong_media_server_is_refused_with_the_name_of_its_key() {
             ["media.main.publish-secret-file: ", "publish-url"],
         ),
         (
+            "kind = 'mux'\nsecret = 'x'\npoll-url = 'http://h/'",
+            ["media.main.poll-url: ", "kind srs"],
+        ),
+        (
             "kind = 'srs'\nnetworks = 'here'",
             ["media.main.networks (file ", "10.0.0.0/8"],
         ),

@@ -12,6 +12,8 @@ mod forms;
 pub(crate) mod fuzzing;
 pub(crate) mod intake;
 mod json;
+pub(crate) mod poller;
+mod polls;
 pub(crate) mod publisher;
 pub(crate) mod servers;
 pub mod setup_error;

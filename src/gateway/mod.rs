@@ -362,6 +362,9 @@ async fn run(
         parts.streamer_timeout.run(readers.stop.clone()),
     );
     readers.spawn("streams", &failed, parts.streams.run(readers.stop.clone()));
+    if let Some(poller) = parts.poller {
+        readers.spawn("media poller", &failed, poller.run(readers.stop.clone()));
+    }
     if let Some(fan_asker) = parts.fan_asker {
         readers.spawn("fan asker", &failed, fan_asker.run(readers.stop.clone()));
     }

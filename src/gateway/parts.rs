@@ -19,6 +19,7 @@ use crate::edge::http::browsers::Browsers;
 use crate::edge::http::rate_limits::RateLimits;
 use crate::edge::http::snapshots::Snapshots;
 use crate::edge::http::state::{AppState, OnlineSettings};
+use crate::edge::media::poller::{Poller, PollerParts};
 use crate::edge::media::servers::MediaServers;
 use crate::edge::media::setup_error::MediaSetupError;
 use crate::edge::reload::Reloader;
@@ -409,6 +410,8 @@ pub struct Parts {
     pub upkeep: Upkeep,
     pub streamer_timeout: Arc<StreamerTimeout>,
     pub streams: Arc<StreamKeeper>,
+    /// `None` if no media server is asked.
+    pub(crate) poller: Option<Poller>,
     pub walk: Walk,
     /// `None` unless the fan source is elsewhere.
     pub fan_asker: Option<FanAsker>,
@@ -547,6 +550,17 @@ impl Parts {
             outbox: outbox.clone(),
             feeds: feeds.clone(),
         });
+        let poller = Poller::of(
+            config,
+            &media,
+            PollerParts {
+                absent_streamers: absent_streamers.clone(),
+                tokens: tokens.clone(),
+                store: store.clone(),
+                streams: streams.clone(),
+                metrics: metrics.clone(),
+            },
+        )?;
         let walk = Walk {
             users: core.user_upkeep(config),
             attendance: core.attendance_upkeep(config),
@@ -640,6 +654,7 @@ impl Parts {
             upkeep,
             streamer_timeout,
             streams,
+            poller,
             walk,
             fan_asker,
             count_events,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::backend::Backend;
-use crate::support::media::{Nginx, Platform, SECRET, server, with_nginx};
+use crate::support::media::{Nginx, Platform, SECRET, SrsApi, server, with_nginx};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_redis, within_deadline};
 use crate::support::tokens::{in_seconds, mint, with_tokens};
@@ -419,6 +419,53 @@ async fn the_platform_says_whose_a_stream_key_is_and_nobody_else_learns_the_key(
             seen += &format!("{key} {dump}");
         }
         assert!(!seen.contains("live_key"), "{seen}");
+    })
+    .await;
+}
+
+/// SRS sends no heartbeats, so a gateway asks it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_asked_ends_the_streams_that_it_lost() {
+    within_deadline(async {
+        let srs = SrsApi::start().await;
+        let silence = Duration::from_millis(2_000);
+        let world = World::on_memory(|config| {
+            config.stream_grace = GRACE;
+            config.streamer_timeout = Some(silence);
+            let mut settings = server("srs", MediaKind::Srs);
+            settings.poll_url = Some(srs.url());
+            config.media = vec![settings];
+        })
+        .await;
+        let publish = |session: &str| {
+            json!({"action": "on_publish", "client_id": session, "app": "live", "stream": "42"})
+        };
+        call(world.backend(), "srs", &publish("c1")).await;
+        srs.publish(&[("c1", "42"), ("c7", "77")]);
+        world.live_becomes("77", "open").await;
+        stays_open(&world, silence + GRACE + SLACK).await;
+
+        // The server was started again, and sent nothing.
+        srs.publish(&[]);
+        let lost = Instant::now();
+        world.live_becomes("42", "closed").await;
+        let took = lost.elapsed();
+        assert!(took < silence + GRACE, "noticed by its silence, after {took:?}");
+
+        // A server that does not answer ends nothing at once.
+        call(world.backend(), "srs", &publish("c2")).await;
+        srs.publish(&[("c2", "42")]);
+        until("the session is found", PATIENCE, async || {
+            match world.metric("rollcall_media_polls_total{result=\"answered\"}").await {
+                polls if polls >= 3.0 => Ok(()),
+                polls => Err(polls),
+            }
+        })
+        .await;
+        stays_open(&world, silence / 2).await;
+        drop(srs);
+        stays_open(&world, silence / 2 + GRACE / 2).await;
+        world.live_becomes("42", "closed").await;
     })
     .await;
 }

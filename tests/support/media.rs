@@ -2,8 +2,10 @@
 //! send.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
-use axum::routing::post;
+use axum::extract::State;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -34,6 +36,7 @@ pub fn server(name: &str, kind: MediaKind) -> MediaServer {
         streamer: None,
         publish_url: None,
         publish_secret_file: None,
+        poll_url: None,
         networks: Vec::new(),
     }
 }
@@ -116,21 +119,17 @@ impl World {
     }
 }
 
-/// A platform that allows the stream key `live_key_7` of the server `main` for live 42 of `s1`, and
-/// no other key. It is away when dropped.
-pub struct Platform {
+/// An HTTP service on a free port. It is away when dropped, and so are its connections.
+struct Service {
     addr: SocketAddr,
     server: JoinHandle<()>,
 }
 
-impl Platform {
-    /// Starts it on a free port.
-    pub async fn start() -> Self {
-        let router = Router::new().route("/keys", post(whose_key));
+impl Service {
+    async fn start(router: Router) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let server = tokio::spawn(async move {
-            // The connections end with this task.
             let mut connections = JoinSet::new();
             while let Ok((socket, _)) = listener.accept().await {
                 let service = TowerToHyperService::new(router.clone());
@@ -140,16 +139,28 @@ impl Platform {
         });
         Self { addr, server }
     }
+}
 
-    /// The URL that a gateway is given.
-    pub fn url(&self) -> Secret {
-        Secret::new(format!("http://{}/keys", self.addr))
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.server.abort();
     }
 }
 
-impl Drop for Platform {
-    fn drop(&mut self) {
-        self.server.abort();
+/// A platform that allows the stream key `live_key_7` of the server `main` for live 42 of `s1`, and
+/// no other key. It is away when dropped.
+pub struct Platform(Service);
+
+impl Platform {
+    /// Starts it.
+    pub async fn start() -> Self {
+        let router = Router::new().route("/keys", post(whose_key));
+        Self(Service::start(router).await)
+    }
+
+    /// The URL that a gateway is given.
+    pub fn url(&self) -> Secret {
+        Secret::new(format!("http://{}/keys", self.0.addr))
     }
 }
 
@@ -159,4 +170,47 @@ async fn whose_key(Json(question): Json<Value>) -> Json<Value> {
     } else {
         Json(json!({"allowed": false}))
     }
+}
+
+/// The API of an SRS, which says who publishes. It is away when dropped.
+pub struct SrsApi {
+    service: Service,
+    publishers: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+impl SrsApi {
+    /// Starts it; nobody publishes.
+    pub async fn start() -> Self {
+        let publishers = Arc::<Mutex<Vec<(String, String)>>>::default();
+        let router = Router::new()
+            .route("/api/v1/streams", get(srs_streams))
+            .with_state(publishers.clone());
+        Self {
+            service: Service::start(router).await,
+            publishers,
+        }
+    }
+
+    /// The URL that a gateway is given.
+    pub fn url(&self) -> Secret {
+        Secret::new(format!("http://{}/api/v1/streams", self.service.addr))
+    }
+
+    /// From now on, exactly these sessions publish, each to a stream.
+    pub fn publish(&self, sessions: &[(&str, &str)]) {
+        let mut publishers = self.publishers.lock().unwrap();
+        publishers.clear();
+        for (session, stream) in sessions {
+            publishers.push(((*session).to_owned(), (*stream).to_owned()));
+        }
+    }
+}
+
+async fn srs_streams(State(publishers): State<Arc<Mutex<Vec<(String, String)>>>>) -> Json<Value> {
+    let mut streams = Vec::new();
+    for (session, stream) in publishers.lock().unwrap().iter() {
+        let publish = json!({"active": true, "cid": session});
+        streams.push(json!({"name": stream, "app": "live", "publish": publish}));
+    }
+    Json(json!({"code": 0, "streams": streams}))
 }

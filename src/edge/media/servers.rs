@@ -55,6 +55,11 @@ impl MediaServers {
         Ok(Self(servers))
     }
 
+    /// All of them.
+    pub fn all(&self) -> Vec<Arc<KnownServer>> {
+        self.0.values().cloned().collect()
+    }
+
     /// The server of this name.
     pub fn find(&self, name: &MediaServerName) -> Option<Arc<KnownServer>> {
         self.0.get(name).cloned()

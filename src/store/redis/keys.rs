@@ -239,7 +239,7 @@ impl Keys {
 
     /// STRING: the live to which a stream key belongs, by a digest of the media server and the key.
     pub fn stream_key(&self, digest: &str) -> String {
-        self.key(format_args!("stream-key:{digest}"))
+        self.key(format_args!("rollcall:stream-key:{digest}"))
     }
 
     /// STREAM: the history of an epoch's figures, with an entry for each bucket of time in which
