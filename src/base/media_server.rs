@@ -89,17 +89,22 @@ pub struct MediaServerName(Arc<str>);
 impl MediaServerName {
     /// Reads a name. `None` if it is empty, too long, or has other characters.
     pub fn parse(name: &str) -> Option<Self> {
-        let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
-        if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(is_allowed) {
-            return None;
+        let has_length = (1..=LONGEST_NAME).contains(&name.len());
+        if has_length && name.bytes().all(fits) {
+            Some(Self(name.into()))
+        } else {
+            None
         }
-        Some(Self(name.into()))
     }
 
     /// The text of the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+fn fits(byte: u8) -> bool {
+    matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-')
 }
 
 /// A text is no name of a media server.

@@ -77,12 +77,15 @@ impl RoomStream {
     }
 
     /// The state in the store, as this gateway read it last; `None` if it has read none.
-    pub fn state(&self) -> Option<Streams> {
+    pub fn state(&self) -> Option<KnownStreams> {
         let known = self.0.lock();
         if known.version == 0 {
             return None;
         }
-        Some(known.streams.clone())
+        Some(KnownStreams {
+            version: known.version,
+            streams: known.streams.clone(),
+        })
     }
 
     /// Notes the state in the store, and its status in the epoch of the room. False if the room
@@ -131,6 +134,6 @@ mod tests {
         assert!(!stream.note(&read(2), status(false, 9, 0)), "an older one");
         assert_eq!(stream.status(), status(true, 5, 1));
         assert!(stream.note(&read(4), status(false, 9, 0)));
-        assert_eq!(stream.state(), Some(Streams::default()));
+        assert_eq!(stream.state(), Some(read(4)));
     }
 }

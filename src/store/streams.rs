@@ -18,8 +18,11 @@ use crate::base::ids::{Epoch, LiveId};
 use crate::base::media_server::MediaServerName;
 pub use state::{End, Heard, MAX_PUBLISHERS, OpenEpoch, Step, StreamChange, StreamStatus, Streams};
 
-/// How long the state of streams outlives its last write.
+/// How long the state of streams outlives its last write, and a stream key its last use.
 pub const STREAMS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How long the state outlives its last write if no live waits for a stream: doubles come no later.
+pub const ENDED_STREAMS_TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// The state of the streams of a live, as the store has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,6 +51,17 @@ pub struct WriteStreams {
     pub change: Option<(StreamChange, MediaServerName)>,
     /// Published on the live's channel in the same step; `None` if nothing changes for others.
     pub message: Option<String>,
+}
+
+impl WriteStreams {
+    /// How long the store keeps the state.
+    pub(super) fn lifetime(&self) -> Duration {
+        if self.streams.is_awaited() {
+            STREAMS_TTL
+        } else {
+            ENDED_STREAMS_TTL
+        }
+    }
 }
 
 /// The outcome of a [`WriteStreams`].

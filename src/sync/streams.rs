@@ -222,14 +222,17 @@ pub async fn restore(store: &dyn Store, room: &Room, message: String) -> StoreRe
         return Ok(());
     };
     let live = &room.record.live;
-    let mut known = store.load_streams(live).await?;
-    if known.version == 0 {
-        known.streams = remembered;
-    }
+    let known = store.load_streams(live).await?;
+    // The store has nothing, or something older that came back from a backup.
+    let newest = if known.version < remembered.version {
+        remembered.streams
+    } else {
+        known.streams
+    };
     let request = WriteStreams {
         live: live.clone(),
         seen: known.version,
-        streams: known.streams,
+        streams: newest,
         epoch: room.record.epoch,
         must_be_open: true,
         change: None,

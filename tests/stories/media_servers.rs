@@ -5,17 +5,19 @@ use std::time::Duration;
 
 use reqwest::Method;
 use rollcall::base::media_server::MediaKind;
+use rollcall::base::secret::Secret;
 use rollcall::config::Config;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::backend::Backend;
 use crate::support::media::{Nginx, Platform, SECRET, SrsApi, server, with_nginx};
+use crate::support::program::Program;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_redis, within_deadline};
 use crate::support::tokens::{in_seconds, mint, with_tokens};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
-use crate::support::world::World;
+use crate::support::world::{World, timings};
 
 const GRACE: Duration = Duration::from_millis(1_500);
 
@@ -419,6 +421,47 @@ async fn the_platform_says_whose_a_stream_key_is_and_nobody_else_learns_the_key(
             seen += &format!("{key} {dump}");
         }
         assert!(!seen.contains("live_key"), "{seen}");
+    })
+    .await;
+}
+
+/// Not even a log of everything has them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_log_line_has_a_stream_key_a_token_or_a_secret() {
+    within_deadline(async {
+        let platform = Platform::start().await;
+        let redis = Redis::start().await;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let settings = format!(
+            "[media.main]\nkind = 'nginx-rtmp'\nsecret = '{SECRET}'\npublish-url = '{}'\n\
+             [media.eu]\nkind = 'nginx-rtmp'\nsecret = '{SECRET}'\n",
+            platform.url().reveal()
+        );
+        std::fs::write(file.path(), settings).unwrap();
+        let mut config = timings();
+        config.redis = Some(Secret::new(redis.url()));
+        let path = file.path().display().to_string();
+        let args = ["--config", path.as_str(), "--log", "trace,h2=off"];
+        let program = Program::start_with(&config, &args).await;
+        let main = Nginx::at(program.addr, "main");
+        main.publish(1, "live_key_7", "").await.is(200);
+        main.publish(2, "live_key_8", "").await.is(403);
+        main.update(1, "live_key_7").await.is(200);
+        main.done(1, "live_key_7").await;
+        drop(platform);
+        main.publish(3, "live_key_9", "").await;
+        let eu = Nginx::at(program.addr, "eu");
+        eu.publish(1, "42", "token=token_of_s1&streamer_id=s1")
+            .await;
+        eu.publish(1, "no{id}live_key", "token=token_of_s1")
+            .await
+            .is(403);
+        let said = program.said();
+        assert!(said.contains("a stream began"), "{said}");
+        assert!(said.contains("a stream was refused"), "{said}");
+        for secret in ["live_key", "token_of_s1", SECRET, &SECRET.replace(' ', "+")] {
+            assert!(!said.contains(secret), "{secret} is in {said}");
+        }
     })
     .await;
 }

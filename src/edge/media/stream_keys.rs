@@ -99,15 +99,10 @@ impl StreamKeys {
         let Some(url) = &settings.publish_url else {
             return Ok(None);
         };
-        let mistake = |problem: String| MediaSetupError {
-            server: settings.name.clone(),
-            key: "publish-url",
-            problem,
-        };
-        let url = Url::parse(url.reveal()).map_err(|why| mistake(why.to_string()))?;
+        let url = Url::parse(url.reveal()).map_err(|why| mistake(settings, why.to_string()))?;
         let client = http_client::builder(config.fan_timeout, config.proxy())
             .build()
-            .map_err(|why| mistake(http_answer::reason(why)))?;
+            .map_err(|why| mistake(settings, http_answer::reason(why)))?;
         let remembered = moka::sync::Cache::builder()
             .time_to_live(config.fan_ttl)
             .max_capacity(MOST_REMEMBERED)
@@ -187,5 +182,13 @@ impl StreamKeys {
             (Some(live), Some(streamer)) => Ok(Some(KeyOwner { live, streamer })),
             _ => Err(NoAnswer::Failed),
         }
+    }
+}
+
+fn mistake(settings: &MediaServer, problem: String) -> MediaSetupError {
+    MediaSetupError {
+        server: settings.name.clone(),
+        key: "publish-url",
+        problem,
     }
 }

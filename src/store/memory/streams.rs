@@ -80,7 +80,7 @@ impl StreamStore for MemoryStore {
         }
         lives.streams.forget(now);
         let kept = Kept {
-            until: now + millis(STREAMS_TTL),
+            until: now + millis(request.lifetime()),
             value: KnownStreams {
                 version: now.max(known.version + 1),
                 streams: request.streams.clone(),

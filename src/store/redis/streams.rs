@@ -74,7 +74,7 @@ impl RedisStore {
         let mut args = args![
             request.seen,
             state,
-            STREAMS_TTL.as_secs(),
+            request.lifetime().as_secs(),
             request.epoch,
             must_be_open,
             status,

@@ -343,6 +343,11 @@ impl Streams {
         }
     }
 
+    /// Whether sessions publish, or may come back to the live.
+    pub fn is_awaited(&self) -> bool {
+        self.epoch != Epoch(0) && !self.is_over
+    }
+
     /// The epoch of the sessions that publish; 0 if none ever did.
     pub fn epoch(&self) -> Epoch {
         self.epoch
