@@ -6,7 +6,7 @@ use reqwest::Url;
 use serde::Serialize;
 
 use super::given::{Given, GivenMap};
-use super::media::MediaServer;
+use super::media::server::MediaServer;
 use super::mistakes::may_be_shown;
 use super::settings::{SETTINGS, Setting, Shown};
 use crate::base::redis_address::{Address, Layout};

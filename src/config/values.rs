@@ -8,7 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use reqwest::Url;
 
-use super::media::MediaServer;
+use super::media::server::MediaServer;
 use crate::base::event_kind::EventKind;
 use crate::base::http_client::Proxy;
 use crate::base::ids::{GatewayId, UserId};

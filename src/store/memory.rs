@@ -25,6 +25,7 @@ mod records;
 mod removals;
 mod slices;
 mod social;
+mod stream_records;
 mod streamers;
 mod streams;
 mod user_slice;

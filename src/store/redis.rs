@@ -51,6 +51,7 @@ mod sessions;
 mod slices;
 mod slots;
 mod social;
+mod stream_status;
 mod streamers;
 mod streams;
 mod subscriber;

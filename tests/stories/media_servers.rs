@@ -527,7 +527,10 @@ async fn servers_of_other_kinds_get_the_answers_that_they_understand() {
     })
     .await;
     let backend = world.backend();
-    let srs = |action: &str, live: &str| json!({"action": action, "client_id": "c1", "app": "live", "stream": live, "param": "?x=1"});
+    let srs = |action: &str, live: &str| {
+        let more = "?x=1";
+        json!({"action": action, "client_id": "c1", "app": "live", "stream": live, "param": more})
+    };
     let answer = call(backend, "srs", &srs("on_publish", "s1")).await;
     assert_eq!((answer.0, answer.1.as_str()), (200, r#"{"code":0}"#));
     world.live_becomes("s1", "open").await;

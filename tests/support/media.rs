@@ -172,16 +172,19 @@ async fn whose_key(Json(question): Json<Value>) -> Json<Value> {
     }
 }
 
+/// The sessions that publish, each with its stream.
+type Sessions = Mutex<Vec<(String, String)>>;
+
 /// The API of an SRS, which says who publishes. It is away when dropped.
 pub struct SrsApi {
     service: Service,
-    publishers: Arc<Mutex<Vec<(String, String)>>>,
+    publishers: Arc<Sessions>,
 }
 
 impl SrsApi {
     /// Starts it; nobody publishes.
     pub async fn start() -> Self {
-        let publishers = Arc::<Mutex<Vec<(String, String)>>>::default();
+        let publishers = Arc::<Sessions>::default();
         let router = Router::new()
             .route("/api/v1/streams", get(srs_streams))
             .with_state(publishers.clone());
@@ -206,7 +209,7 @@ impl SrsApi {
     }
 }
 
-async fn srs_streams(State(publishers): State<Arc<Mutex<Vec<(String, String)>>>>) -> Json<Value> {
+async fn srs_streams(State(publishers): State<Arc<Sessions>>) -> Json<Value> {
     let mut streams = Vec::new();
     for (session, stream) in publishers.lock().unwrap().iter() {
         let publish = json!({"active": true, "cid": session});

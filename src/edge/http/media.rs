@@ -52,9 +52,15 @@ refusals!(
 /// A media server of the settings file says that somebody asks to publish, publishes, goes on or
 /// stopped. The body and the answer are those of its kind.
 #[utoipa::path(post, path = "/v1/media/{server}", operation_id = "media_callback", tag = "media",
-    params(("server" = MediaServerName, Path, description = "The name of the server's table", example = "main"), CallbackQuery),
+    params(
+        ("server" = MediaServerName, Path, description = "The name of the server's table", example = "main"),
+        CallbackQuery,
+    ),
     request_body(content = String, content_type = "text/plain", description = "What the server sends"),
-    responses((status = 200, description = "The gateway took it in, or it means nothing", body = String), CallbackRefused))]
+    responses(
+        (status = 200, description = "The gateway took it in, or it means nothing", body = String),
+        CallbackRefused,
+    ))]
 pub(super) async fn callback(
     State(state): State<Arc<AppState>>,
     InPath(name): InPath<MediaServerName>,

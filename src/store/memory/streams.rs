@@ -1,54 +1,14 @@
 //! The streams of lives in the embedded store.
 
-use std::collections::HashMap;
-
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use crate::base::clock::{UnixMillis, millis};
+use super::stream_records::Kept;
+use crate::base::clock::millis;
 use crate::base::ids::LiveId;
 use crate::store::{
     Happened, KnownStreams, STREAMS_TTL, StoreResult, StreamStore, StreamsReply, WriteStreams,
 };
-
-/// How many entries may be there before those that are due are looked for.
-const FEW: usize = 1_024;
-
-/// A value that is forgotten at a time.
-#[derive(Debug, Clone)]
-struct Kept<T> {
-    until: UnixMillis,
-    value: T,
-}
-
-/// What is kept of the streams of all lives.
-#[derive(Debug, Clone, Default)]
-pub(super) struct StreamRecords {
-    streams: HashMap<LiveId, Kept<KnownStreams>>,
-    keys: HashMap<String, Kept<LiveId>>,
-    /// How many entries there were after the last search for those that are due.
-    left: usize,
-}
-
-impl StreamRecords {
-    fn known(&self, live: &LiveId, now: UnixMillis) -> KnownStreams {
-        match self.streams.get(live) {
-            Some(kept) if kept.until > now => kept.value.clone(),
-            _ => KnownStreams::default(),
-        }
-    }
-
-    /// Forgets what is due, once in a while.
-    fn forget(&mut self, now: UnixMillis) {
-        let entries = self.streams.len() + self.keys.len();
-        if entries < FEW.max(2 * self.left) {
-            return;
-        }
-        self.streams.retain(|_, kept| kept.until > now);
-        self.keys.retain(|_, kept| kept.until > now);
-        self.left = self.streams.len() + self.keys.len();
-    }
-}
 
 #[async_trait]
 impl StreamStore for MemoryStore {

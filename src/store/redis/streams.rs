@@ -5,37 +5,13 @@ use fred::types::Value;
 
 use super::lives::record;
 use super::reply::{Reply, nonsense, number, text};
+use super::stream_status::status_word;
 use super::{RedisStore, args, scripts};
 use crate::base::ids::LiveId;
 use crate::store::{
-    KnownStreams, MAX_RECORD_FIELDS, STREAMS_TTL, StoreResult, StreamStatus, StreamStore,
-    StreamsReply, WriteStreams,
+    KnownStreams, MAX_RECORD_FIELDS, STREAMS_TTL, StoreResult, StreamStore, StreamsReply,
+    WriteStreams,
 };
-
-/// The field `stream` of a record: `<on or lost> <since> <beats>`.
-pub(super) fn status_word(status: &StreamStatus) -> String {
-    let state = if status.is_on { "on" } else { "lost" };
-    format!("{state} {} {}", status.since, status.beats)
-}
-
-/// Reads the field `stream` of a record. `None` if another program wrote it.
-pub(super) fn read_status(word: &str) -> Option<StreamStatus> {
-    let mut words = word.split(' ');
-    let is_on = match words.next()? {
-        "on" => true,
-        "lost" => false,
-        _ => return None,
-    };
-    let status = StreamStatus {
-        is_on,
-        since: words.next()?.parse().ok()?,
-        beats: words.next()?.parse().ok()?,
-    };
-    match words.next() {
-        None => Some(status),
-        Some(_) => None,
-    }
-}
 
 impl RedisStore {
     async fn do_load_streams(&self, live: &LiveId) -> StoreResult<KnownStreams> {
@@ -139,33 +115,5 @@ impl StreamStore for RedisStore {
         self.router
             .call("find_stream_key", self.do_find_stream_key(digest))
             .await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_status_in_a_record_is_read_as_it_was_written() {
-        for (is_on, since, beats) in [(true, 1_732_000_000_000, 0), (false, 0, 7)] {
-            let status = StreamStatus {
-                is_on,
-                since,
-                beats,
-            };
-            assert_eq!(read_status(&status_word(&status)), Some(status));
-        }
-        for word in [
-            "",
-            "on",
-            "on 1",
-            "off 1 2",
-            "on x 2",
-            "on 1 2 3",
-            "lost 1 -2",
-        ] {
-            assert_eq!(read_status(word), None, "{word}");
-        }
     }
 }
