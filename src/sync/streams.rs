@@ -162,14 +162,14 @@ impl StreamKeeper {
             invisible: publisher.invisible,
             ..Terms::default()
         };
-        let wish = OpenRequest {
+        let request = OpenRequest {
             live: live.clone(),
             streamer: publisher.streamer.clone(),
             slices: None,
             by: OpenedBy::Media,
             terms,
         };
-        Ok(self.lives.open(wish).await?.record.epoch)
+        Ok(self.lives.open(request).await?.record.epoch)
     }
 
     /// Closes the epoch of a record, whose stream is over.

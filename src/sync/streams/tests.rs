@@ -238,14 +238,14 @@ async fn the_stream_of_another_streamer_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_live_of_a_back_end_outlives_its_stream() {
     let scene = Scene::new();
-    let wish = OpenRequest {
+    let request = OpenRequest {
         live: live(),
         streamer: UserId::parse("s1").unwrap(),
         slices: None,
         by: OpenedBy::Service,
         terms: Terms::default(),
     };
-    scene.parts.app.lives.open(wish).await.unwrap();
+    scene.parts.app.lives.open(request).await.unwrap();
     scene.begins("a").await;
     scene.ends("a").await;
     wait(GRACE * 3).await;
