@@ -20,11 +20,17 @@ pub enum EventKind {
     FanJoined,
     /// Fans left a live.
     FanLeft,
+    /// A stream of a live began on a media server, or came back.
+    StreamStarted,
+    /// A live has no stream any more, and may get one back.
+    StreamLost,
+    /// A live had no stream for too long.
+    StreamEnded,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::LiveOpened,
         Self::LiveClosed,
         Self::LiveCounts,
@@ -32,6 +38,9 @@ impl EventKind {
         Self::UserBanned,
         Self::FanJoined,
         Self::FanLeft,
+        Self::StreamStarted,
+        Self::StreamLost,
+        Self::StreamEnded,
     ];
 
     /// Its name.
@@ -44,6 +53,9 @@ impl EventKind {
             Self::UserBanned => "user.banned",
             Self::FanJoined => "fan.joined",
             Self::FanLeft => "fan.left",
+            Self::StreamStarted => "stream.started",
+            Self::StreamLost => "stream.lost",
+            Self::StreamEnded => "stream.ended",
         }
     }
 

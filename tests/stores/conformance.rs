@@ -39,6 +39,7 @@ mod removals;
 mod sessions;
 mod slices;
 mod streamers;
+mod streams;
 mod sweeps;
 mod visits;
 mod wire;
@@ -177,6 +178,7 @@ pub async fn opened_as(store: &Arc<dyn Store>, wish: &OpenLive) -> LiveRecord {
         .expect("an answer");
     LiveRecord {
         events: RecordEvents::default(),
+        stream: None,
         ..record
     }
 }

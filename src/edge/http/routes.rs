@@ -26,7 +26,7 @@ use super::social::{feeds, lists, statuses};
 use super::state::AppState;
 use super::{
     attendance, beats, fans, follows, friends, gateway, health, history, infos, live_lists, lives,
-    logging, middleware, online, openapi, presence, reloading, removals, sessions, sharing,
+    logging, media, middleware, online, openapi, presence, reloading, removals, sessions, sharing,
     upgrade, users, viewers,
 };
 use crate::auth::permissions::Action;
@@ -155,6 +155,10 @@ impl Routes {
             .only_for(Action::Reload, routes!(reloading::reload))
     }
 
+    fn media(self) -> Self {
+        self.open_to_all(routes!(media::callback))
+    }
+
     fn metrics(self) -> Self {
         self.only_for(Action::ReadMetrics, routes!(health::metrics))
     }
@@ -181,6 +185,7 @@ pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
             .socket()
             .presence()
             .probes()
+            .media()
             .api()
             .metrics();
         return whole.finish(pages::public(state, Api::Here));
@@ -188,7 +193,8 @@ pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
     let routes = Routes::new(state, Accepts::Tokens)
         .socket()
         .presence()
-        .probes();
+        .probes()
+        .media();
     // With `--auth off` there are no tokens.
     if state.tokens.is_some() {
         routes.api().finish(pages::public(state, Api::Here))
@@ -201,6 +207,7 @@ pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
 pub(crate) fn admin(state: &Arc<AppState>) -> Router {
     Routes::new(state, Accepts::KeysAndTokens)
         .probes()
+        .media()
         .api()
         .open_to_all(routes!(health::metrics))
         .finish(pages::internal())
