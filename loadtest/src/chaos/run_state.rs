@@ -398,6 +398,23 @@ impl RunState {
         truth.beats.remove(&place);
     }
 
+    /// A beat of a session without a socket is on its way.
+    pub(crate) fn beating(&self, user: User, live: Live, place: Place) {
+        let mut truth = self.truth();
+        if !truth.dead.contains(&(place.gateway, place.start)) {
+            let expectations = &mut truth.lives[live].expectations;
+            expectations.entry(user).or_default().beating(place);
+        }
+    }
+
+    /// The gateway did not take a beat of a session without a socket.
+    pub(crate) fn refused(&self, user: User, live: Live, place: Place) {
+        let mut truth = self.truth();
+        if let Some(expectation) = truth.lives[live].expectations.get_mut(&user) {
+            expectation.refused(place, Instant::now());
+        }
+    }
+
     /// The gateway has answered a beat of a session without a socket, which was in that epoch.
     pub(crate) fn beaten(&self, user: User, live: Live, epoch: u32, place: Place, beat: Beat) {
         let mut truth = self.truth();

@@ -175,6 +175,7 @@ impl SocketlessDevice {
             Asked::Unanswered => How::Unanswered,
         };
         world.left(self.user, live, place, how);
+        world.seen_somewhere(self.user);
         None
     }
 
@@ -311,6 +312,7 @@ impl Session<'_> {
         };
         let world = self.world();
         let place = self.place(gateway);
+        world.beating(self.device.user, self.live, place);
         let sent = Instant::now();
         let asked = world
             .ask(gateway, Method::POST, &self.path(), &Value::Null)
@@ -321,6 +323,7 @@ impl Session<'_> {
             Asked::Answered(answer) => self.answered(place, sent, &answer),
             Asked::Nobody => {
                 self.connected = None;
+                world.refused(self.device.user, self.live, place);
                 self.tries_again_soon()
             }
             Asked::Unanswered => {
@@ -358,6 +361,7 @@ impl Session<'_> {
                 Course::Over
             }
             _ => {
+                world.refused(self.device.user, self.live, place);
                 self.connected = None;
                 self.stops = Some(place.gateway);
                 self.tries_again_soon()
@@ -386,7 +390,8 @@ impl Session<'_> {
                 place.gateway, self.live
             ));
         }
-        world.leaving(user, self.live, place);
+        world.refused(user, self.live, place);
+        world.seen_somewhere(user);
     }
 
     /// Leaves through any gateway. False if none says that the session has ended.
@@ -428,6 +433,7 @@ impl Session<'_> {
         };
         let world = self.world();
         let place = self.place(gateway);
+        world.beating(self.device.user, self.live, place);
         let sent = Instant::now();
         let asked = world
             .ask(gateway, Method::POST, &self.path(), &Value::Null)
@@ -446,7 +452,10 @@ impl Session<'_> {
                 self.doubt_all();
             }
             Asked::Unanswered => world.unanswered(self.device.user, self.live, place),
-            Asked::Answered(_) | Asked::Nobody => {}
+            Asked::Answered(_) | Asked::Nobody => {
+                world.refused(self.device.user, self.live, place);
+                world.seen_somewhere(self.device.user);
+            }
         }
     }
 
@@ -476,6 +485,7 @@ impl Session<'_> {
         let epoch = world.epoch(live);
         let wish = json!({"live_id": world.live_id(live).as_str()});
         self.doubt_all();
+        world.beating(user, self.live, here);
         world.joining(user, live, there);
         let sent = Instant::now();
         let asked = world.ask(gateway, Method::POST, &self.path(), &wish).await;
@@ -505,6 +515,7 @@ impl Session<'_> {
             }
             Asked::Nobody => {
                 world.left(user, live, there, How::Left);
+                world.refused(user, self.live, here);
                 self.tries_again_soon()
             }
             Asked::Unanswered => {
