@@ -51,6 +51,9 @@ struct Session<'a> {
     id: String,
     live: Live,
     epoch: u64,
+    /// Whether it is sure that it joined this opening of the live: a gateway that is cut off may
+    /// know an earlier one only.
+    is_sure: bool,
     /// The gateways that have taken a beat of it, each with its place there.
     places: BTreeMap<usize, Place>,
     /// The gateway that answered last, unless it ended the connection.
@@ -212,6 +215,7 @@ impl SocketlessDevice {
             id: id.to_owned(),
             live,
             epoch,
+            is_sure: world.is_sound(place.gateway),
             places: BTreeMap::from([(place.gateway, place)]),
             connected: Some(place.gateway),
             stops: None,
@@ -384,7 +388,7 @@ impl Session<'_> {
         let world = self.world();
         let user = self.device.user;
         let is_over = world.epoch(self.live) != Some(self.epoch) || world.was_removed(user);
-        if !is_over && !world.plan.loses_data() && world.is_sound(place.gateway) {
+        if !is_over && self.is_sure && !world.plan.loses_data() && world.is_sound(place.gateway) {
             world.found(format!(
                 "gateway {} does not know a session of u{user} in l{}",
                 place.gateway, self.live
@@ -535,11 +539,13 @@ impl Session<'_> {
             id,
             live,
             epoch,
+            is_sure,
             places,
             connected,
             beat_at,
             ..
         } = next;
+        self.is_sure = is_sure;
         self.id = id;
         self.live = live;
         self.epoch = epoch;
