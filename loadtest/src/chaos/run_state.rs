@@ -424,6 +424,8 @@ impl RunState {
         let live_truth = &mut truth.lives[live];
         let is_current = live_truth.epoch == Some(epoch);
         let expectation = live_truth.expectations.entry(user).or_default();
+        // A gateway that had given the user up takes the user in anew.
+        expectation.lapse(beat.answered, &self.timing);
         expectation.beaten(place, beat, is_current);
         truth.online.insert(place, user);
         truth.beats.insert(place, beat.sent);

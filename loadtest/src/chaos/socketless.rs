@@ -404,6 +404,12 @@ impl SocketlessDevice {
         self.doubt(&session);
         self.state().beating(self.user(), session.live, here);
         let wish = self.wish(gateway, live);
+        // A gateway takes the beat before it looks for the other live.
+        let seat = Seat {
+            place: here,
+            answered: wish.sent,
+        };
+        session.seats.insert(gateway, seat);
         let path = format!("/{}", session.id);
         let body = json!({"live_id": self.state().live_id(live)});
         match self.ask(gateway, Method::POST, &path, Some(body)).await {

@@ -705,8 +705,11 @@ impl World {
     /// The gateway has answered a beat of a session without a socket, which was in that epoch.
     pub(crate) fn beaten(&self, user: User, live: Live, epoch: u64, place: Place, beat: Beat) {
         let is_sure = self.epoch(live) == Some(epoch) && !self.is_removed_lately(user);
+        let timing = &self.timing;
         self.with(live, user, place, |expectation| {
-            expectation.beaten(place, beat, is_sure)
+            // A gateway that had given the user up takes the user in anew.
+            expectation.lapse(beat.answered, timing);
+            expectation.beaten(place, beat, is_sure);
         });
         if !self.truth.lock().online.contains_key(&place.socket) {
             self.connected(user, place);
