@@ -484,10 +484,11 @@ impl SocketlessSessions {
         }
     }
 
-    /// Until when a session that is told now to go on elsewhere keeps its seat here: its client's
-    /// next beat has arrived there by then.
+    /// Until when a session that is told now to go on elsewhere keeps its seat here. A client
+    /// without a stream learns of it by the answer to its next beat, and the beat after that has
+    /// arrived elsewhere by then.
     pub(super) fn hold_until(&self) -> Millis {
-        self.context.clock.now() + millis(self.context.heartbeat) + millis(HOLD)
+        self.context.clock.now() + 2 * millis(self.context.heartbeat) + millis(HOLD)
     }
 
     // --------------------------------------------------------------------------------- dashboards
