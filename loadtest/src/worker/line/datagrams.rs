@@ -190,7 +190,8 @@ fn of_ack(ack: &Ack, heartbeat: Option<u64>) -> Result<Heard, Failure> {
         }),
         Status::Move => Ok(Heard::Trouble(error_kind::RECONNECT_TOLD)),
         Status::Closed => Ok(Heard::Trouble(error_kind::LIVE_CLOSED)),
-        Status::Left | Status::Over => Err(error_kind::SESSION_OVER.into()),
+        // The viewer has not left, so the gateway ended the session.
+        _ => Err(error_kind::SESSION_OVER.into()),
     }
 }
 
