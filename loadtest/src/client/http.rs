@@ -198,7 +198,7 @@ mod tests {
     async fn answer_once_each(listener: TcpListener) {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut request = [0; 1_024];
-            stream.read(&mut request).await.unwrap();
+            assert!(stream.read(&mut request).await.unwrap() > 0);
             let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
             stream.write_all(answer).await.unwrap();
         }
