@@ -106,9 +106,8 @@ impl HttpClients {
 
     /// Ends all sessions. False if that takes too long.
     pub(crate) fn leave(&mut self) -> io::Result<bool> {
-        if self.connections.is_empty() {
-            self.connect(super::TO_BEGIN)?;
-        }
+        // The gateway has closed those that were at rest for long.
+        self.connect(super::TO_BEGIN)?;
         let done = self.ask_all(Request::Leave)?;
         self.sessions.clear();
         self.disconnect();
