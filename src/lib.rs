@@ -61,7 +61,7 @@
 //! | how does a viewer without a WebSocket join, and stay? | `session/socketless/`, called by `edge/http/presence.rs` |
 //! | how does another gateway go on with such a session? | `auth/session_claims.rs`: its id tells all |
 //! | what keeps a session that left from coming back? | `presence/ended_sessions.rs` |
-//! | how does a heartbeat by datagram look? | `edge/datagrams/wire.rs` |
+//! | how does a datagram look? | `edge/datagrams/wire.rs` |
 //! | what becomes of a datagram? | `edge/datagrams/responder.rs` |
 //! | which datagrams has a session sent before? | `session/socketless/datagram_state.rs` |
 //! | what does a stream of events send? | `session/socketless/events.rs` |

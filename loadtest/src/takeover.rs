@@ -48,7 +48,12 @@ const SWEPT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TakeoverArgs {
     /// Sessions that the gateway holds when it is killed; all their users are fans
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(10..=1_000_000), value_name = "N")]
+    #[arg(
+        long,
+        default_value_t = 10_000,
+        value_parser = clap::value_parser!(u32).range(10..=1_000_000),
+        value_name = "N"
+    )]
     sessions: u32,
     /// Time between two beats of a session
     #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]

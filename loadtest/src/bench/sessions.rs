@@ -2,19 +2,21 @@
 //! which beat by HTTP or by datagram, and carries out orders. Like [`super::generator`], it has no
 //! task for each client and parses as little as it can.
 
+mod clients;
 pub(crate) mod datagrams;
 mod echo;
 pub(crate) mod http;
 mod sockets;
 
 use std::io;
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use serde::{Deserialize, Serialize};
 
+use self::clients::TO_BEGIN;
+pub(crate) use self::clients::{By, Seen, Viewers};
 use self::datagrams::DatagramClients;
 use self::echo::EchoClients;
 use self::http::HttpClients;
@@ -24,29 +26,6 @@ use super::generator::order::Outcome;
 use super::generator::pace::{Clients, pace};
 use super::generator::{ORDER_DEADLINE, obey};
 use super::process::end;
-use crate::tally::Latencies;
-
-/// How many connections begin the sessions that beat by datagram.
-const TO_BEGIN: usize = 8;
-
-/// How the sessions beat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum By {
-    Http,
-    Datagram,
-    /// By datagram, and the server is the bare echo, which knows no sessions.
-    Echo,
-}
-
-/// The viewers of a generator.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Viewers {
-    pub(crate) server: SocketAddr,
-    pub(crate) by: By,
-    pub(crate) count: usize,
-    /// User n watches live n mod `lives`.
-    pub(crate) lives: usize,
-}
 
 /// What a generator is to do next.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -64,17 +43,6 @@ pub(crate) enum Order {
     },
     /// Leave.
     Leave,
-}
-
-/// What the clients of a generator have seen since the last order.
-#[derive(Debug, Default)]
-pub(crate) struct Seen {
-    /// Beats sent.
-    pub(crate) beats: u64,
-    pub(crate) answered: u64,
-    pub(crate) latency: Latencies,
-    /// The first refusal.
-    pub(crate) trouble: Option<String>,
 }
 
 /// The clients of a generator.
@@ -222,14 +190,6 @@ fn begin(viewers: &Viewers) -> anyhow::Result<Crowd> {
     let mut clients = DatagramClients::of(&clients.sessions)?;
     clients.say_hello()?;
     Ok(Crowd::Datagrams(clients))
-}
-
-/// Whether a client asks for an answer to its next beat, if it asks for one in every `ack_every`.
-/// The clients do not ask at the same time.
-fn wants_answer(beats: &mut u32, position: usize, ack_every: u32) -> bool {
-    let turn = beats.wrapping_add(position as u32);
-    *beats = beats.wrapping_add(1);
-    turn.is_multiple_of(ack_every)
 }
 
 /// A generator in a process of its own; it ends when this is dropped.

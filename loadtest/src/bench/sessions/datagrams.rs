@@ -13,8 +13,8 @@ use anyhow::{Context, bail};
 use rollcall::base::session_key::SessionKey;
 use rollcall::edge::datagrams::wire::{self, Ack, Answer, Challenge, Counter, DatagramKey, Status};
 
+use super::clients::{Seen, wants_answer};
 use super::sockets::ClientSockets;
-use super::{Seen, wants_answer};
 use crate::bench::generator::pace::Clients;
 use crate::client::datagrams::number_of;
 use crate::client::presence::Session;

@@ -6,8 +6,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use super::clients::{Seen, wants_answer};
 use super::sockets::ClientSockets;
-use super::{Seen, wants_answer};
 use crate::bench::generator::pace::Clients;
 
 /// The length of a beat, and of its answer.

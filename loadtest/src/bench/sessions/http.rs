@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
-use super::{Seen, Viewers};
+use super::clients::{Seen, TO_BEGIN, Viewers};
 use crate::bench::generator::order::{live, user};
 use crate::bench::generator::pace::Clients;
 use crate::client::http_answer::HttpAnswer;
@@ -107,7 +107,7 @@ impl HttpClients {
     /// Ends all sessions. False if that takes too long.
     pub(crate) fn leave(&mut self) -> io::Result<bool> {
         // The gateway has closed those that were at rest for long.
-        self.connect(super::TO_BEGIN)?;
+        self.connect(TO_BEGIN)?;
         let done = self.ask_all(Request::Leave)?;
         self.sessions.clear();
         self.disconnect();
