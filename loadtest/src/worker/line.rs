@@ -2,6 +2,7 @@
 //! datagrams. What the lines of one process share is in [`Lines`].
 
 mod datagrams;
+mod heard;
 mod http;
 
 use std::io;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use self::datagrams::DatagramLine;
+pub(in crate::worker) use self::heard::Heard;
 use self::http::HttpLine;
 use crate::client::datagrams::DatagramSockets;
 use crate::client::http::HttpConnections;
@@ -88,19 +90,6 @@ async fn by_datagram(
     let mut line = DatagramLine::new(sockets.clone(), viewer, session)?;
     line.say_hello().await?;
     Ok(Line::Datagrams(Box::new(line)))
-}
-
-/// What a viewer hears.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard {
-    /// Of the heartbeat with this id.
-    Ack {
-        id: Option<u64>,
-        fan: Option<bool>,
-    },
-    /// What the gateway should not have said.
-    Trouble(Kind),
-    Nothing,
 }
 
 /// The line of one viewer.

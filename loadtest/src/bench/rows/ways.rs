@@ -330,7 +330,8 @@ impl Contender {
         bench: &Bench,
         figures: &mut Figures,
     ) -> anyhow::Result<()> {
-        let (every_s, seconds) = bench.pick((EVERY_S, 10.0), (0.2, 0.3));
+        // A gateway answers the datagrams of a session four times a second at most.
+        let (every_s, seconds) = bench.pick((EVERY_S, 10.0), (0.4, 0.8));
         self.pace(every_s, every_s, turn.ack_every).await?;
         let before = self.server.cpu()?;
         let outcome = self.pace(every_s, seconds, turn.ack_every).await?;

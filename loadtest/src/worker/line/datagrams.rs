@@ -8,7 +8,7 @@ use rollcall::base::session_key::SessionKey;
 use rollcall::edge::datagrams::wire::{self, Ack, Answer, Challenge, Counter, DatagramKey, Status};
 use tokio::sync::mpsc;
 
-use super::Heard;
+use super::heard::Heard;
 use crate::client::Failure;
 use crate::client::datagrams::{self, DatagramSockets};
 use crate::client::presence::Session;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::Heard;
+use super::heard::Heard;
 use crate::client::Failure;
 use crate::client::http::{self, Answer, HttpConnections, Request};
 use crate::client::presence::{Said, Session};
