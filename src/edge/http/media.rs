@@ -41,7 +41,7 @@ refusals!(
     InvalidQuery,
     Unauthorized,
     Forbidden,
-    NotFound,
+    MediaServerNotFound,
     BodyTooLarge,
     RateLimited,
     StoreUnavailable
@@ -71,7 +71,7 @@ pub(super) async fn callback(
 ) -> Result<Response, Problem> {
     let Some(server) = state.media.find(&name) else {
         let detail = "the settings have no media server of this name";
-        return Err(Problem::new(Kind::NotFound, detail));
+        return Err(Problem::new(Kind::MediaServerNotFound, detail));
     };
     let kind = server.settings.kind.as_str();
     if let Some(Extension(client)) = client

@@ -86,6 +86,8 @@ kinds! {
     UserNotFound = NOT_FOUND "user_not_found" "The user has no profile",
     /// The session has ended, or the id is of no session: begin another one.
     SessionUnknown = NOT_FOUND "session_unknown" "There is no such session",
+    /// The settings have no media server of the name.
+    MediaServerNotFound = NOT_FOUND "media_server_not_found" "There is no such media server",
     StatusNotFound = NOT_FOUND "status_not_found" "There is no such announcement",
     MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "The method does not fit the path",
     Timeout = REQUEST_TIMEOUT "request_timeout" "The request took too long",
