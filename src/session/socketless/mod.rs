@@ -250,3 +250,15 @@ impl SocketlessSession {
         self.conn.take(which)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::size_of;
+
+    use super::*;
+
+    #[test]
+    fn a_session_is_small() {
+        assert_eq!(size_of::<SocketlessSession>(), 168);
+    }
+}
