@@ -94,8 +94,9 @@ impl End {
         }
     }
 
-    /// Why the session must not go on anywhere; `None` if it may.
-    fn for_good(self) -> Option<Over> {
+    /// Why the id that the session has here is over on all gateways; `None` if it may be good on
+    /// others.
+    fn over(self) -> Option<Over> {
         match self {
             Self::Left | Self::Closed(Close::Expired) => Some(Over::Left),
             Self::Closed(Close::Removed) => Some(Over::Removed),

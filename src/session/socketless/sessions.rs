@@ -469,11 +469,16 @@ impl SocketlessSessions {
 
     /// Ends a session on this gateway.
     pub(super) fn finish(&self, session: &Arc<SocketlessSession>, why: End) {
-        if let Some(over) = why.for_good()
+        if let Some(over) = why.over()
             && !(over == Over::CrowdedOut && self.is_left_behind(session))
         {
-            // Before the session ends: a beat that finds it gone must find this.
-            self.ended.note(EndedSession::for_good(session.key, over));
+            // Before the session ends: a beat that finds it gone must find this. If the session has
+            // switched to another live elsewhere, its newer id stays good.
+            self.ended.note(EndedSession {
+                key: session.key,
+                below: session.number().saturating_add(1),
+                why: over,
+            });
         }
         self.finish_here(session, why);
     }
@@ -567,4 +572,34 @@ fn behind() -> Denied {
 /// Whether a client that is refused so may go on with the same session later.
 fn may_pass(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::RateLimited | ErrorCode::StoreUnavailable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::close_codes::Close;
+    use crate::testing;
+
+    #[tokio::test]
+    async fn a_removal_from_a_former_live_ends_no_id_from_after_the_switch() {
+        let app = testing::app();
+        let presences = &app.presences;
+        let room = testing::open_live(&presences.context, "42").await;
+        let newcomer = Newcomer {
+            identity: testing::viewer("u1"),
+            claims: None,
+            permit: None,
+        };
+        let wish = JoinRequest::plain(room.record.live.clone());
+        let before = presences.begin(newcomer, &wish).await.unwrap().claims;
+        let session = presences.find(&before.key).unwrap();
+        presences.finish(&session, End::Closed(Close::Removed));
+        assert!(!session.is_open());
+        assert_eq!(presences.over(&before), Some(Over::Removed));
+        let after = SessionClaims {
+            number: before.number + 1,
+            ..before
+        };
+        assert_eq!(presences.over(&after), None);
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Method;
+use data_encoding::BASE64URL_NOPAD;
 use rand::rngs::StdRng;
 use rand::seq::IteratorRandom;
 use rand::{RngExt, SeedableRng};
@@ -34,6 +35,9 @@ const LATE: std::ops::Range<f64> = 1.5..10.0;
 /// What a gateway answers to the beat of a session that has ended.
 const OVER: [&str; 3] = ["session_unknown", "removed", "too_many_sessions"];
 
+/// What a gateway refuses a switch with because of the other live. It has taken the beat.
+const OF_THE_OTHER_LIVE: [&str; 2] = ["live_not_open", "banned"];
+
 pub(crate) struct SocketlessDevice {
     world: Arc<World>,
     user: User,
@@ -50,10 +54,9 @@ struct Session<'a> {
     /// What the gateways call it.
     id: String,
     live: Live,
+    /// The opening of the live that it is in: a gateway that is cut off may know only an earlier one
+    /// than its back end does.
     epoch: u64,
-    /// Whether it is sure that it joined this opening of the live: a gateway that is cut off may
-    /// know an earlier one only.
-    is_sure: bool,
     /// The gateways that have taken a beat of it, each with its place there.
     places: BTreeMap<usize, Place>,
     /// The gateway that answered last, unless it ended the connection.
@@ -68,7 +71,6 @@ struct Session<'a> {
 struct NewSession {
     live: Live,
     place: Place,
-    epoch: Option<u64>,
     sent: Instant,
 }
 
@@ -148,7 +150,6 @@ impl SocketlessDevice {
         let live = self.any_live();
         let world = self.world.clone();
         let place = world.place(gateway);
-        let epoch = world.epoch(live);
         let role = if world.is_streamer(self.user) {
             "streamer"
         } else {
@@ -166,13 +167,8 @@ impl SocketlessDevice {
         );
         let how = match asked {
             Asked::Answered(answer) if answer.status == 201 => {
-                let joined = NewSession {
-                    live,
-                    place,
-                    epoch,
-                    sent,
-                };
-                return self.is_in(joined, &answer).await;
+                let joined = NewSession { live, place, sent };
+                return self.is_in(joined, &answer);
             }
             Asked::Answered(_) | Asked::Nobody => How::Left,
             Asked::Unanswered => How::Unanswered,
@@ -183,25 +179,18 @@ impl SocketlessDevice {
     }
 
     /// A gateway answered that a session has joined.
-    async fn is_in(&mut self, joined: NewSession, answer: &Answer) -> Option<Session<'_>> {
+    fn is_in(&mut self, joined: NewSession, answer: &Answer) -> Option<Session<'_>> {
         let world = self.world.clone();
-        let NewSession {
-            live,
-            place,
-            epoch,
-            sent,
-        } = joined;
+        let NewSession { live, place, sent } = joined;
         let id = answer.body["session_id"].as_str().unwrap_or_default();
-        let is_current = world.joined(self.user, live, place, epoch);
-        let Some(epoch) = epoch.filter(|_| is_current) else {
-            // It is not known which opening of the live the session is in.
-            let path = format!("/v1/presence/{id}");
-            let _ = world
-                .ask(place.gateway, Method::DELETE, &path, &Value::Null)
-                .await;
-            world.left(self.user, live, place, How::Unanswered);
+        let Some(epoch) = epoch_of(id) else {
+            world.found(format!(
+                "gateway {} answered {}",
+                place.gateway, answer.body
+            ));
             return None;
         };
+        world.joined(self.user, live, place, Some(epoch));
         let now = Instant::now();
         let beat = Beat {
             sent,
@@ -215,7 +204,6 @@ impl SocketlessDevice {
             id: id.to_owned(),
             live,
             epoch,
-            is_sure: world.is_sound(place.gateway),
             places: BTreeMap::from([(place.gateway, place)]),
             connected: Some(place.gateway),
             stops: None,
@@ -333,6 +321,7 @@ impl Session<'_> {
             Asked::Unanswered => {
                 self.connected = None;
                 world.unanswered(self.device.user, self.live, place);
+                world.seen_somewhere(self.device.user);
                 self.tries_again_soon()
             }
         }
@@ -366,6 +355,7 @@ impl Session<'_> {
             }
             _ => {
                 world.refused(self.device.user, self.live, place);
+                world.seen_somewhere(self.device.user);
                 self.connected = None;
                 self.stops = Some(place.gateway);
                 self.tries_again_soon()
@@ -388,7 +378,7 @@ impl Session<'_> {
         let world = self.world();
         let user = self.device.user;
         let is_over = world.epoch(self.live) != Some(self.epoch) || world.was_removed(user);
-        if !is_over && self.is_sure && !world.plan.loses_data() && world.is_sound(place.gateway) {
+        if !is_over && !world.plan.loses_data() && world.is_sound(place.gateway) {
             world.found(format!(
                 "gateway {} does not know a session of u{user} in l{}",
                 place.gateway, self.live
@@ -455,7 +445,10 @@ impl Session<'_> {
                 self.heard(place, sent);
                 self.doubt_all();
             }
-            Asked::Unanswered => world.unanswered(self.device.user, self.live, place),
+            Asked::Unanswered => {
+                world.unanswered(self.device.user, self.live, place);
+                world.seen_somewhere(self.device.user);
+            }
             Asked::Answered(_) | Asked::Nobody => {
                 world.refused(self.device.user, self.live, place);
                 world.seen_somewhere(self.device.user);
@@ -486,7 +479,6 @@ impl Session<'_> {
         let user = self.device.user;
         let here = self.place(gateway);
         let there = world.place(gateway);
-        let epoch = world.epoch(live);
         let wish = json!({"live_id": world.live_id(live).as_str()});
         self.doubt_all();
         world.beating(user, self.live, here);
@@ -502,10 +494,9 @@ impl Session<'_> {
                 let joined = NewSession {
                     live,
                     place: there,
-                    epoch,
                     sent,
                 };
-                self.goes_on_as(joined, &answer).await
+                self.goes_on_as(joined, &answer)
             }
             Asked::Answered(answer) => {
                 world.left(user, live, there, How::Left);
@@ -513,8 +504,12 @@ impl Session<'_> {
                     self.is_unknown(here);
                     return Course::Over;
                 }
-                // Before a gateway looks for the other live, it takes the beat.
+                // Before a gateway looks for the other live, it takes the beat. One that is behind may
+                // have taken none.
                 self.heard(here, sent);
+                if !OF_THE_OTHER_LIVE.contains(&answer.body["code"].as_str().unwrap_or_default()) {
+                    world.leaving(user, self.live, here);
+                }
                 self.tries_again_soon()
             }
             Asked::Nobody => {
@@ -525,27 +520,26 @@ impl Session<'_> {
             Asked::Unanswered => {
                 world.left(user, live, there, How::Unanswered);
                 world.unanswered(user, self.live, here);
+                world.seen_somewhere(user);
                 // The session may have another id now.
                 Course::Over
             }
         }
     }
 
-    async fn goes_on_as(&mut self, joined: NewSession, answer: &Answer) -> Course {
-        let Some(next) = self.device.is_in(joined, answer).await else {
+    fn goes_on_as(&mut self, joined: NewSession, answer: &Answer) -> Course {
+        let Some(next) = self.device.is_in(joined, answer) else {
             return Course::Over;
         };
         let Session {
             id,
             live,
             epoch,
-            is_sure,
             places,
             connected,
             beat_at,
             ..
         } = next;
-        self.is_sure = is_sure;
         self.id = id;
         self.live = live;
         self.epoch = epoch;
@@ -557,6 +551,15 @@ impl Session<'_> {
         }
         Course::GoesOn
     }
+}
+
+/// The opening of its live that the id of a session names. Only a gateway can sign an id, and
+/// everybody can read it.
+fn epoch_of(id: &str) -> Option<u64> {
+    let claims = id.split('.').nth(1)?;
+    let claims = BASE64URL_NOPAD.decode(claims.as_bytes()).ok()?;
+    let claims: Value = serde_json::from_slice(&claims).ok()?;
+    claims["epoch"].as_u64()
 }
 
 /// Whether a refusal says that the session has ended.
