@@ -171,7 +171,10 @@ impl SocketlessDevice {
                 return self.is_in(joined, &answer);
             }
             Asked::Answered(_) | Asked::Nobody => How::Left,
-            Asked::Unanswered => How::Unanswered,
+            Asked::Unanswered => {
+                world.seen_late(self.user);
+                How::Unanswered
+            }
         };
         world.left(self.user, live, place, how);
         world.seen_somewhere(self.user);
@@ -321,7 +324,7 @@ impl Session<'_> {
             Asked::Unanswered => {
                 self.connected = None;
                 world.unanswered(self.device.user, self.live, place);
-                world.seen_somewhere(self.device.user);
+                world.seen_late(self.device.user);
                 self.tries_again_soon()
             }
         }
@@ -401,6 +404,9 @@ impl Session<'_> {
             .await;
         let told = format!("leaves l{} by HTTP: {}", self.live, status(&asked));
         self.device.tell(gateway, &told);
+        if matches!(asked, Asked::Unanswered) {
+            world.seen_late(user);
+        }
         let has_left = matches!(asked, Asked::Answered(answer) if answer.status == 204);
         if has_left {
             let places = self.places.values().copied().collect();
@@ -447,7 +453,7 @@ impl Session<'_> {
             }
             Asked::Unanswered => {
                 world.unanswered(self.device.user, self.live, place);
-                world.seen_somewhere(self.device.user);
+                world.seen_late(self.device.user);
             }
             Asked::Answered(_) | Asked::Nobody => {
                 world.refused(self.device.user, self.live, place);
@@ -520,7 +526,7 @@ impl Session<'_> {
             Asked::Unanswered => {
                 world.left(user, live, there, How::Unanswered);
                 world.unanswered(user, self.live, here);
-                world.seen_somewhere(user);
+                world.seen_late(user);
                 // The session may have another id now.
                 Course::Over
             }

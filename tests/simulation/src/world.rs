@@ -45,6 +45,9 @@ const TOLD_WITHIN: Duration = Duration::from_secs(1);
 /// By then every gateway has heard that a user was removed: the longest fault, and the repair.
 const REMOVAL_KNOWN: Duration = Duration::from_secs(75);
 
+/// By then a gateway has read what it did not answer: as for a removal.
+const READ_LATE: Duration = REMOVAL_KNOWN;
+
 /// A socket that ends sooner may never have been told to the store.
 const NOTICED: Duration = Duration::from_secs(2);
 
@@ -230,6 +233,8 @@ pub(crate) struct Truth {
     pub(crate) online: BTreeMap<u64, Online>,
     /// When users went offline last.
     pub(crate) last_online: BTreeMap<User, Instant>,
+    /// When a request of a user was last given up without an answer.
+    unanswered_at: BTreeMap<User, Instant>,
     /// By socket.
     pub(crate) shown_friends: BTreeMap<u64, ShownFriends>,
     /// Users whom a back end had removed from a live.
@@ -264,12 +269,20 @@ pub(crate) struct World {
 }
 
 impl Online {
-    /// Notes when the user was last online. If the store may never have heard of the user, nothing
-    /// is expected.
-    fn ends(&self, troubles: &[Option<Trouble>], last_online: &mut BTreeMap<User, Instant>) {
+    /// Notes when the user was last online. If the store may never have heard of the user, or a
+    /// gateway may yet read an older request of the user, nothing is expected.
+    fn ends(
+        &self,
+        troubles: &[Option<Trouble>],
+        unanswered_at: &BTreeMap<User, Instant>,
+        last_online: &mut BTreeMap<User, Instant>,
+    ) {
         let is_well = troubles[self.place.gateway]
             .is_none_or(|trouble| trouble.until.is_some_and(|at| at <= self.since));
-        match is_well && self.since.elapsed() > NOTICED {
+        let is_read_late = unanswered_at
+            .get(&self.user)
+            .is_some_and(|at| at.elapsed() < READ_LATE);
+        match is_well && !is_read_late && self.since.elapsed() > NOTICED {
             true => drop(last_online.insert(self.user, Instant::now())),
             false => drop(last_online.remove(&self.user)),
         }
@@ -293,6 +306,7 @@ impl World {
             },
             online: BTreeMap::new(),
             last_online: BTreeMap::new(),
+            unanswered_at: BTreeMap::new(),
             shown_friends: BTreeMap::new(),
             removed: BTreeSet::new(),
             removed_at: BTreeMap::new(),
@@ -530,6 +544,7 @@ impl World {
         let Truth {
             online,
             last_online,
+            unanswered_at,
             rules,
             ..
         } = &mut *truth;
@@ -537,7 +552,7 @@ impl World {
             (online.place.gateway, online.place.start) == (gateway, start)
         };
         for (_, online) in online.extract_if(.., is_there) {
-            online.ends(&rules.troubles, last_online);
+            online.ends(&rules.troubles, unanswered_at, last_online);
         }
     }
 
@@ -635,11 +650,12 @@ impl World {
         let Truth {
             online,
             last_online,
+            unanswered_at,
             rules,
             ..
         } = &mut *truth;
         if let Some(online) = online.remove(&place.socket) {
-            online.ends(&rules.troubles, last_online);
+            online.ends(&rules.troubles, unanswered_at, last_online);
         }
     }
 
@@ -724,6 +740,13 @@ impl World {
         self.truth.lock().last_online.remove(&user);
     }
 
+    /// A gateway may see the user when it reads a request that it did not answer.
+    pub(crate) fn seen_late(&self, user: User) {
+        let mut truth = self.truth.lock();
+        truth.last_online.remove(&user);
+        truth.unanswered_at.insert(user, Instant::now());
+    }
+
     /// A request of a session without a socket was not answered.
     pub(crate) fn unanswered(&self, user: User, live: Live, place: Place) {
         self.with(live, user, place, |expectation| {
@@ -744,6 +767,7 @@ impl World {
         let Truth {
             online,
             last_online,
+            unanswered_at,
             rules,
             ..
         } = &mut *truth;
@@ -753,7 +777,7 @@ impl World {
                 .is_some_and(|beat| beat.sent + timing.timeout <= now)
         };
         for (_, online) in online.extract_if(.., is_over) {
-            online.ends(&rules.troubles, last_online);
+            online.ends(&rules.troubles, unanswered_at, last_online);
         }
     }
 
