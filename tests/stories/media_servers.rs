@@ -401,7 +401,11 @@ async fn the_platform_says_whose_a_stream_key_is_and_nobody_else_learns_the_key(
         })
         .await;
         let nginx = Nginx::calling(&world, "main");
-        nginx.publish(1, "live_key_8", "").await.is(403);
+        // Whoever tries keys shuts out nobody.
+        for n in 0..8 {
+            let guess = format!("live_key_8{n}");
+            nginx.publish(1, &guess, "").await.is(403);
+        }
         nginx.publish(1, "live_key_7", "").await.is(200);
         assert_eq!(world.backend().live("42").await["streamer_id"], "s1");
         // The end of the stream finds its live though the platform is away.
@@ -423,6 +427,46 @@ async fn the_platform_says_whose_a_stream_key_is_and_nobody_else_learns_the_key(
         assert!(!seen.contains("live_key"), "{seen}");
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_broadcast_with_a_key_has_the_live_in_which_it_began() {
+    within_deadline(async {
+        let platform = Platform::start().await;
+        let world = World::on_redis(|config| {
+            short(config);
+            config.fan_ttl = Duration::from_millis(100);
+            config.media[0].publish_url = Some(platform.url());
+        })
+        .await;
+        let nginx = Nginx::calling(&world, "main");
+        nginx.publish(1, "live_key_7", "").await.is(200);
+        platform.moves_key_to("43");
+        until("the next broadcast begins", PATIENCE, async || {
+            nginx.publish(2, "live_key_7", "").await.is(200);
+            same(world.state_of("43").await, "open".to_owned())
+        })
+        .await;
+        // The end of the first one comes late, and is about its own live.
+        nginx.done(1, "live_key_7").await;
+        world.live_becomes("42", "closed").await;
+        assert_eq!(world.state_of("43").await, "open");
+        nginx.done(2, "live_key_7").await;
+        world.live_becomes("43", "closed").await;
+    })
+    .await;
+}
+
+on_both_stores! {
+    tuned(|config: &mut Config| {
+        short(config);
+        config.streamers_open = false;
+    })
+    async fn a_stream_opens_its_live_where_streamers_open_none(world) {
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(1, "42").await;
+        assert_eq!(world.state_of("42").await, "open");
+    }
 }
 
 /// Not even a log of everything has them.
@@ -539,7 +583,12 @@ async fn servers_of_other_kinds_get_the_answers_that_they_understand() {
     call(backend, "srs", &srs("on_unpublish", "s1")).await;
     world.live_becomes("s1", "closed").await;
 
-    let nms = |action: &str, id: &str| json!({"action": action, "id": id, "app": "live", "name": "n1", "query": {}});
+    let nms = |action: &str, id: &str| {
+        let created = if id == "a" { 7 } else { 8 };
+        let ip = format!("192.0.2.{created}:41888");
+        json!({"action": action, "id": id, "ip": ip, "createtime": created, "outbytes": 0,
+            "app": "live", "name": "n1", "query": {}})
+    };
     for (action, id) in [
         ("prePublish", "a"),
         ("postPublish", "a"),

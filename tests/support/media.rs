@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use hyper::server::conn::http1;
@@ -147,28 +148,46 @@ impl Drop for Service {
     }
 }
 
-/// A platform that allows the stream key `live_key_7` of the server `main` for live 42 of `s1`, and
-/// no other key. It is away when dropped.
-pub struct Platform(Service);
+/// A platform that allows the stream key `live_key_7` of the server `main` for a live of `s1`, at
+/// first 42. It answers 404 about other keys. It is away when dropped.
+pub struct Platform {
+    service: Service,
+    live: Arc<Mutex<String>>,
+}
 
 impl Platform {
     /// Starts it.
     pub async fn start() -> Self {
-        let router = Router::new().route("/keys", post(whose_key));
-        Self(Service::start(router).await)
+        let live = Arc::new(Mutex::new("42".to_owned()));
+        let router = Router::new()
+            .route("/keys", post(whose_key))
+            .with_state(live.clone());
+        let service = Service::start(router).await;
+        Self { service, live }
+    }
+
+    /// From now on the key is for another live.
+    pub fn moves_key_to(&self, live: &str) {
+        live.clone_into(&mut self.live.lock().unwrap());
     }
 
     /// The URL that a gateway is given.
     pub fn url(&self) -> Secret {
-        Secret::new(format!("http://{}/keys", self.0.addr))
+        Secret::new(format!("http://{}/keys", self.service.addr))
     }
 }
 
-async fn whose_key(Json(question): Json<Value>) -> Json<Value> {
+async fn whose_key(
+    State(live): State<Arc<Mutex<String>>>,
+    Json(question): Json<Value>,
+) -> Result<Json<Value>, StatusCode> {
     if question["stream_key"] == "live_key_7" && question["server"] == "main" {
-        Json(json!({"allowed": true, "live_id": "42", "streamer_id": "s1"}))
+        let live = live.lock().unwrap().clone();
+        Ok(Json(
+            json!({"allowed": true, "live_id": live, "streamer_id": "s1"}),
+        ))
     } else {
-        Json(json!({"allowed": false}))
+        Err(StatusCode::NOT_FOUND)
     }
 }
 
