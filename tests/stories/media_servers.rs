@@ -429,6 +429,28 @@ async fn the_platform_says_whose_a_stream_key_is_and_nobody_else_learns_the_key(
     .await;
 }
 
+/// The server takes silence for a no.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_publisher_whose_answer_came_too_late_does_not_keep_the_live_open() {
+    within_deadline(async {
+        let platform = Platform::start().await;
+        let world = World::on_redis(|config| {
+            short(config);
+            config.fan_timeout = Duration::from_secs(8);
+            config.media[0].publish_url = Some(platform.url());
+        })
+        .await;
+        platform.takes(Duration::from_secs(3));
+        let nginx = Nginx::calling(&world, "main");
+        let asked = Instant::now();
+        nginx.publish(1, "live_key_7", "").await.is(503);
+        assert!(asked.elapsed() < Duration::from_millis(2_500) + SLACK);
+        world.live_becomes("42", "open").await;
+        world.live_becomes("42", "closed").await;
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_broadcast_with_a_key_has_the_live_in_which_it_began() {
     within_deadline(async {

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -152,23 +153,38 @@ impl Drop for Service {
 /// first 42. It answers 404 about other keys. It is away when dropped.
 pub struct Platform {
     service: Service,
-    live: Arc<Mutex<String>>,
+    keys: Arc<Keys>,
+}
+
+/// What the platform knows of its stream key.
+struct Keys {
+    live: Mutex<String>,
+    /// How long it takes to answer.
+    takes: Mutex<Duration>,
 }
 
 impl Platform {
     /// Starts it.
     pub async fn start() -> Self {
-        let live = Arc::new(Mutex::new("42".to_owned()));
+        let keys = Arc::new(Keys {
+            live: Mutex::new("42".to_owned()),
+            takes: Mutex::default(),
+        });
         let router = Router::new()
             .route("/keys", post(whose_key))
-            .with_state(live.clone());
+            .with_state(keys.clone());
         let service = Service::start(router).await;
-        Self { service, live }
+        Self { service, keys }
     }
 
     /// From now on the key is for another live.
     pub fn moves_key_to(&self, live: &str) {
-        live.clone_into(&mut self.live.lock().unwrap());
+        live.clone_into(&mut self.keys.live.lock().unwrap());
+    }
+
+    /// From now on it takes this time to answer.
+    pub fn takes(&self, time: Duration) {
+        *self.keys.takes.lock().unwrap() = time;
     }
 
     /// The URL that a gateway is given.
@@ -178,11 +194,13 @@ impl Platform {
 }
 
 async fn whose_key(
-    State(live): State<Arc<Mutex<String>>>,
+    State(keys): State<Arc<Keys>>,
     Json(question): Json<Value>,
 ) -> Result<Json<Value>, StatusCode> {
+    let takes = *keys.takes.lock().unwrap();
+    tokio::time::sleep(takes).await;
     if question["stream_key"] == "live_key_7" && question["server"] == "main" {
-        let live = live.lock().unwrap().clone();
+        let live = keys.live.lock().unwrap().clone();
         Ok(Json(
             json!({"allowed": true, "live_id": live, "streamer_id": "s1"}),
         ))
