@@ -5,6 +5,7 @@
 //!
 //! `grace` closes the lives whose stream did not come back.
 
+mod ending;
 pub mod grace;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ mod unheard;
 
 use std::sync::Arc;
 
+pub use self::ending::{Ending, LiveOf};
 use self::unheard::Unheard;
 use crate::base::clock::Clock;
 use crate::base::ids::{Epoch, LiveId, UserId};
@@ -81,22 +83,6 @@ impl TakenIn {
             Self::Ignored | Self::NeedsPublisher => "ignored",
         }
     }
-}
-
-/// The live of a session that ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LiveOf {
-    /// Its id.
-    Id(LiveId),
-    /// By the digest under which the store noted it.
-    Noted(String),
-}
-
-/// The end of a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ending {
-    pub live: LiveOf,
-    pub heard: Heard,
 }
 
 /// What a gateway read before it decided.

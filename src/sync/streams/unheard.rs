@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::Ending;
+use super::ending::Ending;
 
 /// Ends that wait at a time. Later ones are lost.
 const MOST: usize = 10_000;
