@@ -25,7 +25,7 @@ use super::wait::{PATIENCE, same, until};
 use super::world::World;
 
 /// The secret of every server that a story plays.
-pub const SECRET: &str = "the secret of a media server";
+pub const SECRET: &str = "the-secret-of-a-media-server";
 
 /// The settings of a server with this secret.
 pub fn server(name: &str, kind: MediaKind) -> MediaServer {
@@ -67,7 +67,7 @@ impl Nginx {
     pub fn at(gateway: SocketAddr, name: &str) -> Self {
         Self {
             gateway: Backend::at(gateway),
-            path: format!("/v1/media/{name}?secret={}", SECRET.replace(' ', "+")),
+            path: format!("/v1/media/{name}?secret={SECRET}"),
         }
     }
 
