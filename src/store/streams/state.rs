@@ -213,11 +213,12 @@ impl Streams {
                 now,
             ),
             Phase::Publishes if is_current => Step::Nothing,
-            // Somebody closed the live of the session, and the message is a double.
-            Phase::Publishes if known.is_unique || known.at.is_some() && known.at == heard.at => {
+            // Somebody closed the live of the session, or it ended, and the message is a double.
+            Phase::Publishes | Phase::Ended
+                if known.is_unique || known.at.is_some() && known.at == heard.at =>
+            {
                 Step::Nothing
             }
-            Phase::Ended if known.is_unique => Step::Nothing,
             Phase::Publishes | Phase::Silent | Phase::Ended => self.may_begin(open),
         }
     }

@@ -126,6 +126,9 @@ fn of_an_id_that_comes_again_the_latest_message_holds() {
     assert!(!is_on(&after(&streams, &late)));
     let again = of_reused("c", StreamNews::Publish, Some(50));
     assert!(is_on(&after(&streams, &again)));
+    // A gateway that refused a session ends it at the time of its beginning, which may be doubled.
+    let refused = after(&streams, &of_reused("c", StreamNews::Done, Some(50)));
+    assert!(!is_on(&after(&refused, &again)));
 }
 
 #[test]
