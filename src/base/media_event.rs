@@ -57,6 +57,8 @@ pub enum StreamNews {
     Publish,
     /// The session goes on.
     Alive,
+    /// The server was asked which sessions publish, and no longer names this one.
+    Unnamed,
     /// The session ended.
     Done,
     /// The connection ended. It may be one that only played.

@@ -66,7 +66,7 @@ use crate::sync::seen::{self, SeenUsers};
 use crate::sync::social::fanout::Fanout;
 use crate::sync::social::feeds::Feeds;
 use crate::sync::streamer_timeout::StreamerTimeout;
-use crate::sync::streams::{StreamKeeper, Unheard};
+use crate::sync::streams::StreamKeeper;
 use crate::sync::sweep::Sweeper;
 use crate::sync::upkeep::Upkeep;
 use crate::sync::user_upkeep::UserUpkeep;
@@ -494,15 +494,14 @@ impl Parts {
             claim_limits,
             tasks: tasks.clone(),
         }));
-        let streams = Arc::new(StreamKeeper {
-            store: store.clone(),
-            lives: lives.clone(),
-            outbox: outbox.clone(),
-            watched: watched_streams,
-            unheard: Unheard::default(),
+        let streams = Arc::new(StreamKeeper::new(
+            store.clone(),
+            lives.clone(),
+            outbox.clone(),
+            watched_streams,
             clock,
-            events_kept: config.events_kept,
-        });
+            config.events_kept,
+        ));
         let catch_up = Arc::new(core.catch_up());
         let keeper = Arc::new(core.keeper(&lives, &catch_up));
         let sweeper = Arc::new(core.sweeper(config));

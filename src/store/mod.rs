@@ -98,7 +98,7 @@ pub use social::timelines::{MAX_TIMELINE, Timeline, Timelines};
 pub use status::Status;
 pub use streamers::{ClaimLimits, Claimed, Streamers};
 pub use streams::{
-    End, Heard, KnownStreams, MAX_PUBLISHERS, OpenEpoch, STREAMS_TTL, Step, StreamChange,
+    ENDED_STREAMS_TTL, End, Heard, KnownStreams, OpenEpoch, STREAMS_TTL, Step, StreamChange,
     StreamStatus, StreamStore, Streams, StreamsReply, WriteStreams,
 };
 pub use sums::{Arrived, Sums, Uniques};

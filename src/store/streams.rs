@@ -16,13 +16,20 @@ use async_trait::async_trait;
 use super::{LiveRecord, StoreResult};
 use crate::base::ids::{Epoch, LiveId};
 use crate::base::media_server::MediaServerName;
-pub use state::{End, Heard, MAX_PUBLISHERS, OpenEpoch, Step, StreamChange, StreamStatus, Streams};
+pub use state::{End, Heard, OpenEpoch, Step, StreamChange, StreamStatus, Streams};
 
-/// How long the state of streams outlives its last write, and a stream key its last use.
-pub const STREAMS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long the state of streams outlives its last write while one is on air, and how long it is
+/// known to which live a session publishes: longer than any stream lasts, because a server without
+/// heartbeats says nothing between the beginning and the end.
+pub const STREAMS_TTL: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// How long the state outlives its last write if no live waits for a stream: doubles come no later.
 pub const ENDED_STREAMS_TTL: Duration = Duration::from_secs(24 * 3600);
+
+/// The same if no session ever published, and one only ended. Servers end those that they refuse,
+/// so anybody who can reach a server can make it say so of any name. The beginning of such a
+/// session, if there was one, arrives within minutes.
+pub const STRAY_STREAMS_TTL: Duration = Duration::from_secs(10 * 60);
 
 /// The state of the streams of a live, as the store has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,6 +65,8 @@ impl WriteStreams {
     pub(super) fn lifetime(&self) -> Duration {
         if self.streams.is_awaited() {
             STREAMS_TTL
+        } else if self.streams.epoch() == Epoch(0) {
+            STRAY_STREAMS_TTL
         } else {
             ENDED_STREAMS_TTL
         }
@@ -84,10 +93,15 @@ pub trait StreamStore: Sync {
     /// Writes the state of a live's streams, see [`WriteStreams`].
     async fn write_streams(&self, request: &WriteStreams) -> StoreResult<StreamsReply>;
 
-    /// Notes to which live a stream key belongs, for [`STREAMS_TTL`]. `digest` stands for the
-    /// server and the key, which no store ever sees.
-    async fn note_stream_key(&self, digest: &str, live: &LiveId) -> StoreResult<()>;
+    /// Notes to which live a session publishes with a stream key, for `lifetime`. `digest` stands
+    /// for the server, the session and the key, which no store ever sees.
+    async fn note_stream_key(
+        &self,
+        digest: &str,
+        live: &LiveId,
+        lifetime: Duration,
+    ) -> StoreResult<()>;
 
-    /// The live to which a stream key belongs, by its digest; `None` if none was noted.
+    /// The live to which a session publishes, by its digest; `None` if none was noted.
     async fn find_stream_key(&self, digest: &str) -> StoreResult<Option<LiveId>>;
 }

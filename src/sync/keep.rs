@@ -45,6 +45,8 @@ impl Keeper {
                 if info > known {
                     self.read_info(room).await?;
                 }
+                let message = self.outbox.record_changed();
+                streams::confirm(self.store.as_ref(), &self.rooms, room, message).await?;
                 removals
             }
             Standing::Rewritten => {

@@ -102,8 +102,12 @@ impl StreamerTimeout {
         record.streamer_timeout(self.timeout).map(millis)
     }
 
-    /// Whether a live's streamer is connected to any gateway that was not swept.
+    /// Whether a live's streamer is connected to any gateway that was not swept, or to a media
+    /// server: a streamer whose stream is on air may have closed the page that opened the live.
     pub async fn is_connected(&self, record: &LiveRecord) -> StoreResult<bool> {
+        if record.stream.is_some_and(|stream| stream.is_on) {
+            return Ok(true);
+        }
         let streamer = &record.streamer;
         if self.rooms.streamers.is_here(streamer) {
             return Ok(true);

@@ -5,6 +5,7 @@
 //!
 //! `grace` closes the lives whose stream did not come back.
 
+mod ending;
 pub mod grace;
 #[cfg(test)]
 mod tests;
@@ -12,15 +13,17 @@ mod unheard;
 
 use std::sync::Arc;
 
-pub use self::unheard::Unheard;
+pub use self::ending::{Ending, LiveOf};
+use self::unheard::Unheard;
 use crate::base::clock::Clock;
 use crate::base::ids::{Epoch, LiveId, UserId};
+use crate::base::media_event::StreamNews;
 use crate::peers::Outbox;
-use crate::presence::Room;
 use crate::presence::watched_streams::WatchedStreams;
+use crate::presence::{Room, Rooms};
 use crate::store::{
-    CloseReason, Heard, KnownStreams, LiveRecord, OpenedBy, Step, Store, StoreError, StoreResult,
-    Streams, StreamsReply, Terms, WriteStreams,
+    CloseReason, ENDED_STREAMS_TTL, Heard, KnownStreams, LiveRecord, OpenedBy, Step, Store,
+    StoreError, StoreResult, Streams, StreamsReply, Terms, WriteStreams,
 };
 use crate::sync::events::announce_or_leave;
 use crate::sync::lives::{LiveError, Lives, OpenRequest};
@@ -30,15 +33,15 @@ use crate::sync::lives::{LiveError, Lives, OpenRequest};
 const MOST_ROUNDS: usize = 20;
 
 pub struct StreamKeeper {
-    pub store: Arc<dyn Store>,
-    pub lives: Arc<Lives>,
-    pub outbox: Arc<Outbox>,
-    pub watched: Arc<WatchedStreams>,
+    store: Arc<dyn Store>,
+    lives: Arc<Lives>,
+    outbox: Arc<Outbox>,
+    watched: Arc<WatchedStreams>,
     /// Ends that could not be written yet.
-    pub unheard: Unheard,
-    pub clock: Clock,
+    unheard: Unheard,
+    clock: Clock,
     /// About how many events the stream of events keeps.
-    pub events_kept: u64,
+    events_kept: u64,
 }
 
 /// Who may publish to a live.
@@ -54,28 +57,31 @@ pub struct Publisher {
 pub enum TakenIn {
     /// A session publishes from now on.
     Began,
-    /// A session went on, or ended.
-    Noted,
+    /// A session goes on.
+    Alive,
+    /// A session ended, or may have.
+    Ended,
+    /// An end that could not be written, and will be.
+    Kept,
+    /// Somebody asked and may publish.
+    Allowed,
     /// Nothing: the message was a double, late, or about nobody who publishes.
-    Nothing,
+    Ignored,
     /// A session would begin, and the caller did not say who may publish.
     NeedsPublisher,
 }
 
-/// Why a message was not taken in.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum StreamError {
-    /// The live cannot be opened.
-    #[error(transparent)]
-    Live(#[from] LiveError),
-    /// As many sessions publish to the live as may.
-    #[error("too many sessions publish to this live")]
-    Full,
-}
-
-impl From<StoreError> for StreamError {
-    fn from(error: StoreError) -> Self {
-        Self::Live(LiveError::Store(error))
+impl TakenIn {
+    /// The label in the metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Began => "began",
+            Self::Alive => "alive",
+            Self::Ended => "ended",
+            Self::Kept => "kept",
+            Self::Allowed => "allowed",
+            Self::Ignored | Self::NeedsPublisher => "ignored",
+        }
     }
 }
 
@@ -94,6 +100,66 @@ struct Decided {
 }
 
 impl StreamKeeper {
+    pub fn new(
+        store: Arc<dyn Store>,
+        lives: Arc<Lives>,
+        outbox: Arc<Outbox>,
+        watched: Arc<WatchedStreams>,
+        clock: Clock,
+        events_kept: u64,
+    ) -> Self {
+        Self {
+            store,
+            lives,
+            outbox,
+            watched,
+            unheard: Unheard::default(),
+            clock,
+            events_kept,
+        }
+    }
+
+    /// Takes in the end of a session. Most servers say it once, so an end that the store does not
+    /// take is kept in memory and taken in later.
+    ///
+    /// # Errors
+    /// The store failed, and too many ends are kept.
+    pub async fn hear_end(&self, ending: Ending) -> Result<TakenIn, LiveError> {
+        match self.try_hear_end(&ending).await {
+            Err(LiveError::Store(_)) if self.unheard.keep(ending) => Ok(TakenIn::Kept),
+            taken_in => taken_in,
+        }
+    }
+
+    /// Takes in the end of a session in a moment.
+    pub fn hear_end_later(&self, ending: Ending) {
+        if !self.unheard.keep(ending) {
+            tracing::warn!("too many ends of streams wait for the store; one is lost");
+        }
+    }
+
+    async fn try_hear_end(&self, ending: &Ending) -> Result<TakenIn, LiveError> {
+        let heard = &ending.heard;
+        let live = match &ending.live {
+            LiveOf::Id(live) => live.clone(),
+            LiveOf::Noted(digest) => match self.store.find_stream_key(digest).await? {
+                Some(live) => live,
+                None => return Ok(TakenIn::Ignored),
+            },
+        };
+        let taken_in = self.hear(&live, heard, None).await?;
+        if taken_in == TakenIn::Ended {
+            tracing::info!(server = %heard.server, live_id = %live, "a stream ended");
+        }
+        if let LiveOf::Noted(digest) = &ending.live {
+            // From now on only doubles ask for the live.
+            self.store
+                .note_stream_key(digest, &live, ENDED_STREAMS_TTL)
+                .await?;
+        }
+        Ok(taken_in)
+    }
+
     /// Takes in a message about a stream of a live. `publisher` is who may publish, if the caller
     /// knows that somebody may.
     ///
@@ -104,7 +170,7 @@ impl StreamKeeper {
         live: &LiveId,
         heard: &Heard,
         publisher: Option<&Publisher>,
-    ) -> Result<TakenIn, StreamError> {
+    ) -> Result<TakenIn, LiveError> {
         for _ in 0..MOST_ROUNDS {
             let read = self.read(live).await?;
             if let Some(record) = &read.record
@@ -112,17 +178,20 @@ impl StreamKeeper {
                 && record.open_epoch().is_some()
                 && record.streamer != publisher.streamer
             {
-                return Err(LiveError::Owned(live.clone()).into());
+                return Err(LiveError::Owned(live.clone()));
             }
             let open = read.record.as_ref().and_then(LiveRecord::open_epoch);
             let decided = match read.known.streams.hear(heard, open, self.clock.unix()) {
-                Step::Nothing => return Ok(TakenIn::Nothing),
-                Step::Full => return Err(StreamError::Full),
+                Step::Nothing if heard.news == StreamNews::Request => return Ok(TakenIn::Allowed),
+                Step::Nothing => return Ok(TakenIn::Ignored),
                 Step::Write(streams) => Decided {
                     epoch: streams.epoch(),
                     streams,
                     must_be_open: false,
-                    taken_in: TakenIn::Noted,
+                    taken_in: match heard.news {
+                        StreamNews::Done | StreamNews::Left | StreamNews::Unnamed => TakenIn::Ended,
+                        _ => TakenIn::Alive,
+                    },
                 },
                 Step::CloseFirst => {
                     if let Some(record) = &read.record {
@@ -214,6 +283,26 @@ impl StreamKeeper {
         }
         Ok(true)
     }
+}
+
+/// Compares what this gateway remembers of the streams of a live with the store, and writes it again
+/// if the store has something older. A store that lost its last writes, or a gateway that died while
+/// it restored the live, leaves it so.
+pub async fn confirm(
+    store: &dyn Store,
+    rooms: &Rooms,
+    room: &Arc<Room>,
+    message: String,
+) -> StoreResult<()> {
+    let Some(remembered) = room.stream.state() else {
+        return Ok(());
+    };
+    let known = store.load_streams(&room.record.live).await?;
+    if known.version < remembered.version {
+        return restore(store, room, message).await;
+    }
+    rooms.note_stream(room, &known);
+    Ok(())
 }
 
 /// Writes what is known of the streams of a live again, after the store lost its record.

@@ -162,6 +162,7 @@ async fn streams(store: &RedisStore, record: &LiveRecord) {
         session: StreamSession::Unique("a".to_owned()),
         news: StreamNews::Publish,
         at: None,
+        must_beat: false,
     };
     let request = WriteStreams {
         live: record.live.clone(),
@@ -175,7 +176,9 @@ async fn streams(store: &RedisStore, record: &LiveRecord) {
     let written = store.write_streams(&request).await.unwrap();
     assert!(matches!(written, StreamsReply::Written(Some(_))));
     assert!(store.load_streams(&record.live).await.unwrap().version > 0);
-    store.note_stream_key("0", &record.live).await.unwrap();
+    let lifetime = Duration::from_secs(60);
+    let noted = store.note_stream_key("0", &record.live, lifetime).await;
+    noted.unwrap();
     store.find_stream_key("0").await.unwrap();
 }
 

@@ -140,6 +140,12 @@ on_redis! {
         stays_open(&world, GRACE).await;
         assert_eq!(world.epoch("42").await, epoch);
 
+        // A streamer who comes back within half a minute goes on with the session.
+        streamer.kill();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let mut streamer = Publisher::to(&node, "42?streamer_id=s1");
+        stays_open(&world, GRACE + SLACK).await;
+
         // This server says only half a minute later that a publisher ended.
         let ended = Instant::now();
         streamer.stop();

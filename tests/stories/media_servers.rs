@@ -206,7 +206,7 @@ on_both_stores! {
         ] {
             backend.send(Method::POST, path, Some(body)).await.is(status);
         }
-        let path = format!("/v1/media/main?secret={}", SECRET.replace(' ', "+"));
+        let path = format!("/v1/media/main?secret={SECRET}");
         for (body, status) in [
             ("", 400),
             ("{}", 400),
@@ -401,7 +401,11 @@ async fn the_platform_says_whose_a_stream_key_is_and_nobody_else_learns_the_key(
         })
         .await;
         let nginx = Nginx::calling(&world, "main");
-        nginx.publish(1, "live_key_8", "").await.is(403);
+        // Whoever tries keys shuts out nobody.
+        for n in 0..8 {
+            let guess = format!("live_key_8{n}");
+            nginx.publish(1, &guess, "").await.is(403);
+        }
         nginx.publish(1, "live_key_7", "").await.is(200);
         assert_eq!(world.backend().live("42").await["streamer_id"], "s1");
         // The end of the stream finds its live though the platform is away.
@@ -423,6 +427,68 @@ async fn the_platform_says_whose_a_stream_key_is_and_nobody_else_learns_the_key(
         assert!(!seen.contains("live_key"), "{seen}");
     })
     .await;
+}
+
+/// The server takes silence for a no.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_publisher_whose_answer_came_too_late_does_not_keep_the_live_open() {
+    within_deadline(async {
+        let platform = Platform::start().await;
+        let world = World::on_redis(|config| {
+            short(config);
+            config.fan_timeout = Duration::from_secs(8);
+            config.media[0].publish_url = Some(platform.url());
+        })
+        .await;
+        platform.takes(Duration::from_secs(3));
+        let nginx = Nginx::calling(&world, "main");
+        let asked = Instant::now();
+        nginx.publish(1, "live_key_7", "").await.is(503);
+        assert!(asked.elapsed() < Duration::from_millis(2_500) + SLACK);
+        world.live_becomes("42", "open").await;
+        world.live_becomes("42", "closed").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_broadcast_with_a_key_has_the_live_in_which_it_began() {
+    within_deadline(async {
+        let platform = Platform::start().await;
+        let world = World::on_redis(|config| {
+            short(config);
+            config.fan_ttl = Duration::from_millis(100);
+            config.media[0].publish_url = Some(platform.url());
+        })
+        .await;
+        let nginx = Nginx::calling(&world, "main");
+        nginx.publish(1, "live_key_7", "").await.is(200);
+        platform.moves_key_to("43");
+        until("the next broadcast begins", PATIENCE, async || {
+            nginx.publish(2, "live_key_7", "").await.is(200);
+            same(world.state_of("43").await, "open".to_owned())
+        })
+        .await;
+        // The end of the first one comes late, and is about its own live.
+        nginx.done(1, "live_key_7").await;
+        world.live_becomes("42", "closed").await;
+        assert_eq!(world.state_of("43").await, "open");
+        nginx.done(2, "live_key_7").await;
+        world.live_becomes("43", "closed").await;
+    })
+    .await;
+}
+
+on_both_stores! {
+    tuned(|config: &mut Config| {
+        short(config);
+        config.streamers_open = false;
+    })
+    async fn a_stream_opens_its_live_where_streamers_open_none(world) {
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(1, "42").await;
+        assert_eq!(world.state_of("42").await, "open");
+    }
 }
 
 /// Not even a log of everything has them.
@@ -459,7 +525,7 @@ async fn no_log_line_has_a_stream_key_a_token_or_a_secret() {
         let said = program.said();
         assert!(said.contains("a stream began"), "{said}");
         assert!(said.contains("a stream was refused"), "{said}");
-        for secret in ["live_key", "token_of_s1", SECRET, &SECRET.replace(' ', "+")] {
+        for secret in ["live_key", "token_of_s1", SECRET] {
             assert!(!said.contains(secret), "{secret} is in {said}");
         }
     })
@@ -539,7 +605,12 @@ async fn servers_of_other_kinds_get_the_answers_that_they_understand() {
     call(backend, "srs", &srs("on_unpublish", "s1")).await;
     world.live_becomes("s1", "closed").await;
 
-    let nms = |action: &str, id: &str| json!({"action": action, "id": id, "app": "live", "name": "n1", "query": {}});
+    let nms = |action: &str, id: &str| {
+        let created = if id == "a" { 7 } else { 8 };
+        let ip = format!("192.0.2.{created}:41888");
+        json!({"action": action, "id": id, "ip": ip, "createtime": created, "outbytes": 0,
+            "app": "live", "name": "n1", "query": {}})
+    };
     for (action, id) in [
         ("prePublish", "a"),
         ("postPublish", "a"),
@@ -561,7 +632,7 @@ async fn servers_of_other_kinds_get_the_answers_that_they_understand() {
     let asks = json!({"action": "publish", "path": "m1", "id": "u-1", "query": ""});
     assert_eq!(call(backend, "mtx", &asks).await.0, 200);
     assert_eq!(world.state_of("m1").await, "", "nothing began yet");
-    let path = format!("/v1/media/mtx?secret={}", SECRET.replace(' ', "+"));
+    let path = format!("/v1/media/mtx?secret={SECRET}");
     let ready = "event=ready&path=m1&id=u-1&query=";
     backend.send(Method::POST, &path, Some(ready)).await.is(200);
     world.live_becomes("m1", "open").await;
@@ -577,7 +648,7 @@ async fn servers_of_other_kinds_get_the_answers_that_they_understand() {
 
 /// Calls as a server does that sends JSON; the status and the body of the answer.
 async fn call(backend: &Backend, server: &str, body: &Value) -> (u16, String) {
-    let path = format!("/v1/media/{server}?secret={}", SECRET.replace(' ', "+"));
+    let path = format!("/v1/media/{server}?secret={SECRET}");
     let answer = backend
         .send(Method::POST, &path, Some(&body.to_string()))
         .await;

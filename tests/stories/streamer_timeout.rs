@@ -6,6 +6,7 @@ use std::time::Duration;
 use rollcall::base::ids::{OnlineSet, STREAMERS_SLICES, SliceId, UserId};
 use tokio::time::Instant;
 
+use crate::support::media::{Nginx, with_nginx};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_redis, within_deadline};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
@@ -55,6 +56,24 @@ on_both_stores! {
         assert!(took < bound, "closed only after {took:?}");
         world.fans_become("42", &[]).await;
         becomes_closed(&world, PATIENCE).await;
+    }
+}
+
+on_both_stores! {
+    tuned(|config: &mut rollcall::config::Config| {
+        short(config);
+        with_nginx(config);
+        config.stream_grace = STREAMER_TIMEOUT;
+    })
+    async fn a_streamer_who_is_on_air_may_close_the_page_that_opened_the_live(world) {
+        let mut streamer = world.streamer("s1").await;
+        streamer.open("42").await;
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(1, "42").await;
+        streamer.vanish();
+        stays_open(&world, STREAMER_TIMEOUT * 2 + world.config.timeout).await;
+        nginx.done(1, "42").await;
+        becomes_closed(&world, STREAMER_TIMEOUT * 3 + PATIENCE).await;
     }
 }
 

@@ -3,8 +3,10 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use hyper::server::conn::http1;
@@ -23,7 +25,7 @@ use super::wait::{PATIENCE, same, until};
 use super::world::World;
 
 /// The secret of every server that a story plays.
-pub const SECRET: &str = "the secret of a media server";
+pub const SECRET: &str = "the-secret-of-a-media-server";
 
 /// The settings of a server with this secret.
 pub fn server(name: &str, kind: MediaKind) -> MediaServer {
@@ -65,7 +67,7 @@ impl Nginx {
     pub fn at(gateway: SocketAddr, name: &str) -> Self {
         Self {
             gateway: Backend::at(gateway),
-            path: format!("/v1/media/{name}?secret={}", SECRET.replace(' ', "+")),
+            path: format!("/v1/media/{name}?secret={SECRET}"),
         }
     }
 
@@ -147,28 +149,63 @@ impl Drop for Service {
     }
 }
 
-/// A platform that allows the stream key `live_key_7` of the server `main` for live 42 of `s1`, and
-/// no other key. It is away when dropped.
-pub struct Platform(Service);
+/// A platform that allows the stream key `live_key_7` of the server `main` for a live of `s1`, at
+/// first 42. It answers 404 about other keys. It is away when dropped.
+pub struct Platform {
+    service: Service,
+    keys: Arc<Keys>,
+}
+
+/// What the platform knows of its stream key.
+struct Keys {
+    live: Mutex<String>,
+    /// How long it takes to answer.
+    takes: Mutex<Duration>,
+}
 
 impl Platform {
     /// Starts it.
     pub async fn start() -> Self {
-        let router = Router::new().route("/keys", post(whose_key));
-        Self(Service::start(router).await)
+        let keys = Arc::new(Keys {
+            live: Mutex::new("42".to_owned()),
+            takes: Mutex::default(),
+        });
+        let router = Router::new()
+            .route("/keys", post(whose_key))
+            .with_state(keys.clone());
+        let service = Service::start(router).await;
+        Self { service, keys }
+    }
+
+    /// From now on the key is for another live.
+    pub fn moves_key_to(&self, live: &str) {
+        live.clone_into(&mut self.keys.live.lock().unwrap());
+    }
+
+    /// From now on it takes this time to answer.
+    pub fn takes(&self, time: Duration) {
+        *self.keys.takes.lock().unwrap() = time;
     }
 
     /// The URL that a gateway is given.
     pub fn url(&self) -> Secret {
-        Secret::new(format!("http://{}/keys", self.0.addr))
+        Secret::new(format!("http://{}/keys", self.service.addr))
     }
 }
 
-async fn whose_key(Json(question): Json<Value>) -> Json<Value> {
+async fn whose_key(
+    State(keys): State<Arc<Keys>>,
+    Json(question): Json<Value>,
+) -> Result<Json<Value>, StatusCode> {
+    let takes = *keys.takes.lock().unwrap();
+    tokio::time::sleep(takes).await;
     if question["stream_key"] == "live_key_7" && question["server"] == "main" {
-        Json(json!({"allowed": true, "live_id": "42", "streamer_id": "s1"}))
+        let live = keys.live.lock().unwrap().clone();
+        Ok(Json(
+            json!({"allowed": true, "live_id": live, "streamer_id": "s1"}),
+        ))
     } else {
-        Json(json!({"allowed": false}))
+        Err(StatusCode::NOT_FOUND)
     }
 }
 

@@ -182,10 +182,7 @@ impl Drop for Publisher {
 }
 
 fn callback(gateway: SocketAddr) -> String {
-    format!(
-        "http://{gateway}/v1/media/main?secret={}",
-        SECRET.replace(' ', "+")
-    )
+    format!("http://{gateway}/v1/media/main?secret={SECRET}")
 }
 
 fn module() -> PathBuf {

@@ -8,7 +8,7 @@ use super::template::Template;
 use crate::base::media_server::{MediaKind, MediaServerName};
 use crate::base::secret::Secret;
 
-/// The shortest secret in a query, in bytes. Nobody guesses 16 random bytes.
+/// The shortest secret that a person chooses, in bytes. Nobody guesses 16 random bytes.
 pub(super) const SHORTEST_SECRET: usize = 16;
 
 /// A media server, as the settings file describes it.
@@ -56,9 +56,9 @@ impl MediaServer {
         self.secret.is_some() || self.publish_url.is_some() || self.poll_url.is_some()
     }
 
-    /// Whether nobody guesses a secret. The services whose callbacks are signed choose their
-    /// secrets themselves.
+    /// Whether nobody guesses a secret. LiveKit and Mux choose theirs themselves.
     pub fn is_long_enough(&self, secret: &Secret) -> bool {
-        self.kind.signs() || secret.reveal().len() >= SHORTEST_SECRET
+        matches!(self.kind, MediaKind::LiveKit | MediaKind::Mux)
+            || secret.reveal().len() >= SHORTEST_SECRET
     }
 }

@@ -11,10 +11,12 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Deserialize;
+use tokio::sync::oneshot;
+use tracing::Instrument;
 use utoipa::IntoParams;
 
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, InQuery, run_to_completion};
+use super::requests::{InPath, InQuery};
 use super::state::AppState;
 use crate::base::clock::unix_now;
 use crate::base::media_event::{MediaEvent, StreamNews};
@@ -25,6 +27,11 @@ use crate::edge::media::intake::{Intake, NotTaken};
 use crate::edge::media::read;
 use crate::edge::media::servers::KnownServer;
 use crate::edge::media::signature::Callback;
+use crate::sync::streams::TakenIn;
+
+/// How long a server waits for an answer at most: less than the 3 s that docs/media-servers.md gives
+/// OvenMediaEngine, which is the shortest time of all kinds.
+const ANSWER_WITHIN: Duration = Duration::from_millis(2_500);
 
 /// What proves where the callback comes from.
 #[derive(Deserialize, IntoParams)]
@@ -101,27 +108,61 @@ pub(super) async fn callback(
             return Err(Problem::new(Kind::BadMessage, why.to_string()));
         }
     };
-    // A live that is half open would have no stream, and its close takes a grace.
-    run_to_completion(async move { take_in(&state, &server, &event).await }).await
+    answer_in_time(state, server, event).await
 }
 
-async fn take_in(
-    state: &AppState,
-    server: &KnownServer,
-    event: &MediaEvent,
+/// Answers before the server takes silence for a no. The work goes on in a task of its own: a live
+/// that is half open would have no stream, and its close takes a grace.
+async fn answer_in_time(
+    state: Arc<AppState>,
+    server: Arc<KnownServer>,
+    event: MediaEvent,
 ) -> Result<Response, Problem> {
-    let kind = server.settings.kind;
+    let (tell, told) = oneshot::channel();
+    let work = take_in(state.clone(), server.clone(), event.clone(), tell);
+    tokio::spawn(work.in_current_span());
+    let taken = match tokio::time::timeout(ANSWER_WITHIN, told).await {
+        Ok(Ok(taken)) => taken,
+        _ => Err(NotTaken::Unknown("it took too long".to_owned())),
+    };
+    answer_to(&state, &server, &event, taken)
+}
+
+/// Takes in a callback, and tells what became of it. A session that the server does not let in
+/// after all ends.
+async fn take_in(
+    state: Arc<AppState>,
+    server: Arc<KnownServer>,
+    event: MediaEvent,
+    tell: oneshot::Sender<Result<TakenIn, NotTaken>>,
+) {
     let intake = Intake {
-        server,
+        server: &server,
         tokens: state.tokens.as_ref(),
         store: state.store_for_clients.as_ref(),
         streams: &state.streams,
     };
-    let taken = intake.take_in(event).await;
+    let taken = intake.take_in(&event).await;
+    let is_let_in = taken.is_ok();
+    let may_be_written = !matches!(taken, Err(NotTaken::Refused(_)));
+    let is_in_time = tell.send(taken).is_ok();
+    if may_be_written && !(is_let_in && is_in_time) {
+        intake.take_back(&event);
+    }
+}
+
+fn answer_to(
+    state: &AppState,
+    server: &KnownServer,
+    event: &MediaEvent,
+    taken: Result<TakenIn, NotTaken>,
+) -> Result<Response, Problem> {
+    let kind = server.settings.kind;
     let server = &server.settings.name;
     match taken {
-        Ok(taken) => {
-            state.metrics.media_callback(kind.as_str(), taken.label());
+        Ok(taken_in) => {
+            let result = taken_in.label();
+            state.metrics.media_callback(kind.as_str(), result);
             Ok(answer(MediaAnswer::yes(kind)))
         }
         Err(NotTaken::Refused(why)) => {

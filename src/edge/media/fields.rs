@@ -20,6 +20,9 @@ pub enum Unreadable {
     /// A field that says which stream or session it is about is not there, empty or too long.
     #[error("{0} must be a text of 1 to 256 bytes")]
     Field(&'static str),
+    /// A question about something else than a stream.
+    #[error("the action must be publish, read or playback")]
+    Action,
     /// A field of the server's own is there twice: the publisher wrote one of them.
     #[error("{0} is there twice")]
     Twice(&'static str),

@@ -8,41 +8,10 @@ use super::servers::KnownServer;
 use crate::auth::tokens::Tokens;
 use crate::base::ids::LiveId;
 use crate::base::media_event::{MediaEvent, StreamNews};
-use crate::base::media_server::MediaServerName;
+use crate::base::media_server::{MediaKind, MediaServerName};
 use crate::store::{Heard, Store};
 use crate::sync::lives::LiveError;
-use crate::sync::streams::{StreamError, StreamKeeper, TakenIn};
-
-/// What became of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// A session publishes from now on.
-    Began,
-    /// The session goes on.
-    Alive,
-    /// The session ended.
-    Ended,
-    /// An end that could not be written, and will be.
-    Kept,
-    /// Somebody asked and may publish.
-    Allowed,
-    /// It means nothing: a double, late, or about nobody who publishes.
-    Ignored,
-}
-
-impl Taken {
-    /// The label in the metrics.
-    pub(crate) fn label(self) -> &'static str {
-        match self {
-            Self::Began => "began",
-            Self::Alive => "alive",
-            Self::Ended => "ended",
-            Self::Kept => "kept",
-            Self::Allowed => "allowed",
-            Self::Ignored => "ignored",
-        }
-    }
-}
+use crate::sync::streams::{Ending, LiveOf, StreamKeeper, TakenIn};
 
 /// Why a message was not taken in. The texts hold no stream key and no token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,10 +32,10 @@ impl From<Undecided> for NotTaken {
     }
 }
 
-impl From<StreamError> for NotTaken {
-    fn from(why: StreamError) -> Self {
+impl From<LiveError> for NotTaken {
+    fn from(why: LiveError) -> Self {
         match why {
-            StreamError::Live(LiveError::Store(why)) => Self::Unknown(why.to_string()),
+            LiveError::Store(why) => Self::Unknown(why.to_string()),
             why => Self::Refused(why.to_string()),
         }
     }
@@ -82,62 +51,83 @@ pub(crate) struct Intake<'a> {
 }
 
 impl Intake<'_> {
-    pub(crate) async fn take_in(&self, event: &MediaEvent) -> Result<Taken, NotTaken> {
-        let gatekeeper = Gatekeeper {
-            server: self.server,
-            tokens: self.tokens,
-            store: self.store,
+    pub(crate) async fn take_in(&self, event: &MediaEvent) -> Result<TakenIn, NotTaken> {
+        if matches!(event.news, StreamNews::Done | StreamNews::Left) {
+            let live = self.gatekeeper().live_of_end(event)?;
+            let ending = self.ending(live, event, event.news);
+            return Ok(self.streams.hear_end(ending).await?);
+        }
+        let gatekeeper = self.gatekeeper();
+        let Some(place) = gatekeeper.place(event).await? else {
+            return Ok(TakenIn::Ignored);
         };
-        let Some(live) = gatekeeper.live(event).await? else {
-            return Ok(Taken::Ignored);
-        };
+        let live = place.live;
         let mut publisher = None;
         if matches!(event.news, StreamNews::Request | StreamNews::Publish) {
             publisher = Some(gatekeeper.publisher(event, &live).await?);
         }
-        let heard = Heard {
-            server: self.server.settings.name.clone(),
-            session: event.session.clone(),
-            news: event.news,
-            at: event.at,
-        };
-        let streams = self.streams;
-        let mut taken_in = match streams.hear(&live, &heard, publisher.as_ref()).await {
-            Ok(taken_in) => taken_in,
-            // Most servers say only once that a session ended.
-            Err(StreamError::Live(LiveError::Store(_)))
-                if is_end(event.news) && streams.unheard.keep(&live, &heard) =>
-            {
-                return Ok(Taken::Kept);
-            }
-            Err(why) => return Err(why.into()),
-        };
+        // The platform moved the key to another live, and the session with it.
+        if let Some(former) = place.former {
+            let left = self.ending(LiveOf::Id(former), event, StreamNews::Done);
+            self.streams.hear_end(left).await?;
+        }
+        let heard = self.heard(event, event.news);
+        let mut taken_in = self.streams.hear(&live, &heard, publisher.as_ref()).await?;
         if taken_in == TakenIn::NeedsPublisher {
             let publisher = gatekeeper.publisher(event, &live).await?;
-            taken_in = streams.hear(&live, &heard, Some(&publisher)).await?;
+            taken_in = self.streams.hear(&live, &heard, Some(&publisher)).await?;
         }
-        log(&heard.server, &live, event.news, taken_in);
-        Ok(match taken_in {
-            TakenIn::Began => Taken::Began,
-            TakenIn::Noted if event.news == StreamNews::Alive => Taken::Alive,
-            TakenIn::Noted => Taken::Ended,
-            TakenIn::Nothing if event.news == StreamNews::Request => Taken::Allowed,
-            TakenIn::Nothing | TakenIn::NeedsPublisher => Taken::Ignored,
-        })
+        log(&heard.server, &live, taken_in);
+        Ok(taken_in)
+    }
+
+    /// The server took the answer for a no, or had none in time, and does not let the publisher in.
+    /// The session may be written all the same, so it ends. Most servers say nothing about the end
+    /// of a publisher that they refused.
+    pub(crate) fn take_back(&self, event: &MediaEvent) {
+        if !event.asks || event.news != StreamNews::Publish {
+            return;
+        }
+        // It lets a publisher in whose question has no answer, and says of each that it ended.
+        if self.server.settings.kind == MediaKind::NodeMediaServer {
+            return;
+        }
+        // A stream whose name is no live was not written.
+        if let Ok(live) = self.gatekeeper().live_of_end(event) {
+            self.streams
+                .hear_end_later(self.ending(live, event, StreamNews::Done));
+        }
+    }
+
+    fn gatekeeper(&self) -> Gatekeeper<'_> {
+        Gatekeeper {
+            server: self.server,
+            tokens: self.tokens,
+            store: self.store,
+        }
+    }
+
+    fn heard(&self, event: &MediaEvent, news: StreamNews) -> Heard {
+        let settings = &self.server.settings;
+        Heard {
+            server: settings.name.clone(),
+            session: event.session.clone(),
+            news,
+            at: event.at,
+            must_beat: settings.poll_url.is_some(),
+        }
+    }
+
+    fn ending(&self, live: LiveOf, event: &MediaEvent, news: StreamNews) -> Ending {
+        let heard = self.heard(event, news);
+        Ending { live, heard }
     }
 }
 
-fn is_end(news: StreamNews) -> bool {
-    matches!(news, StreamNews::Done | StreamNews::Left)
-}
-
-/// Says when streams begin and end. The live's id is no secret, unlike the stream's name.
-fn log(server: &MediaServerName, live: &LiveId, news: StreamNews, taken_in: TakenIn) {
-    match taken_in {
-        TakenIn::Began => tracing::info!(%server, live_id = %live, "a stream began"),
-        TakenIn::Noted if is_end(news) => {
-            tracing::info!(%server, live_id = %live, "a stream ended");
-        }
-        _ => {}
+/// Says when streams begin; the keeper says when they end. The live's id is no secret, unlike the
+/// stream's name.
+fn log(server: &MediaServerName, live: &LiveId, taken_in: TakenIn) {
+    if taken_in == TakenIn::Began {
+        tracing::info!(%server, live_id = %live, "a stream began");
     }
 }

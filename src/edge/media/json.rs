@@ -16,13 +16,35 @@ fn object(body: &[u8]) -> Result<Value, Unreadable> {
 }
 
 /// A text at a path of fields, such as `/data/id`.
-fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
+pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
     value.pointer(pointer)?.as_str()
 }
 
-/// A time such as `2026-01-13T11:43:41.855Z`, in Unix milliseconds.
-fn time(text: Option<&str>) -> Option<u64> {
-    let time = humantime::parse_rfc3339(text?).ok()?;
+/// A time such as `2026-01-13T11:43:41.855Z` or `2026-01-13T12:43:41.855+01:00`, in Unix
+/// milliseconds.
+pub(super) fn time(text: Option<&str>) -> Option<u64> {
+    let text = text?;
+    let Some(sign) = text.rfind(['+', '-']).filter(|place| *place > DATE.len()) else {
+        return unix_millis(text);
+    };
+    let local = unix_millis(&format!("{}Z", &text[..sign]))?;
+    let mut offset = text[sign + 1..].splitn(2, ':');
+    let hours: u64 = offset.next()?.parse().ok()?;
+    let minutes: u64 = offset.next()?.parse().ok()?;
+    let ahead = hours.checked_mul(60)?.checked_add(minutes)?;
+    let ahead = ahead.checked_mul(60_000)?;
+    if text[sign..].starts_with('+') {
+        local.checked_sub(ahead)
+    } else {
+        local.checked_add(ahead)
+    }
+}
+
+/// A date has dashes, too.
+const DATE: &str = "2026-01-13";
+
+fn unix_millis(text: &str) -> Option<u64> {
+    let time = humantime::parse_rfc3339(text).ok()?;
     let since = time.duration_since(std::time::UNIX_EPOCH).ok()?;
     u64::try_from(since.as_millis()).ok()
 }
@@ -38,7 +60,12 @@ pub(super) fn srs(body: &[u8]) -> Read {
         Some("on_unpublish") => StreamNews::Done,
         _ => return Ok(None),
     };
-    let session = unique("client_id", text(&body, "/client_id"))?;
+    // SRS 3 sends a number.
+    let client = match body.get("client_id") {
+        Some(Value::Number(number)) => Some(number.to_string()),
+        _ => text(&body, "/client_id").map(str::to_owned),
+    };
+    let session = unique("client_id", client.as_deref())?;
     let mut event = event(session, named("stream", text(&body, "/stream"))?, news);
     event.asks = news == StreamNews::Publish;
     event.app = text(&body, "/app").map(str::to_owned);
@@ -46,17 +73,31 @@ pub(super) fn srs(body: &[u8]) -> Read {
     Ok(Some(event))
 }
 
-/// A second publisher of a stream is let in, publishes, and ends as a player does: `donePlay`.
+/// A publisher who comes back within half a minute from the same address resumes the session: it gets
+/// another `id`, keeps the `createtime` from before, and only one `donePublish` comes for both. So the
+/// address and the `createtime` name the session.
+///
+/// A second publisher of a stream is let in, publishes, and ends as a player does: `donePlay`. Unlike a
+/// player it was sent nothing.
 pub(super) fn node_media_server(body: &[u8]) -> Read {
     let body = object(body)?;
     let news = match text(&body, "/action") {
         Some("prePublish") => StreamNews::Request,
         Some("postPublish") => StreamNews::Publish,
         Some("donePublish") => StreamNews::Done,
+        Some("donePlay") if body.get("outbytes") == Some(&Value::from(0)) => StreamNews::Done,
         Some("donePlay") => StreamNews::Left,
         _ => return Ok(None),
     };
-    let session = unique("id", text(&body, "/id"))?;
+    let ip = named("ip", text(&body, "/ip"))?;
+    let address = match ip.rsplit_once(':') {
+        Some((address, _port)) => address,
+        None => ip,
+    };
+    let Some(created) = body.get("createtime").and_then(Value::as_u64) else {
+        return Err(Unreadable::Field("createtime"));
+    };
+    let session = StreamSession::Unique(format!("{address} {created}"));
     let mut event = event(session, named("name", text(&body, "/name"))?, news);
     event.asks = matches!(news, StreamNews::Request | StreamNews::Publish);
     event.app = text(&body, "/app").map(str::to_owned);
@@ -110,15 +151,23 @@ pub(super) fn livekit(body: &[u8]) -> Read {
     let read = match text(&body, "/event") {
         Some("track_published") => livekit_participant(&body, StreamNews::Publish),
         Some("participant_left" | "participant_connection_aborted") => {
-            livekit_participant(&body, StreamNews::Left)
+            livekit_participant(&body, livekit_end(&body))
         }
         Some("ingress_started") => livekit_ingress(&body, StreamNews::Publish),
         Some("ingress_ended") => livekit_ingress(&body, StreamNews::Done),
         _ => return Ok(None),
     };
     let mut event = read?;
-    event.at = seconds(body.get("createdAt")).map(|seconds| seconds.saturating_mul(1_000));
+    event.at = number(body.get("createdAt")).map(|seconds| seconds.saturating_mul(1_000));
     Ok(Some(event))
+}
+
+/// The end of a participant who published is remembered, in case it arrives before the beginning.
+fn livekit_end(body: &Value) -> StreamNews {
+    match body.pointer("/participant/isPublisher") {
+        Some(Value::Bool(true)) => StreamNews::Done,
+        _ => StreamNews::Left,
+    }
 }
 
 fn livekit_participant(body: &Value, news: StreamNews) -> Result<MediaEvent, Unreadable> {
@@ -129,18 +178,23 @@ fn livekit_participant(body: &Value, news: StreamNews) -> Result<MediaEvent, Unr
     Ok(event)
 }
 
-/// An ingress is made once and used for many streams.
+/// An ingress is made once and used for many streams. Its state says when the present one began; if
+/// it does not, the latest message about the ingress holds.
 fn livekit_ingress(body: &Value, news: StreamNews) -> Result<MediaEvent, Unreadable> {
     let id = text(body, "/ingressInfo/ingressId");
     let id = named("ingressInfo.ingressId", id)?;
     let room = named("ingressInfo.roomName", text(body, "/ingressInfo/roomName"))?;
-    let mut event = event(StreamSession::Reused(id.to_owned()), room, news);
+    let session = match number(body.pointer("/ingressInfo/state/startedAt")) {
+        None | Some(0) => StreamSession::Reused(id.to_owned()),
+        Some(started) => StreamSession::Unique(format!("{id} {started}")),
+    };
+    let mut event = event(session, room, news);
     event.streamer = text(body, "/ingressInfo/participantIdentity").map(str::to_owned);
     Ok(event)
 }
 
 /// A 64-bit number, which the JSON of protocol buffers may write as a text.
-fn seconds(value: Option<&Value>) -> Option<u64> {
+fn number(value: Option<&Value>) -> Option<u64> {
     match value? {
         Value::String(text) => text.parse().ok(),
         other => other.as_u64(),
@@ -189,11 +243,14 @@ pub(super) fn cloudflare(body: &[u8]) -> Read {
     Ok(Some(event))
 }
 
-/// The question whether somebody may publish. The hooks say what happens then.
+/// The question whether somebody may publish. The hooks say what happens then. Viewers may watch;
+/// whoever asks for MediaMTX's own API, metrics or profiles is none of Rollcall's, and is refused.
 pub(super) fn mediamtx(body: &[u8]) -> Read {
     let body = object(body)?;
-    if text(&body, "/action") != Some("publish") {
-        return Ok(None);
+    match text(&body, "/action") {
+        Some("publish") => {}
+        Some("read" | "playback") => return Ok(None),
+        _ => return Err(Unreadable::Action),
     }
     let session = unique("id", text(&body, "/id"))?;
     let (app, name) = split_path(text(&body, "/path").unwrap_or_default());

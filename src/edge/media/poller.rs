@@ -2,9 +2,9 @@
 //! that walks over all lives asks, so one gateway asks at a time.
 //!
 //! A session that the answer names goes on, as if the server had sent a heartbeat. One that the last
-//! answer named and this one does not has ended: the server lost it, or was started again. A server
-//! that does not answer ends nothing; its sessions fall silent after `streamer-timeout`, as those of
-//! every server whose heartbeats stay away.
+//! answer named and this one does not falls silent at once: the server lost it, or was started again.
+//! If a later answer names it, it goes on. A server that does not answer ends nothing; its sessions
+//! fall silent after `streamer-timeout`, as those of every server whose heartbeats stay away.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ impl Poller {
         for (place, event) in before {
             if !now.contains_key(&place) {
                 messages.push(MediaEvent {
-                    news: StreamNews::Done,
+                    news: StreamNews::Unnamed,
                     ..event
                 });
             }

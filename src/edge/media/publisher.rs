@@ -12,8 +12,8 @@ use crate::base::identity::Role;
 use crate::base::ids::{InvalidId, LiveId, UserId};
 use crate::base::media_event::{MediaEvent, StreamNews};
 use crate::config::Placeholder;
-use crate::store::{Store, StoreError};
-use crate::sync::streams::Publisher;
+use crate::store::{STREAMS_TTL, Store, StoreError};
+use crate::sync::streams::{LiveOf, Publisher};
 
 /// Why somebody may not publish. It quotes nothing of the request, which may have a stream key or a
 /// token in it.
@@ -64,24 +64,51 @@ pub(crate) struct Gatekeeper<'a> {
     pub(crate) store: &'a dyn Store,
 }
 
+/// Where a session publishes.
+pub(crate) struct Place {
+    pub(crate) live: LiveId,
+    /// Where it published before the platform moved its stream key.
+    pub(crate) former: Option<LiveId>,
+}
+
 impl Gatekeeper<'_> {
-    /// The live of a stream; `None` if no live is known for its key.
-    pub(crate) async fn live(&self, event: &MediaEvent) -> Result<Option<LiveId>, Undecided> {
+    /// Where a session publishes that asks, begins or goes on; `None` if no live is known for it.
+    pub(crate) async fn place(&self, event: &MediaEvent) -> Result<Option<Place>, Undecided> {
         let Some(stream_keys) = &self.server.stream_keys else {
-            return Ok(Some(self.live_by_name(event)?));
+            let live = self.live_by_name(event)?;
+            return Ok(Some(Place { live, former: None }));
         };
         let digest = digest(&self.server.settings.name, event);
-        let begins = matches!(event.news, StreamNews::Request | StreamNews::Publish);
-        // An end must find its live even if the platform is away, or has changed the key since.
-        if !begins && let Some(live) = self.store.find_stream_key(&digest).await? {
-            return Ok(Some(live));
+        let noted = self.store.find_stream_key(&digest).await?;
+        // A session goes on where it began, even if the platform is away or moved the key.
+        if matches!(event.news, StreamNews::Alive | StreamNews::Unnamed)
+            && let Some(live) = noted
+        {
+            return Ok(Some(Place { live, former: None }));
         }
-        if matches!(event.news, StreamNews::Done | StreamNews::Left) {
+        if event.news == StreamNews::Unnamed {
             return Ok(None);
         }
         let owner = stream_keys.owner(event).await?.ok_or(Denied::StreamKey)?;
-        self.store.note_stream_key(&digest, &owner.live).await?;
-        Ok(Some(owner.live))
+        if event.news != StreamNews::Request {
+            self.store
+                .note_stream_key(&digest, &owner.live, STREAMS_TTL)
+                .await?;
+        }
+        Ok(Some(Place {
+            former: noted.filter(|noted| *noted != owner.live),
+            live: owner.live,
+        }))
+    }
+
+    /// The live of a session that ended, which must be found even if the platform is away, or has
+    /// moved the key since.
+    pub(crate) fn live_of_end(&self, event: &MediaEvent) -> Result<LiveOf, Undecided> {
+        if self.server.stream_keys.is_none() {
+            return Ok(LiveOf::Id(self.live_by_name(event)?));
+        }
+        let digest = digest(&self.server.settings.name, event);
+        Ok(LiveOf::Noted(digest))
     }
 
     fn live_by_name(&self, event: &MediaEvent) -> Result<LiveId, Denied> {

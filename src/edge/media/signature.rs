@@ -8,9 +8,11 @@ use axum::http::HeaderMap;
 use data_encoding::{BASE64, BASE64URL_NOPAD, HEXLOWER};
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use super::json;
 use crate::base::media_server::MediaKind;
 use crate::base::secret::Secret;
 
@@ -54,7 +56,7 @@ pub fn check(
 ) -> Result<(), Forged> {
     let key = secret.reveal().as_bytes();
     match kind {
-        MediaKind::OvenMediaEngine => oven_media_engine(key, callback),
+        MediaKind::OvenMediaEngine => oven_media_engine(key, callback, now),
         MediaKind::LiveKit => livekit(key, callback),
         MediaKind::Mux => mux(key, callback, now),
         MediaKind::Cloudflare => is_same(key, header(callback, "cf-webhook-auth")?),
@@ -78,13 +80,19 @@ fn is_same(secret: &[u8], presented: &str) -> Result<(), Forged> {
     }
 }
 
-fn oven_media_engine(key: &[u8], callback: Callback<'_>) -> Result<(), Forged> {
+/// The body that is signed says when it was sent.
+fn oven_media_engine(key: &[u8], callback: Callback<'_>, now: Duration) -> Result<(), Forged> {
     let signature = header(callback, "x-ome-signature")?.trim_end_matches('=');
     let Ok(signature) = BASE64URL_NOPAD.decode(signature.as_bytes()) else {
         return Err(Forged::Wrong);
     };
     let key = Key::new(HMAC_SHA1_FOR_LEGACY_USE_ONLY, key);
-    hmac::verify(&key, callback.body, &signature).map_err(|_| Forged::Wrong)
+    hmac::verify(&key, callback.body, &signature).map_err(|_| Forged::Wrong)?;
+    let body: Value = serde_json::from_slice(callback.body).map_err(|_| Forged::Wrong)?;
+    match json::time(json::text(&body, "/request/time")) {
+        Some(at) if now.abs_diff(Duration::from_millis(at)) > WINDOW => Err(Forged::Replayed),
+        _ => Ok(()),
+    }
 }
 
 #[derive(serde::Deserialize)]

@@ -31,6 +31,10 @@ const LONGEST: usize = 16 * 1024;
 /// Answers that are remembered at a time.
 const MOST_REMEMBERED: u64 = 10_000;
 
+/// How long an answer is remembered at most: long enough for the callbacks of one publisher, and
+/// shorter than a streamer needs to end a broadcast and to begin the next one with the same key.
+const REMEMBERED_FOR: Duration = Duration::from_secs(5);
+
 /// Whose a stream key is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyOwner {
@@ -72,18 +76,19 @@ pub struct StreamKeys {
     url: Url,
     /// The header that the secret makes.
     authorization: ArcSwapOption<HeaderValue>,
-    timeout: Duration,
     breaker: Mutex<Breaker>,
     clock: Clock,
-    /// By digest; `None` for a key that may not publish.
+    /// By session; `None` for a key that may not publish.
     remembered: moka::sync::Cache<String, Option<KeyOwner>>,
 }
 
-/// Stands for a stream key of a server, where the key itself must not be.
+/// Stands for a session of a server that publishes with a stream key, where the key itself must not
+/// be. The next session with the same key may publish to another live.
 pub fn digest(server: &MediaServerName, event: &MediaEvent) -> String {
     let mut hash = Sha256::new();
     let app = event.app.as_deref().unwrap_or_default();
-    for part in [server.as_str(), app, event.stream.reveal()] {
+    let session = event.session.as_str();
+    for part in [server.as_str(), app, session, event.stream.reveal()] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }
@@ -104,7 +109,7 @@ impl StreamKeys {
             .build()
             .map_err(|why| mistake(settings, http_answer::reason(why)))?;
         let remembered = moka::sync::Cache::builder()
-            .time_to_live(config.fan_ttl)
+            .time_to_live(config.fan_ttl.min(REMEMBERED_FOR))
             .max_capacity(MOST_REMEMBERED)
             .build();
         Ok(Some(Self {
@@ -112,7 +117,6 @@ impl StreamKeys {
             client,
             url,
             authorization: ArcSwapOption::empty(),
-            timeout: config.fan_timeout,
             breaker: Mutex::default(),
             clock: Clock::start(),
             remembered,
@@ -141,8 +145,7 @@ impl StreamKeys {
         if self.breaker.lock().ask(self.clock.now()) != Permit::Go {
             return Err(NoAnswer::LeftAlone);
         }
-        let asked = tokio::time::timeout(self.timeout, self.ask(event)).await;
-        let owner = asked.unwrap_or(Err(NoAnswer::Failed));
+        let owner = self.ask(event).await;
         let mut breaker = self.breaker.lock();
         match &owner {
             Ok(owner) => {
@@ -168,8 +171,14 @@ impl StreamKeys {
         let Ok(answer) = request.send().await else {
             return Err(NoAnswer::Failed);
         };
-        if answer.status() != StatusCode::OK {
-            return Err(NoAnswer::Failed);
+        match answer.status() {
+            StatusCode::OK => {}
+            // It answers about this key. If that were a failure, whoever sends random keys could
+            // shut out everybody.
+            StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => {
+                return Ok(None);
+            }
+            _ => return Err(NoAnswer::Failed),
         }
         let Ok(Some(body)) = http_answer::body(answer, LONGEST).await else {
             return Err(NoAnswer::Failed);

@@ -155,21 +155,21 @@ fn node_media_server_as_recorded() {
         include_str!("tests/recorded/node-media-server.jsonl"),
     );
     let expected = [
-        "Request mwvhfc99wzkw8pjj 42",
-        "Publish mwvhfc99wzkw8pjj 42",
+        "Request 127.0.0.1 1795572365518 42",
+        "Publish 127.0.0.1 1795572365518 42",
         // A player.
-        "Left mwvhfdryfn11g1ph 42",
-        "Request mwvhfgr38neojrd3 43",
-        "Publish mwvhfgr38neojrd3 43",
-        "Request mwvhfj2k5cg8l2s7 44",
-        "Publish mwvhfj2k5cg8l2s7 44",
-        "Done mwvhfc99wzkw8pjj 42",
-        "Done mwvhfgr38neojrd3 43",
-        // The second publisher of 45 ends as a player does.
-        "Publish mwvhgg9jik7ptpq9 45",
-        "Request mwvhghswxlut1zu6 45",
-        "Publish mwvhghswxlut1zu6 45",
-        "Left mwvhghswxlut1zu6 45",
+        "Left 127.0.0.1 1795572367486 42",
+        "Request 127.0.0.1 1795572371343 43",
+        "Publish 127.0.0.1 1795572371343 43",
+        "Request 127.0.0.1 1795572374348 44",
+        "Publish 127.0.0.1 1795572374348 44",
+        "Done 127.0.0.1 1795572365518 42",
+        "Done 127.0.0.1 1795572371343 43",
+        // The second publisher of 45 ends as a player does, but was sent nothing.
+        "Publish 127.0.0.1 1795572417367 45",
+        "Request 127.0.0.1 1795572419360 45",
+        "Publish 127.0.0.1 1795572419360 45",
+        "Done 127.0.0.1 1795572419360 45",
     ];
     assert_eq!(told, expected);
     let first = include_str!("tests/recorded/node-media-server.jsonl")
@@ -178,8 +178,29 @@ fn node_media_server_as_recorded() {
         .unwrap();
     holds(
         NodeMediaServer,
-        &[(first, Request, "mwvhfc99wzkw8pjj", "42", Some("abc"))],
+        &[(first, Request, "127.0.0.1 1795572365518", "42", Some("abc"))],
     );
+}
+
+#[test]
+fn a_publisher_who_comes_back_to_node_media_server_goes_on_with_the_session() {
+    let body = |action: &str, id: &str, ip: &str, created: u64| {
+        let names = r#""app":"live","name":"42","query":{}"#;
+        let body = format!(
+            r#"{{"id":"{id}","ip":"{ip}",{names},"createtime":{created},"action":"{action}"}}"#
+        );
+        event(NodeMediaServer, &body)
+    };
+    let began = body("postPublish", "a", "::1:41888", 7);
+    // It asks as a new connection, and then has the time of the first one, which never ends.
+    let asks = body("prePublish", "b", "::1:41900", 9);
+    let resumed = body("postPublish", "b", "::1:41900", 7);
+    let ended = body("donePublish", "b", "::1:41900", 7);
+    assert_eq!(resumed, began);
+    assert_eq!(ended.session, began.session);
+    assert_ne!(asks.session, began.session);
+    let stranger = body("postPublish", "c", "192.0.2.7:41888", 7);
+    assert_ne!(stranger.session, began.session);
 }
 
 #[test]
@@ -199,6 +220,8 @@ fn srs() {
         ],
     );
     ignored(Srs, r#"{"action":"on_play","client_id":"1","stream":"42"}"#);
+    let of_srs_3 = r#"{"action":"on_unpublish","client_id":105,"app":"live","stream":"42"}"#;
+    holds(Srs, &[(of_srs_3, Done, "105", "42", None)]);
 }
 
 #[test]
@@ -247,6 +270,22 @@ fn livekit_follows_tracks_and_ingresses_and_not_rooms() {
         (track.streamer.as_deref(), track.at),
         (Some("s1"), Some(1_795_572_365_000))
     );
+    let publisher = r#""participant":{"identity":"s1","sid":"PA_1","isPublisher":true}"#;
+    let left = format!(r#"{{"event":"participant_left","room":{{"name":"42"}},{publisher}}}"#);
+    assert_eq!(
+        event(LiveKit, &left).news,
+        Done,
+        "remembered if it comes early"
+    );
+    let ingress = |what: &str, started: &str| {
+        let state = format!(r#""state":{{"startedAt":"{started}"}}"#);
+        let info = format!(r#""ingressInfo":{{"ingressId":"IN_1","roomName":"42",{state}}}"#);
+        event(LiveKit, &format!(r#"{{"event":"{what}",{info}}}"#)).session
+    };
+    let first = ingress("ingress_started", "1795572365000000001");
+    assert_eq!(ingress("ingress_ended", "1795572365000000001"), first);
+    let second = ingress("ingress_started", "1795572365000000002");
+    assert_ne!(second, first, "another stream in the same second");
     ignored(
         LiveKit,
         r#"{"event":"room_started","room":{"name":"42","sid":"RM_1"}}"#,
@@ -290,6 +329,16 @@ fn servers_without_sessions() {
         r#"{"data":{"input_id":"c1","event_type":"live_input.disconnected"}}"#,
         "c1",
     );
+    for time in [
+        "2026-05-12T13:45:00.25Z",
+        "2026-05-12T06:45:00.25-07:00",
+        "2026-05-12T19:15:00.25+05:30",
+    ] {
+        let data = format!(r#"{{"timestamp":"{time}"}}"#);
+        let started = format!(r#"{{"type":"STREAM_STARTED","eventData":{data}}}"#);
+        let at = event(Owncast, &started).at;
+        assert_eq!(at, Some(1_778_593_500_250), "{time}");
+    }
     ignored(Owncast, r#"{"type":"CHAT","eventData":{}}"#);
     ignored(Mux, r#"{"type":"video.asset.ready","data":{"id":"a"}}"#);
     ignored(Cloudflare, r#"{"text":"a test of the webhook"}"#);
@@ -313,7 +362,15 @@ fn mediamtx_asks_in_json_and_its_hooks_tell_in_a_form() {
     );
     assert_eq!(event(MediaMtx, request).app.as_deref(), Some("live"));
     assert_eq!(event(MediaMtx, ready).app.as_deref(), Some("live"));
-    ignored(MediaMtx, r#"{"action":"read","path":"live/42","id":"u-2"}"#);
+    for action in ["read", "playback"] {
+        let viewer = format!(r#"{{"action":"{action}","path":"live/42","id":"u-2"}}"#);
+        ignored(MediaMtx, &viewer);
+    }
+    for action in ["api", "metrics", "pprof", "a_later_one"] {
+        let body = format!(r#"{{"action":"{action}","path":""}}"#);
+        let read = read(MediaMtx, body.as_bytes());
+        assert_eq!(read, Err(Unreadable::Action), "{action}");
+    }
 }
 
 #[test]
@@ -365,7 +422,11 @@ fn garbage_is_refused_with_the_field_that_is_wrong_and_never_quoted() {
                 "{kind:?} {body}"
             );
         }
-        assert_eq!(read(kind, b"{}"), Ok(None), "{kind:?}");
+        let nothing = match kind {
+            MediaMtx => Err(Unreadable::Action),
+            _ => Ok(None),
+        };
+        assert_eq!(read(kind, b"{}"), nothing, "{kind:?}");
     }
     assert_eq!(read(Generic, b"[1]"), Err(Unreadable::NotJson));
     assert_eq!(
@@ -375,7 +436,7 @@ fn garbage_is_refused_with_the_field_that_is_wrong_and_never_quoted() {
     assert_eq!(
         read(
             Srs,
-            br#"{"action":"on_publish","client_id":5,"stream":"42"}"#
+            br#"{"action":"on_publish","client_id":[5],"stream":"42"}"#
         ),
         field("client_id")
     );

@@ -1,14 +1,14 @@
 //! The streams of lives in the embedded store.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::MemoryStore;
 use super::stream_records::Kept;
 use crate::base::clock::millis;
 use crate::base::ids::LiveId;
-use crate::store::{
-    Happened, KnownStreams, STREAMS_TTL, StoreResult, StreamStore, StreamsReply, WriteStreams,
-};
+use crate::store::{Happened, KnownStreams, StoreResult, StreamStore, StreamsReply, WriteStreams};
 
 #[async_trait]
 impl StreamStore for MemoryStore {
@@ -55,12 +55,17 @@ impl StreamStore for MemoryStore {
         Ok(StreamsReply::Written(record.map(Box::new)))
     }
 
-    async fn note_stream_key(&self, digest: &str, live: &LiveId) -> StoreResult<()> {
+    async fn note_stream_key(
+        &self,
+        digest: &str,
+        live: &LiveId,
+        lifetime: Duration,
+    ) -> StoreResult<()> {
         let now = self.now();
         let mut lives = self.lives.lock();
         lives.streams.forget(now);
         let kept = Kept {
-            until: now + millis(STREAMS_TTL),
+            until: now + millis(lifetime),
             value: live.clone(),
         };
         lives.streams.keys.insert(digest.to_owned(), kept);

@@ -1,5 +1,7 @@
 //! The calls on the streams of lives. Their state lies beside the record of the live, in its slot.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use fred::types::Value;
 
@@ -9,8 +11,7 @@ use super::stream_status::status_word;
 use super::{RedisStore, args, scripts};
 use crate::base::ids::LiveId;
 use crate::store::{
-    KnownStreams, MAX_RECORD_FIELDS, STREAMS_TTL, StoreResult, StreamStore, StreamsReply,
-    WriteStreams,
+    KnownStreams, MAX_RECORD_FIELDS, StoreResult, StreamStore, StreamsReply, WriteStreams,
 };
 
 impl RedisStore {
@@ -73,9 +74,14 @@ impl RedisStore {
         }
     }
 
-    async fn do_note_stream_key(&self, digest: &str, live: &LiveId) -> StoreResult<()> {
+    async fn do_note_stream_key(
+        &self,
+        digest: &str,
+        live: &LiveId,
+        lifetime: Duration,
+    ) -> StoreResult<()> {
         let key = self.keys().stream_key(digest);
-        let args = args![key, live, "EX", STREAMS_TTL.as_secs()];
+        let args = args![key, live, "EX", lifetime.as_secs()];
         self.router.command("SET", args).await?;
         Ok(())
     }
@@ -105,10 +111,14 @@ impl StreamStore for RedisStore {
             .await
     }
 
-    async fn note_stream_key(&self, digest: &str, live: &LiveId) -> StoreResult<()> {
-        self.router
-            .call("note_stream_key", self.do_note_stream_key(digest, live))
-            .await
+    async fn note_stream_key(
+        &self,
+        digest: &str,
+        live: &LiveId,
+        lifetime: Duration,
+    ) -> StoreResult<()> {
+        let noted = self.do_note_stream_key(digest, live, lifetime);
+        self.router.call("note_stream_key", noted).await
     }
 
     async fn find_stream_key(&self, digest: &str) -> StoreResult<Option<LiveId>> {

@@ -6,8 +6,9 @@
 //! nothing that another session began. Messages may be lost, doubled, late and in any order. So the
 //! state remembers the sessions that ended, too, also those whose beginning it never heard of.
 //!
-//! A session that has said `Alive` once has to go on saying it. The silence of other sessions means
-//! nothing: most servers have no heartbeats.
+//! A session that has said `Alive` once has to go on saying it, as has one of a server that is asked.
+//! The silence of other sessions means nothing: most servers have no heartbeats. A session that fell
+//! silent may only be cut off, so it goes on if it is heard of again before its live closes.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,8 @@ use crate::base::ids::Epoch;
 use crate::base::media_event::{StreamNews, StreamSession};
 use crate::base::media_server::MediaServerName;
 
-/// Sessions that may publish to one live at the same time.
+/// Sessions that may publish to one live at the same time. The next one takes the place of the
+/// oldest: its server was killed, or so many would not be there.
 pub const MAX_PUBLISHERS: usize = 16;
 
 /// Sessions that are remembered. Beyond it, the oldest that does not publish is forgotten.
@@ -34,6 +36,9 @@ pub struct Heard {
     pub news: StreamNews,
     /// When, by the clock of the server, in Unix milliseconds.
     pub at: Option<u64>,
+    /// Whether the server is asked which sessions publish, so that each has to say that it goes on
+    /// from its beginning.
+    pub must_beat: bool,
 }
 
 /// The open epoch of a live, as its record says.
@@ -58,8 +63,6 @@ pub enum Step {
     /// The live that a stream opened is being closed, because its stream is over. Close it, and
     /// then hear the message again.
     CloseFirst,
-    /// As many sessions publish as may.
-    Full,
 }
 
 /// Whether a live has lost its streams for good.
@@ -80,8 +83,8 @@ pub struct StreamStatus {
     pub is_on: bool,
     /// Since when, by the clock of the gateway that heard of it.
     pub since: UnixMillis,
-    /// How often the sessions that publish have said that they go on; 0 if they never did, so that
-    /// their silence means nothing.
+    /// Grows with each sign that a session goes on; 0 if no session that publishes has to give any,
+    /// so that their silence means nothing.
     pub beats: u64,
 }
 
@@ -116,6 +119,10 @@ pub struct Streams {
     since: UnixMillis,
     /// Whether the stream of the epoch is over. A live that it opened is being closed.
     is_over: bool,
+    /// How often sessions have said that they go on. It never shrinks, so that who reads it now and
+    /// then sees each sign, whichever session gave it.
+    #[serde(default)]
+    beats: u64,
     /// The one that changed last is the last.
     sessions: Vec<Session>,
 }
@@ -127,8 +134,9 @@ struct Session {
     /// Whether the server never gives the id to another session.
     is_unique: bool,
     phase: Phase,
-    /// How often it has said that it goes on.
-    beats: u64,
+    /// Whether it has to go on saying that it goes on.
+    #[serde(default)]
+    must_beat: bool,
     /// The latest time of the server in a message about it.
     at: Option<u64>,
 }
@@ -137,7 +145,7 @@ struct Session {
 #[serde(rename_all = "snake_case")]
 enum Phase {
     Publishes,
-    /// It stopped saying that it goes on. It may only be cut off.
+    /// It stopped saying that it goes on, or its server names it no longer. It may only be cut off.
     Silent,
     Ended,
 }
@@ -149,7 +157,7 @@ impl Session {
             id: heard.session.as_str().to_owned(),
             is_unique: heard.session.is_unique(),
             phase,
-            beats: 0,
+            must_beat: heard.must_beat || heard.news == StreamNews::Alive,
             at: heard.at,
         }
     }
@@ -183,6 +191,7 @@ impl Streams {
             StreamNews::Request => Step::Nothing,
             StreamNews::Publish => self.hear_publish(heard, open, now),
             StreamNews::Alive => self.hear_alive(heard, open, now),
+            StreamNews::Unnamed => self.hear_unnamed(heard, now),
             StreamNews::Done | StreamNews::Left => self.hear_end(heard, now),
         }
     }
@@ -204,11 +213,12 @@ impl Streams {
                 now,
             ),
             Phase::Publishes if is_current => Step::Nothing,
-            // Somebody closed the live of the session, and the message is a double.
-            Phase::Publishes if known.is_unique || known.at.is_some() && known.at == heard.at => {
+            // Somebody closed the live of the session, or it ended, and the message is a double.
+            Phase::Publishes | Phase::Ended
+                if known.is_unique || known.at.is_some() && known.at == heard.at =>
+            {
                 Step::Nothing
             }
-            Phase::Ended if known.is_unique => Step::Nothing,
             Phase::Publishes | Phase::Silent | Phase::Ended => self.may_begin(open),
         }
     }
@@ -218,17 +228,35 @@ impl Streams {
             return self.may_begin(open);
         };
         match known.phase {
-            Phase::Publishes if self.is_current(open) => self.with(
-                Session {
-                    beats: known.beats + 1,
+            // It was let in when it began, and only cut off since.
+            Phase::Publishes | Phase::Silent if self.is_current(open) && !self.is_over => {
+                let mut next = self.clone();
+                next.beats += 1;
+                next.put(Session {
+                    phase: Phase::Publishes,
+                    must_beat: true,
                     at: known.at.max(heard.at),
+                    ..known.clone()
+                });
+                next.note_change_since(self, now);
+                Step::Write(next)
+            }
+            Phase::Silent => self.may_begin(open),
+            // The live of the session was closed, or the session ended and the message is late.
+            Phase::Publishes | Phase::Ended => Step::Nothing,
+        }
+    }
+
+    fn hear_unnamed(&self, heard: &Heard, now: UnixMillis) -> Step {
+        match self.find(heard) {
+            Some(known) if known.phase == Phase::Publishes => self.with(
+                Session {
+                    phase: Phase::Silent,
                     ..known.clone()
                 },
                 now,
             ),
-            Phase::Silent => self.may_begin(open),
-            // The live of the session was closed, or the session ended and the message is late.
-            Phase::Publishes | Phase::Ended => Step::Nothing,
+            _ => Step::Nothing,
         }
     }
 
@@ -259,9 +287,6 @@ impl Streams {
         if self.is_over && self.is_current(open) && open.is_some_and(|open| open.by_stream) {
             return Step::CloseFirst;
         }
-        if self.is_current(open) && self.publishers() >= MAX_PUBLISHERS {
-            return Step::Full;
-        }
         Step::Begin
     }
 
@@ -271,12 +296,11 @@ impl Streams {
         if let Some(known) = self.find(heard) {
             session.at = known.at.max(heard.at);
         }
-        if heard.news == StreamNews::Alive {
-            session.beats = 1;
-        }
         let mut next = self.in_epoch(epoch, now);
         next.is_over = false;
+        next.beats += u64::from(session.must_beat);
         next.put(session);
+        next.end_oldest_publishers();
         next.note_change_since(self, now);
         next
     }
@@ -290,7 +314,7 @@ impl Streams {
         let mut next = self.clone();
         let mut has_silent = false;
         for session in &mut next.sessions {
-            if session.phase == Phase::Publishes && session.beats > 0 {
+            if session.phase == Phase::Publishes && session.must_beat {
                 session.phase = Phase::Silent;
                 has_silent = true;
             }
@@ -327,7 +351,7 @@ impl Streams {
         Some(StreamStatus {
             is_on: self.publishers() > 0,
             since: self.since,
-            beats: self.beats(),
+            beats: if self.must_beat() { self.beats } else { 0 },
         })
     }
 
@@ -373,18 +397,16 @@ impl Streams {
             .count()
     }
 
-    fn beats(&self) -> u64 {
-        let mut beats = 0;
-        for session in &self.sessions {
-            if session.phase == Phase::Publishes {
-                beats += session.beats;
-            }
-        }
-        beats
+    /// Whether a session that publishes has to say that it goes on.
+    fn must_beat(&self) -> bool {
+        self.sessions
+            .iter()
+            .any(|session| session.phase == Phase::Publishes && session.must_beat)
     }
 
     /// The state as it begins in an epoch. The live of sessions of an earlier one is over, and they
-    /// with it.
+    /// with it. Those that were silent are forgotten: they may begin again, as sessions that nobody
+    /// has let in.
     fn in_epoch(&self, epoch: Epoch, now: UnixMillis) -> Self {
         let mut next = self.clone();
         if epoch == self.epoch {
@@ -393,6 +415,8 @@ impl Streams {
         next.epoch = epoch;
         next.since = now;
         next.is_over = false;
+        next.sessions
+            .retain(|session| session.phase != Phase::Silent);
         for session in &mut next.sessions {
             if session.phase == Phase::Publishes {
                 session.phase = Phase::Ended;
@@ -419,6 +443,17 @@ impl Streams {
                 .iter()
                 .position(|known| known.phase != Phase::Publishes);
             self.sessions.remove(oldest.unwrap_or(0));
+        }
+    }
+
+    /// Ends the sessions beyond the number that may publish, the oldest first.
+    fn end_oldest_publishers(&mut self) {
+        let mut beyond = self.publishers().saturating_sub(MAX_PUBLISHERS);
+        for session in &mut self.sessions {
+            if beyond > 0 && session.phase == Phase::Publishes {
+                session.phase = Phase::Ended;
+                beyond -= 1;
+            }
         }
     }
 

@@ -1,8 +1,8 @@
-//! Random histories of two media servers against a model of what is true, through several gateways
-//! that read, decide and write in any order, and die in between.
+//! What messages of media servers mean, one after the other. `histories` has them in any order.
 
 use super::state::*;
-use crate::base::ids::Epoch;
+use super::{STRAY_STREAMS_TTL, WriteStreams};
+use crate::base::ids::{Epoch, LiveId};
 use crate::base::media_event::{StreamNews, StreamSession};
 use crate::base::media_server::MediaServerName;
 
@@ -22,6 +22,7 @@ fn of(session: &str, news: StreamNews) -> Heard {
         session: StreamSession::Unique(session.to_owned()),
         news,
         at: None,
+        must_beat: false,
     }
 }
 
@@ -125,6 +126,9 @@ fn of_an_id_that_comes_again_the_latest_message_holds() {
     assert!(!is_on(&after(&streams, &late)));
     let again = of_reused("c", StreamNews::Publish, Some(50));
     assert!(is_on(&after(&streams, &again)));
+    // A gateway that refused a session ends it at the time of its beginning, which may be doubled.
+    let refused = after(&streams, &of_reused("c", StreamNews::Done, Some(50)));
+    assert!(!is_on(&after(&refused, &again)));
 }
 
 #[test]
@@ -193,6 +197,83 @@ fn only_a_session_with_heartbeats_falls_silent_and_it_may_come_back() {
 }
 
 #[test]
+fn a_silent_session_goes_on_in_its_live_and_begins_anew_in_the_next() {
+    let alive = of("a", StreamNews::Alive);
+    let beating = after_all(&[of("a", StreamNews::Publish), alive.clone()]);
+    let silent = beating.silence(FIRST, NOW).unwrap();
+    let step = silent.hear(&alive, open(FIRST), NOW);
+    assert!(
+        matches!(step, Step::Write(_)),
+        "nobody asks who it is: {step:?}"
+    );
+    // Somebody else may publish to the next live.
+    let next = silent.begin(&of("b", StreamNews::Publish), Epoch(4), NOW);
+    assert_eq!(next.hear(&alive, open(Epoch(4)), NOW), Step::Begin);
+    let End::Write(over) = silent.end(FIRST, NOW) else {
+        panic!("no session publishes")
+    };
+    assert_eq!(over.hear(&alive, open(FIRST), NOW), Step::CloseFirst);
+}
+
+#[test]
+fn a_session_that_its_server_names_no_longer_is_silent_until_it_is_named_again() {
+    let on = after_all(&[of("a", StreamNews::Publish)]);
+    let unnamed = of("a", StreamNews::Unnamed);
+    let lost = after(&on, &unnamed);
+    assert!(!is_on(&lost));
+    assert_eq!(lost.hear(&unnamed, open(FIRST), NOW), Step::Nothing);
+    assert!(is_on(&after(&lost, &of("a", StreamNews::Alive))));
+    let ended = after(&lost, &of("a", StreamNews::Done));
+    assert!(!is_on(&after(&ended, &of("a", StreamNews::Alive))));
+    let stranger = of("z", StreamNews::Unnamed);
+    assert_eq!(on.hear(&stranger, open(FIRST), NOW), Step::Nothing);
+}
+
+#[test]
+fn a_session_of_a_server_that_is_asked_falls_silent_though_no_answer_named_it() {
+    let asked = Heard {
+        must_beat: true,
+        ..of("a", StreamNews::Publish)
+    };
+    let on = after_all(&[asked]);
+    assert!(on.status(FIRST).unwrap().beats > 0);
+    assert!(!is_on(&on.silence(FIRST, NOW).unwrap()));
+}
+
+#[test]
+fn each_heartbeat_shows_though_another_session_ended() {
+    let both = after_all(&[
+        of("a", StreamNews::Publish),
+        of("a", StreamNews::Alive),
+        of("b", StreamNews::Publish),
+        of("b", StreamNews::Alive),
+    ]);
+    let seen = both.status(FIRST).unwrap().beats;
+    let handed_over = after(
+        &after(&both, &of("b", StreamNews::Alive)),
+        &of("a", StreamNews::Done),
+    );
+    assert!(handed_over.status(FIRST).unwrap().beats > seen);
+}
+
+#[test]
+fn an_end_that_nobody_heard_to_begin_is_soon_forgotten_and_a_stream_on_air_is_not() {
+    let request = |streams| WriteStreams {
+        live: LiveId::parse("42").unwrap(),
+        seen: 0,
+        streams,
+        epoch: FIRST,
+        must_be_open: false,
+        change: None,
+        message: None,
+    };
+    let stray = after_all(&[of("a", StreamNews::Done)]);
+    assert_eq!(request(stray).lifetime(), STRAY_STREAMS_TTL);
+    let on = after_all(&[of("a", StreamNews::Publish)]);
+    assert!(request(on).lifetime() > std::time::Duration::from_secs(365 * 24 * 3600));
+}
+
+#[test]
 fn a_live_whose_gateway_died_before_it_wrote_has_no_stream() {
     let End::Write(over) = Streams::default().end(FIRST, NOW) else {
         panic!("no session publishes")
@@ -231,15 +312,19 @@ fn publishers_and_memories_are_bounded() {
     for n in 0..MAX_PUBLISHERS {
         streams = after(&streams, &of(&n.to_string(), StreamNews::Publish));
     }
-    let more = of("more", StreamNews::Publish);
-    assert_eq!(streams.hear(&more, open(FIRST), NOW), Step::Full);
+    // The next one takes the place of the oldest, which a server left behind that was killed.
+    streams = after(&streams, &of("more", StreamNews::Publish));
+    let oldest = of("0", StreamNews::Alive);
+    assert_eq!(streams.hear(&oldest, open(FIRST), NOW), Step::Nothing);
     for n in 0..1_000 {
         streams = after(&streams, &of(&format!("e{n}"), StreamNews::Done));
     }
     assert!(is_on(&streams));
-    for n in 0..MAX_PUBLISHERS {
+    for n in 1..MAX_PUBLISHERS {
         streams = after(&streams, &of(&n.to_string(), StreamNews::Done));
     }
+    assert!(is_on(&streams));
+    streams = after(&streams, &of("more", StreamNews::Done));
     assert!(!is_on(&streams));
     let text = serde_json::to_string(&streams).unwrap();
     assert!(text.len() < 10_000, "{} bytes", text.len());

@@ -31,7 +31,9 @@ const IN_PROGRESS: Millis = 60_000;
 
 impl LivesParts {
     pub(super) async fn open(&self, wish: &OpenRequest) -> Result<Opened, LiveError> {
-        if wish.by == OpenedBy::Service {
+        // The limits are for what a streamer's own client opens. A media server that the settings
+        // name is trusted as a back end is.
+        if wish.by != OpenedBy::Streamer {
             return self.open_claimed(wish).await;
         }
         // An open live is answered as it is, even if it closes meanwhile: only a claimed live is

@@ -7,7 +7,6 @@
 //! that comes back before that write keeps the live, and one that comes later opens the next epoch.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
@@ -20,9 +19,6 @@ use crate::store::{End, LiveRecord, OpenedBy, StoreResult};
 /// Maximum lives that are looked at at the same time: the streams of a server may end together.
 const MAX_CONCURRENT_LOOKS: usize = 64;
 
-/// How long to wait before ends that could not be written are tried again.
-const TRY_AGAIN: Duration = Duration::from_secs(1);
-
 impl StreamKeeper {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         loop {
@@ -31,7 +27,7 @@ impl StreamKeeper {
                 () = stop.cancelled() => return,
                 () = self.watched.changes() => {}
                 () = self.clock.sleep_until(next.unwrap_or(0)), if next.is_some() => {}
-                () = tokio::time::sleep(TRY_AGAIN), if !self.unheard.is_empty() => {}
+                () = self.unheard.due() => {}
             }
             self.hear_unheard().await;
             self.judge_all().await;
@@ -40,13 +36,13 @@ impl StreamKeeper {
 
     /// Takes in the ends that could not be written before.
     async fn hear_unheard(&self) {
-        while let Some((live, heard)) = self.unheard.next() {
-            if let Err(why) = self.hear(&live, &heard, None).await {
+        while let Some(ending) = self.unheard.next() {
+            if let Err(why) = self.try_hear_end(&ending).await {
                 tracing::debug!(
-                    live_id = %live, error = %why,
+                    server = %ending.heard.server, error = %why,
                     "the end of a stream was not written, will try again"
                 );
-                self.unheard.keep(&live, &heard);
+                self.unheard.keep(ending);
                 return;
             }
         }
@@ -108,7 +104,7 @@ impl StreamKeeper {
             streams: next,
             epoch: record.epoch,
             must_be_open: true,
-            taken_in: TakenIn::Noted,
+            taken_in: TakenIn::Ended,
         };
         if !self.write(live, &read.known, &decided).await? {
             // Another gateway was faster. The next look sees what it wrote.

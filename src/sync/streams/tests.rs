@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Publisher, StreamError, StreamKeeper, TakenIn};
+use super::{Ending, LiveOf, Publisher, StreamKeeper, TakenIn};
 use crate::base::ids::{LiveId, UserId};
 use crate::base::media_event::{StreamNews, StreamSession};
 use crate::base::media_server::MediaServerName;
@@ -49,7 +49,7 @@ impl Scene {
         self.record().await.unwrap().state
     }
 
-    async fn hear(&self, session: &str, news: StreamNews) -> Result<TakenIn, StreamError> {
+    async fn hear(&self, session: &str, news: StreamNews) -> Result<TakenIn, LiveError> {
         let publisher = publisher("s1");
         let heard = heard(session, news);
         self.streams.hear(&live(), &heard, Some(&publisher)).await
@@ -62,7 +62,7 @@ impl Scene {
 
     async fn ends(&self, session: &str) {
         let ended = self.hear(session, StreamNews::Done).await;
-        assert_eq!(ended, Ok(TakenIn::Noted));
+        assert_eq!(ended, Ok(TakenIn::Ended));
     }
 }
 
@@ -83,6 +83,7 @@ fn heard(session: &str, news: StreamNews) -> Heard {
         session: StreamSession::Unique(session.to_owned()),
         news,
         at: None,
+        must_beat: false,
     }
 }
 
@@ -125,7 +126,7 @@ async fn a_stream_that_comes_back_keeps_the_live_and_the_grace_begins_anew() {
     assert_eq!(scene.state().await, LiveState::Closed);
     // A double of the first message does not open it again.
     let doubled = scene.hear("a", StreamNews::Publish).await;
-    assert_eq!(doubled, Ok(TakenIn::Nothing));
+    assert_eq!(doubled, Ok(TakenIn::Ignored));
     scene.begins("c").await;
     assert!(scene.record().await.unwrap().epoch > epoch);
 }
@@ -134,17 +135,45 @@ async fn a_stream_that_comes_back_keeps_the_live_and_the_grace_begins_anew() {
 async fn an_end_that_the_store_did_not_take_is_written_when_it_is_back() {
     let scene = Scene::new();
     scene.begins("a").await;
+    // The task looks after nothing any more, so that only the end wakes it.
+    wait(GRACE * 2).await;
     scene.store.breaks();
-    let ended = scene.hear("a", StreamNews::Done).await;
-    assert!(matches!(ended, Err(StreamError::Live(LiveError::Store(_)))));
-    let heard = heard("a", StreamNews::Done);
-    assert!(scene.streams.unheard.keep(&live(), &heard));
+    let ending = Ending {
+        live: LiveOf::Id(live()),
+        heard: heard("a", StreamNews::Done),
+    };
+    let ended = scene.streams.hear_end(ending).await;
+    assert_eq!(ended, Ok(TakenIn::Kept));
     wait(GRACE * 2).await;
     scene.store.heals();
     wait(A_MOMENT).await;
     let status = scene.record().await.unwrap().stream.unwrap();
     assert!(!status.is_on);
     wait(GRACE + A_MOMENT).await;
+    assert_eq!(scene.state().await, LiveState::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_live_of_an_end_is_found_when_the_store_is_back() {
+    let scene = Scene::new();
+    let lifetime = Duration::from_secs(3_600);
+    let store = &scene.store;
+    store
+        .note_stream_key("digest", &live(), lifetime)
+        .await
+        .unwrap();
+    scene.begins("a").await;
+    wait(GRACE * 2).await;
+    scene.store.breaks();
+    let ending = Ending {
+        live: LiveOf::Noted("digest".to_owned()),
+        heard: heard("a", StreamNews::Done),
+    };
+    let ended = scene.streams.hear_end(ending).await;
+    assert_eq!(ended, Ok(TakenIn::Kept));
+    wait(GRACE * 2).await;
+    scene.store.heals();
+    wait(GRACE + A_MOMENT * 2).await;
     assert_eq!(scene.state().await, LiveState::Closed);
 }
 
@@ -174,18 +203,19 @@ async fn heartbeats_that_stay_away_end_a_session_and_the_next_one_brings_it_back
     for _ in 0..5 {
         wait(SILENCE / 2).await;
         let beat = scene.hear("a", StreamNews::Alive).await;
-        assert_eq!(beat, Ok(TakenIn::Noted));
+        assert_eq!(beat, Ok(TakenIn::Alive));
     }
     wait(SILENCE + A_MOMENT).await;
     let status = scene.record().await.unwrap().stream.unwrap();
     assert!(!status.is_on, "{status:?}");
     let beat = heard("a", StreamNews::Alive);
-    let asked = scene.streams.hear(&live(), &beat, None).await;
-    assert_eq!(asked, Ok(TakenIn::NeedsPublisher));
-    let beat = scene.hear("a", StreamNews::Alive).await;
-    assert_eq!(beat, Ok(TakenIn::Began));
+    // Its token may have expired since it began, so nobody reads it again.
+    let back = scene.streams.hear(&live(), &beat, None).await;
+    assert_eq!(back, Ok(TakenIn::Alive));
     wait(SILENCE + GRACE + A_MOMENT * 2).await;
     assert_eq!(scene.state().await, LiveState::Closed);
+    let late = scene.streams.hear(&live(), &beat, None).await;
+    assert_eq!(late, Ok(TakenIn::NeedsPublisher));
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,7 +262,7 @@ async fn the_stream_of_another_streamer_is_refused() {
     let publisher = publisher("s2");
     let heard = heard("b", StreamNews::Publish);
     let refused = scene.streams.hear(&live(), &heard, Some(&publisher)).await;
-    assert_eq!(refused, Err(LiveError::Owned(live()).into()));
+    assert_eq!(refused, Err(LiveError::Owned(live())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -272,5 +302,26 @@ async fn the_state_is_written_again_after_the_store_lost_it() {
     let known = restored.load_streams(&live()).await.unwrap();
     assert_eq!(known.streams, before.streams);
     let record = restored.load_live(&live()).await.unwrap().unwrap();
+    assert!(record.stream.unwrap().is_on);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_remembers_more_than_the_store_writes_it_again_at_its_next_check() {
+    let scene = Scene::new();
+    scene.begins("a").await;
+    let app = &scene.parts.app;
+    app.lives.record_changed(&live()).await.unwrap();
+    let room = app.rooms.get(&live()).unwrap();
+    // Another gateway wrote the record again, and died before it wrote the streams.
+    let elsewhere = FaultyStore::new();
+    elsewhere.keep_live(&room.record, "").await.unwrap();
+    assert_eq!(
+        elsewhere.load_live(&live()).await.unwrap().unwrap().stream,
+        None
+    );
+    super::confirm(&elsewhere, &app.rooms, &room, String::new())
+        .await
+        .unwrap();
+    let record = elsewhere.load_live(&live()).await.unwrap().unwrap();
     assert!(record.stream.unwrap().is_on);
 }

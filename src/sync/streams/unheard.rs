@@ -3,35 +3,48 @@
 //! gateway stops meanwhile.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
-use crate::base::ids::LiveId;
-use crate::store::Heard;
+use super::ending::Ending;
 
 /// Ends that wait at a time. Later ones are lost.
 const MOST: usize = 10_000;
 
+/// How long to wait before the ends are tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
 #[derive(Debug, Default)]
-pub struct Unheard(Mutex<VecDeque<(LiveId, Heard)>>);
+pub(super) struct Unheard {
+    waiting: Mutex<VecDeque<Ending>>,
+    kept: Notify,
+}
 
 impl Unheard {
     /// Keeps an end. False if too many wait.
-    pub fn keep(&self, live: &LiveId, heard: &Heard) -> bool {
-        let mut waiting = self.0.lock();
+    pub(super) fn keep(&self, ending: Ending) -> bool {
+        let mut waiting = self.waiting.lock();
         if waiting.len() >= MOST {
             return false;
         }
-        waiting.push_back((live.clone(), heard.clone()));
+        waiting.push_back(ending);
+        drop(waiting);
+        self.kept.notify_one();
         true
     }
 
     /// The end that waits longest.
-    pub(super) fn next(&self) -> Option<(LiveId, Heard)> {
-        self.0.lock().pop_front()
+    pub(super) fn next(&self) -> Option<Ending> {
+        self.waiting.lock().pop_front()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+    /// Returns when an end is to be tried again; never while none waits.
+    pub(super) async fn due(&self) {
+        while self.waiting.lock().is_empty() {
+            self.kept.notified().await;
+        }
+        tokio::time::sleep(TRY_AGAIN).await;
     }
 }

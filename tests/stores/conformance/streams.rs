@@ -1,6 +1,7 @@
 //! What media servers told of the streams of a live.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rollcall::base::ids::Epoch;
 use rollcall::base::media_event::{StreamNews, StreamSession};
@@ -28,6 +29,7 @@ fn publishes(session: &str) -> Heard {
         session: StreamSession::Unique(session.to_owned()),
         news: StreamNews::Publish,
         at: None,
+        must_beat: false,
     }
 }
 
@@ -169,9 +171,11 @@ async fn a_state_outlives_its_record(store: Arc<dyn Store>) {
 
 async fn a_stream_key_is_found_by_its_digest(store: Arc<dyn Store>) {
     assert_eq!(store.find_stream_key("d1").await.unwrap(), None);
-    store.note_stream_key("d1", &live("42")).await.unwrap();
-    store.note_stream_key("d2", &live("43")).await.unwrap();
-    store.note_stream_key("d1", &live("44")).await.unwrap();
+    for (digest, of) in [("d1", "42"), ("d2", "43"), ("d1", "44")] {
+        let lifetime = Duration::from_secs(60);
+        let noted = store.note_stream_key(digest, &live(of), lifetime).await;
+        noted.unwrap();
+    }
     assert_eq!(store.find_stream_key("d1").await.unwrap(), Some(live("44")));
     assert_eq!(store.find_stream_key("d2").await.unwrap(), Some(live("43")));
 }

@@ -47,6 +47,23 @@ fn oven_media_engine_signs_the_body() {
         with(kind, "x-other", RIGHT, BODY, NOW),
         Err(Forged::Missing)
     );
+    let body = br#"{"request":{"time":"2023-11-14T22:13:20.000Z"}}"#;
+    let timed = |now| {
+        with(
+            kind,
+            "x-ome-signature",
+            "UT1WQ9eDiZAtxEVeWUs1D8QJ7TA=",
+            body,
+            now,
+        )
+    };
+    assert_eq!(timed(NOW + Duration::from_secs(300)), Ok(()));
+    for now in [
+        NOW + Duration::from_secs(301),
+        NOW - Duration::from_secs(301),
+    ] {
+        assert_eq!(timed(now), Err(Forged::Replayed));
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Ten thousand random histories of one live. Messages are lost, doubled and late; gateways read,
-//! decide and write in any order, and die in between; back ends close the live; servers restart. At
-//! rest the live is open exactly if a session publishes.
+//! decide and write in any order, and die in between; the store's answer to a write is lost; back ends
+//! close the live; servers restart, and publishers resume their sessions. At rest the live is open
+//! exactly if a session publishes. The store never loses data here: what it lost is not known at rest.
 
 use std::collections::BTreeMap;
 
@@ -62,6 +63,8 @@ impl Model {
             }
             (StreamNews::Alive, Truth::Unknown | Truth::Silent) => known.begin(1),
             (StreamNews::Alive, Truth::Publishes) => known.beats += 1,
+            (StreamNews::Unnamed, Truth::Publishes) => known.truth = Truth::Silent,
+            (StreamNews::Unnamed, _) => return,
             (StreamNews::Left, Truth::Unknown) => return,
             // Such an end says nothing about a later beginning.
             (StreamNews::Done, Truth::Unknown) if !is_unique && heard.at.is_none() => return,
@@ -207,6 +210,8 @@ struct World {
     stored: Stored,
     model: Model,
     works: Vec<Work>,
+    /// Whether the store's answer to the next write is lost.
+    loses_answer: bool,
 }
 
 impl World {
@@ -228,13 +233,12 @@ impl World {
                         heard,
                         epoch: stored.open.unwrap(),
                     }),
-                    Step::Full => panic!("too many sessions"),
                 }
             }
             Work::Write { heard, seen, next } => {
                 if stored.write(seen, next, None) {
                     self.model.hear(&heard);
-                    return None;
+                    return self.after_answer(heard);
                 }
                 Some(Work::Hear(heard))
             }
@@ -253,7 +257,7 @@ impl World {
                 let next = read.begin(&heard, epoch, NOW);
                 if stored.write(seen, next, Some(epoch)) {
                     self.model.hear(&heard);
-                    return None;
+                    return self.after_answer(heard);
                 }
                 Some(Work::Hear(heard))
             }
@@ -299,6 +303,23 @@ impl World {
         }
     }
 
+    /// What a gateway still has to do after a message was written, if it does not know that.
+    fn after_answer(&mut self, heard: Heard) -> Option<Work> {
+        if !std::mem::take(&mut self.loses_answer) {
+            return None;
+        }
+        match heard.news {
+            // It says no to the server, and takes the session back.
+            StreamNews::Publish => Some(Work::Hear(Heard {
+                news: StreamNews::Done,
+                ..heard
+            })),
+            // It keeps the end, and hears it again.
+            StreamNews::Done => Some(Work::Hear(heard)),
+            _ => None,
+        }
+    }
+
     /// Something happens.
     fn act(&mut self, messages: &mut Vec<Heard>, random: &mut StdRng) {
         match random.random_range(0..100) {
@@ -314,6 +335,7 @@ impl World {
                 let dead = random.random_range(0..self.works.len());
                 self.works.swap_remove(dead);
             }
+            41 => self.loses_answer = true,
             // A back end closes the live.
             40 => {
                 self.stored.open = None;
@@ -395,12 +417,18 @@ fn messages(random: &mut StdRng) -> Vec<Heard> {
                 session: session.clone(),
                 news,
                 at: has_times.then_some(at),
+                must_beat: false,
             });
         };
         say(StreamNews::Publish);
         if session.is_unique() {
-            for _ in 0..random.random_range(0..3) {
-                say(StreamNews::Alive);
+            for _ in 0..random.random_range(0..4) {
+                say(match random.random_range(0..4) {
+                    0 => StreamNews::Unnamed,
+                    // The publisher resumes the session.
+                    1 => StreamNews::Publish,
+                    _ => StreamNews::Alive,
+                });
             }
         }
         // A worker that was killed says nothing more.
