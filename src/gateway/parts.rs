@@ -531,7 +531,7 @@ impl Parts {
             users: core.user_upkeep(config),
             attendance: core.attendance_upkeep(config),
             gateways: gateways.clone(),
-            absent_streamers,
+            absent_streamers: absent_streamers.clone(),
             store: store.clone(),
             lives: lives.clone(),
             sweeper,
@@ -580,6 +580,8 @@ impl Parts {
             rooms: rooms.clone(),
             outbox: outbox.clone(),
             keeper: keeper.clone(),
+            absent_streamers,
+            clock,
         };
         let removals = Remover {
             store: store_for_clients.clone(),

@@ -63,8 +63,9 @@ pub use leases::{
 };
 pub use limits::{MAX_BATCH, MAX_MESSAGE};
 pub use lives::{
-    CloseLive, CloseReason, CloseReply, Closure, FinishClose, Info, InfoReply, ListedLive,
-    LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, OpenedBy, Standing, Terms, WriteInfo,
+    ChangeTerms, CloseLive, CloseReason, CloseReply, Closure, FinishClose, Info, InfoReply,
+    ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, OpenedBy, Standing, Terms,
+    WriteInfo,
 };
 pub use online_users::{OnlineCount, OnlineUsers, UserPresence, Whereabouts};
 pub use parts::{Health, Parts, Slot};
@@ -75,7 +76,7 @@ pub use removals::{
 };
 pub use sessions::{
     MANY_SESSIONS, MOST_SESSIONS, SESSIONS_A_CALL, SHORT_BREAK, Session, SessionPlace, Sessions,
-    Stay, Stays, Watched,
+    Stay, Stays, Watched, session_id,
 };
 pub use slices::{
     Apply, ApplyReply, CALL_DEADLINE, Compared, DOUBT_AFTER_LOSS, DroppedNotes, Fence, HeldFrom,

@@ -80,6 +80,11 @@ impl Watched {
     }
 }
 
+/// The name of a session in answers and events; no two users share one.
+pub fn session_id(user: &UserId, id: u64) -> String {
+    format!("{user}~{id}")
+}
+
 /// Begin and end of one session, as the stores keep them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stay {

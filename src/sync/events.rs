@@ -78,7 +78,7 @@ fn event_of(record: &LiveRecord, pending: &PendingEvent) -> Event {
         Happened::Closed => json!(record.summary()),
         Happened::Counts(figures) => json!({"viewers": figures.viewers, "fans": figures.fans}),
         Happened::Removed(user) => json!({"user_id": user}),
-        Happened::Banned(user, until) => json!({"user_id": user, "banned_until": until}),
+        Happened::Banned(user, until) => json!({"user_id": user, "ban_ends_at": until}),
     };
     if let Value::Object(more) = more {
         data.extend(more);

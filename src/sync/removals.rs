@@ -34,7 +34,7 @@ pub enum RemoveError {
 pub struct Removed {
     pub epoch: Epoch,
     /// When the user's ban ends, by the store's clock; `None` if the user may come back at once.
-    pub banned_until: Option<UnixMillis>,
+    pub ban_ends_at: Option<UnixMillis>,
 }
 
 pub struct Remover {
@@ -78,7 +78,7 @@ impl Remover {
             )
             .await
             .map_err(LiveError::from)?;
-        let (number, banned_until, is_told) = match reply {
+        let (number, ban_ends_at, is_told) = match reply {
             RemoveReply::Done {
                 number,
                 until,
@@ -108,7 +108,7 @@ impl Remover {
         self.announce(live).await;
         Ok(Removed {
             epoch: record.epoch,
-            banned_until,
+            ban_ends_at,
         })
     }
 

@@ -263,6 +263,7 @@ answered_by_the_embedded_store! {
         fn open_live(&self, wish: &OpenLive) -> OpenReply;
         fn load_live(&self, live: &LiveId) -> Option<LiveRecord>;
         fn keep_live(&self, told: &LiveRecord, message: &str) -> Standing;
+        fn change_terms(&self, wish: &ChangeTerms) -> InfoReply;
         fn write_info(&self, wish: &WriteInfo) -> InfoReply;
         fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> ();
         fn begin_close(&self, wish: &CloseLive) -> CloseReply;

@@ -19,14 +19,15 @@ use rollcall::config::{AttendanceForm, Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
     Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent,
-    Channel, CheckLive, Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, Counts,
-    DeadEvent, Edge, Entry, Event, Events, ExpectedSlice, FanoutJobs, FanoutTask, Figures,
-    FinishClose, FinishedChanges, Followed, Follows, HeldFrom, History, Holders, InfoReply, Job,
-    LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH,
-    MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy,
-    Peaks, Post, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser,
-    RenewLease, SenderTurn, Sessions, SliceSize, Slices, Span, Standing, StatusId, Statuses,
-    Strays, Summary, Terms, Timeline, Timelines, Uniques, UserLists, WriteInfo, find_attendees,
+    ChangeTerms, Channel, CheckLive, Checks, CloseLive, CloseReason, CloseReply, CountLive,
+    CountReply, Counts, DeadEvent, Edge, Entry, Event, Events, ExpectedSlice, FanoutJobs,
+    FanoutTask, Figures, FinishClose, FinishedChanges, Followed, Follows, HeldFrom, History,
+    Holders, InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord,
+    LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive,
+    OpenReply, OpenedBy, Peaks, Post, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply,
+    RemoveUser, RenewLease, SenderTurn, Sessions, SliceSize, Slices, Span, Standing, StatusId,
+    Statuses, Strays, Summary, Terms, Timeline, Timelines, Uniques, UserLists, WriteInfo,
+    find_attendees,
 };
 use tokio::time::Instant;
 
@@ -188,6 +189,17 @@ async fn lives(store: &RedisStore, redis: &RedisServer, prefix: &str) -> LiveRec
     };
     assert!(matches!(
         store.write_info(&info).await.unwrap(),
+        InfoReply::Written(_)
+    ));
+    let change = ChangeTerms {
+        live: record.live.clone(),
+        epoch: record.epoch,
+        title: Some(Some("of three".to_owned())),
+        streamer_timeout: Some(None),
+        message: "word".to_owned(),
+    };
+    assert!(matches!(
+        store.change_terms(&change).await.unwrap(),
         InfoReply::Written(_)
     ));
     let (figures, peaks) = (

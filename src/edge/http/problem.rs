@@ -87,6 +87,8 @@ kinds! {
     /// The session has ended, or the id is of no session: begin another one.
     SessionUnknown = NOT_FOUND "session_unknown" "There is no such session",
     StatusNotFound = NOT_FOUND "status_not_found" "There is no such announcement",
+    /// Another opening of the live was meant, or it was long ago.
+    EpochNotFound = NOT_FOUND "epoch_not_found" "Nothing is kept of that opening",
     MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "The method does not fit the path",
     Timeout = REQUEST_TIMEOUT "request_timeout" "The request took too long",
     LiveOwned = CONFLICT "live_owned" "The live belongs to another streamer",
@@ -94,6 +96,7 @@ kinds! {
     LoginTaken = CONFLICT "login_taken" "Another user has the login",
     /// The user has opened too many sockets and sessions; this session was the oldest.
     TooManySessions = CONFLICT "too_many_sessions" "The user has too many sessions",
+    SelfFollow = CONFLICT "self_follow" "Nobody follows themselves",
     TooManyBans = CONFLICT "too_many_bans" "The live has too many bans",
     ListFull = CONFLICT "list_full" "The list has too many members",
     /// The files of some keys or certificates; what was read before stays in force.

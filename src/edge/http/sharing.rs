@@ -79,7 +79,7 @@ fn preflight() -> Response {
     let headers = [
         (
             header::ACCESS_CONTROL_ALLOW_METHODS,
-            HeaderValue::from_static("GET, PUT, POST, DELETE"),
+            HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE"),
         ),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,

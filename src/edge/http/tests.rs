@@ -8,4 +8,5 @@ mod lives;
 mod online;
 mod problems;
 mod rate_limits;
+mod rules;
 pub(crate) mod world;

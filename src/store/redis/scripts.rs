@@ -86,6 +86,7 @@ scripts! {
     BEGIN_LIVE_CLOSE = "begin_live_close.lua",
     FINISH_LIVE_CLOSE = "finish_live_close.lua",
     WRITE_INFO = "write_info.lua",
+    CHANGE_TERMS = "change_terms.lua",
     WRITE_COUNTS = "write_counts.lua",
     ADD_PAST_LIVE = "add_past_live.lua",
     RANK_LIVES = "rank_lives.lua",

@@ -58,8 +58,7 @@ pub(crate) async fn known_record(
         None => Ok(rooms
             .get(live)
             .ok_or_else(|| LiveError::NeverOpened(live.clone()))?
-            .record
-            .clone()),
+            .record_now()),
     }
 }
 
@@ -68,14 +67,12 @@ impl LivesParts {
     pub(super) fn as_of_room(&self, room: &Room) -> (LiveRecord, Figures) {
         let figures = room.figures();
         let at = self.clock.unix();
-        let info = room.info.newest().info.clone();
         let counted = Some(Counted { figures, at });
         (
             LiveRecord {
                 peaks: room.peaks(),
-                info,
                 counted,
-                ..room.record.clone()
+                ..room.record_now()
             },
             figures,
         )

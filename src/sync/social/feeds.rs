@@ -211,6 +211,44 @@ impl Feeds {
         }))
     }
 
+    /// A status of this user, if it stands.
+    pub async fn find(&self, user: &UserId, status: &StatusId) -> StoreResult<Option<ShownStatus>> {
+        if status.author() != user {
+            return Ok(None);
+        }
+        let store = self.store.as_ref();
+        match states_of(store, std::slice::from_ref(status))
+            .await
+            .pop()
+            .unwrap_or(Ok(StatusState::Unknown))?
+        {
+            StatusState::Stands(Content::Post(post)) => {
+                let entry = Entry {
+                    at: post.at,
+                    id: status.clone(),
+                };
+                Ok(Some(ShownStatus {
+                    entry,
+                    content: Content::Post(post),
+                }))
+            }
+            StatusState::Stands(content @ Content::Live { .. }) => {
+                let Some((live, _)) = status.live() else {
+                    return Ok(None);
+                };
+                let record = store
+                    .load_live(live)
+                    .await?
+                    .filter(|record| !record.terms.invisible);
+                let entry = record
+                    .map(|record| Entry::of_live(&record))
+                    .filter(|entry| entry.id == *status);
+                Ok(entry.map(|entry| ShownStatus { entry, content }))
+            }
+            StatusState::Over | StatusState::Unknown => Ok(None),
+        }
+    }
+
     /// Deletes an announcement of this user.
     pub async fn delete(&self, user: &UserId, status: &StatusId) -> StoreResult<Deleted> {
         let known = self

@@ -234,7 +234,7 @@ async fn preflights_are_answered_for_allowed_origins_only() {
     );
     assert_eq!(
         answer.header("access-control-allow-methods"),
-        "GET, PUT, DELETE"
+        "GET, POST, PUT, PATCH, DELETE"
     );
     assert_eq!(
         answer.header("access-control-allow-headers"),

@@ -1,4 +1,4 @@
-//! The routes of announcements: make one, and delete one.
+//! The routes of one status: make an announcement, read a status, and delete an announcement.
 
 use std::sync::Arc;
 
@@ -79,6 +79,30 @@ pub(in crate::edge::http) async fn post(
         ));
     };
     Ok((StatusCode::CREATED, Json(StatusItem::from(status))).into_response())
+}
+
+refusals!(ShowRefused = InvalidId, StatusNotFound, StoreUnavailable);
+
+/// Read one status
+///
+/// An announcement, or that a live is on air.
+#[utoipa::path(get, path = "/v1/users/{user_id}/statuses/{status_id}", operation_id = "get_status", tag = "feeds",
+    params(
+        ("user_id" = UserId, Path, description = "The author", example = "s1"),
+        ("status_id" = StatusId, Path, description = "The status", example = "s1~5m2zkq3wvtcohxya"),
+    ),
+    responses((status = 200, description = "What it says", body = StatusItem), ShowRefused))]
+pub(in crate::edge::http) async fn show(
+    State(state): State<Arc<AppState>>,
+    InPath((user, status)): InPath<(UserId, StatusId)>,
+) -> Result<Json<StatusItem>, Problem> {
+    match state.feeds.find(&user, &status).await? {
+        Some(found) => Ok(Json(StatusItem::from(found))),
+        None => Err(Problem::new(
+            Kind::StatusNotFound,
+            "there is no such status of this user",
+        )),
+    }
 }
 
 refusals!(

@@ -301,7 +301,7 @@ async fn the_openapi_document_describes_every_route_and_every_refusal() {
     let operations = operations(&document);
     assert_eq!(
         operations.len(),
-        47,
+        54,
         "{:?}",
         operations
             .iter()
@@ -428,11 +428,7 @@ async fn every_call_refuses_what_it_does_not_have_and_names_it() {
 async fn a_misspelt_ban_is_refused_and_removes_nobody() {
     let world = World::new();
     world.opens("42", 1).await;
-    let request =
-        Request::delete("/v1/lives/42/viewers/u1").header("content-type", "application/json");
-    let answer = world
-        .sends(request.body(Body::from(r#"{"ban":600}"#)).unwrap())
-        .await;
+    let answer = world.put("/v1/lives/42/bans/u1", r#"{"ban":600}"#).await;
     answer.is_problem(400, "unknown_field");
     assert_eq!(
         answer.json()["detail"],
