@@ -16,6 +16,8 @@ pub enum EventKind {
     UserRemoved,
     /// A user was removed from a live, and may not come back for a time.
     UserBanned,
+    /// A user's ban was lifted before its end.
+    UserUnbanned,
     /// Fans came to a live.
     FanJoined,
     /// Fans left a live.
@@ -24,12 +26,13 @@ pub enum EventKind {
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::LiveOpened,
         Self::LiveClosed,
         Self::LiveCounts,
         Self::UserRemoved,
         Self::UserBanned,
+        Self::UserUnbanned,
         Self::FanJoined,
         Self::FanLeft,
     ];
@@ -42,6 +45,7 @@ impl EventKind {
             Self::LiveCounts => "live.counts",
             Self::UserRemoved => "user.removed",
             Self::UserBanned => "user.banned",
+            Self::UserUnbanned => "user.unbanned",
             Self::FanJoined => "fan.joined",
             Self::FanLeft => "fan.left",
         }

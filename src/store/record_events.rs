@@ -23,6 +23,8 @@ pub enum Happened {
     Removed(UserId),
     /// A user was removed, and may not come back until then.
     Banned(UserId, UnixMillis),
+    /// A user's ban was lifted.
+    Unbanned(UserId),
 }
 
 impl Happened {
@@ -34,6 +36,7 @@ impl Happened {
             Self::Counts(_) => EventKind::LiveCounts,
             Self::Removed(_) => EventKind::UserRemoved,
             Self::Banned(..) => EventKind::UserBanned,
+            Self::Unbanned(_) => EventKind::UserUnbanned,
         }
     }
 
@@ -53,6 +56,7 @@ impl Happened {
                 UserId::parse(words.next()?).ok()?,
                 words.next()?.parse().ok()?,
             ),
+            EventKind::UserUnbanned => Self::Unbanned(UserId::parse(words.next()?).ok()?),
             EventKind::FanJoined | EventKind::FanLeft => return None,
         };
         if words.next().is_some() {
@@ -101,7 +105,12 @@ mod tests {
                 })),
             ),
             ("user.removed a:b@c", Some(Happened::Removed(user.clone()))),
-            ("user.banned a:b@c 7", Some(Happened::Banned(user, 7))),
+            (
+                "user.banned a:b@c 7",
+                Some(Happened::Banned(user.clone(), 7)),
+            ),
+            ("user.unbanned a:b@c", Some(Happened::Unbanned(user))),
+            ("user.unbanned", None),
             ("", None),
             ("live.opened 1", None),
             ("live.counts 10", None),

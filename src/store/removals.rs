@@ -86,6 +86,8 @@ pub enum LiftReply {
     Lifted {
         /// The number of the change.
         number: u64,
+        /// Whether the record notes an event of it. False if too many events wait.
+        is_told: bool,
     },
     /// There was no ban. Nothing was done.
     NotBanned,
@@ -242,6 +244,7 @@ impl RemovalLog {
         match self.bans.remove(user) {
             Some(_) => LiftReply::Lifted {
                 number: self.note(user, Happened::Lifted),
+                is_told: true,
             },
             None => LiftReply::NotBanned,
         }

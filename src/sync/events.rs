@@ -77,7 +77,7 @@ fn event_of(record: &LiveRecord, pending: &PendingEvent) -> Event {
         }
         Happened::Closed => json!(record.summary()),
         Happened::Counts(figures) => json!({"viewers": figures.viewers, "fans": figures.fans}),
-        Happened::Removed(user) => json!({"user_id": user}),
+        Happened::Removed(user) | Happened::Unbanned(user) => json!({"user_id": user}),
         Happened::Banned(user, until) => json!({"user_id": user, "ban_ends_at": until}),
     };
     if let Value::Object(more) = more {

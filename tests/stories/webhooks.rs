@@ -50,6 +50,7 @@ async fn a_live_is_told_from_its_opening_to_its_close(world: World, webhook: &We
         .await;
     backend.remove("42", "u1").await.is(200);
     backend.ban("42", "u2", 600).await;
+    backend.delete("/v1/lives/42/bans/u2").await.is(200);
     backend.close("42").await;
     webhook
         .hears_of(
@@ -59,6 +60,7 @@ async fn a_live_is_told_from_its_opening_to_its_close(world: World, webhook: &We
                 "live.counts",
                 "user.removed",
                 "user.banned",
+                "user.unbanned",
                 "live.closed",
             ],
         )
@@ -90,6 +92,7 @@ async fn a_live_is_told_from_its_opening_to_its_close(world: World, webhook: &We
     assert_eq!(of("live.counts")["viewers"], 1);
     assert_eq!(of("user.removed")["user_id"], "u1");
     assert_eq!(of("user.banned")["user_id"], "u2");
+    assert_eq!(of("user.unbanned")["user_id"], "u2");
     assert!(
         of("user.banned")["ban_ends_at"].as_u64().unwrap()
             > of("user.banned")["at"].as_u64().unwrap() + 500_000
