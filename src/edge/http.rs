@@ -22,6 +22,7 @@ mod friends;
 pub mod gateway;
 mod health;
 mod history;
+mod idempotency;
 mod infos;
 mod known_fields;
 mod live_lists;

@@ -4,6 +4,7 @@
 //! Its time is the gateway's clock plus the wall clock at construction, so it follows tokio's
 //! paused time. No lock is held over an await, and no call waits for anything.
 
+mod answers;
 mod attendance;
 mod attended;
 pub mod backup;
@@ -80,6 +81,7 @@ pub struct MemoryStore {
     attendance: Mutex<HashMap<LiveEpoch, attended::Kept>>,
     feeds: Mutex<Feeds>,
     users: Mutex<Users>,
+    answers: Mutex<answers::KeptAnswers>,
     /// When the users of each slice were seen last.
     user_slices: Vec<Mutex<UserSlice>>,
     events: Mutex<EventLog>,
@@ -104,6 +106,7 @@ impl MemoryStore {
             attendance: Mutex::default(),
             feeds: Mutex::default(),
             users: Mutex::default(),
+            answers: Mutex::default(),
             user_slices: (0..USERS_SLICES).map(|_| Mutex::default()).collect(),
             events: Mutex::default(),
             subscriptions: Subscriptions::default(),

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+mod answers;
 mod attendance;
 mod attendees;
 mod bus;
@@ -38,6 +39,7 @@ mod status;
 mod streamers;
 mod sums;
 
+pub use answers::{AnswerName, Answers};
 pub use attendance::{
     ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees,
     Attending, BITS_A_PART, LiveEpoch, MAX_ATTENDED,
@@ -115,6 +117,7 @@ pub trait Store:
     + Statuses
     + Timelines
     + UserLists
+    + Answers
     + FanoutJobs
     + LastSeen
     + OnlineUsers

@@ -521,6 +521,13 @@ answered_by_the_embedded_store! {
 }
 
 answered_by_the_embedded_store! {
+    Answers {
+        fn claim_answer(&self, name: &AnswerName, claim: &str, keep: Duration) -> Option<String>;
+        fn keep_answer(&self, name: &AnswerName, answer: &str, keep: Duration) -> ();
+    }
+}
+
+answered_by_the_embedded_store! {
     FanoutJobs {
         fn enqueue_fanout(&self, job: &Job) -> ();
         fn take_fanouts(&self, worker: &GatewayId, most: usize) -> TakenJobs;

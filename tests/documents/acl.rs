@@ -18,16 +18,16 @@ use rollcall::base::secret::Secret;
 use rollcall::config::{AttendanceForm, Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
-    Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent,
-    ChangeTerms, Channel, CheckLive, Checks, CloseLive, CloseReason, CloseReply, CountLive,
-    CountReply, Counts, DeadEvent, Edge, Entry, Event, Events, ExpectedSlice, FanoutJobs,
-    FanoutTask, Figures, FinishClose, FinishedChanges, Followed, Follows, HeldFrom, History,
-    Holders, InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord,
-    LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive,
-    OpenReply, OpenedBy, Peaks, Post, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply,
-    RemoveUser, RenewLease, SenderTurn, Sessions, SliceSize, Slices, Span, Standing, StatusId,
-    Statuses, Strays, Summary, Terms, Timeline, Timelines, Uniques, UserLists, WriteInfo,
-    find_attendees,
+    AnswerName, Answers, Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion, Attending,
+    Burial, Bus, BusEvent, ChangeTerms, Channel, CheckLive, Checks, CloseLive, CloseReason,
+    CloseReply, CountLive, CountReply, Counts, DeadEvent, Edge, Entry, Event, Events,
+    ExpectedSlice, FanoutJobs, FanoutTask, Figures, FinishClose, FinishedChanges, Followed,
+    Follows, HeldFrom, History, Holders, InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan,
+    ListedLive, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation,
+    NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post, Profiles, PutInList,
+    Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn, Sessions,
+    SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays, Summary, Terms, Timeline,
+    Timelines, Uniques, UserLists, WriteInfo, find_attendees,
 };
 use tokio::time::Instant;
 
@@ -805,6 +805,18 @@ async fn feeds(store: &RedisStore, redis: &RedisServer, prefix: &str) {
             .take_out_of_list(&author, &list, &user("u2"))
             .await
             .unwrap()
+    );
+    let day = Duration::from_secs(86_400);
+    let name = AnswerName::of_digest(&[7; 16]);
+    assert_eq!(store.claim_answer(&name, "claim", day).await.unwrap(), None);
+    store.keep_answer(&name, "answer", day).await.unwrap();
+    assert_eq!(
+        store
+            .claim_answer(&name, "again", day)
+            .await
+            .unwrap()
+            .as_deref(),
+        Some("answer")
     );
     let job = Job {
         task: FanoutTask::Add,

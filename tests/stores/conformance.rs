@@ -20,6 +20,7 @@ use rollcall::store::{
 
 use crate::redis_server::RedisServer;
 
+mod answers;
 mod attendance;
 mod checks;
 mod counts;

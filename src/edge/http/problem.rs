@@ -60,6 +60,8 @@ kinds! {
     InvalidCursor = BAD_REQUEST "invalid_cursor" "Not a cursor of this listing",
     InvalidLimit = BAD_REQUEST "invalid_limit" "The limit is out of range",
     InvalidQuery = BAD_REQUEST "invalid_query" "The query cannot be understood",
+    /// The header is doubled, empty, too long, or not of visible ASCII characters.
+    InvalidIdempotencyKey = BAD_REQUEST "invalid_idempotency_key" "Not an Idempotency-Key",
     InvalidFilter = BAD_REQUEST "invalid_filter" "Not a filter of the log",
     /// The settings of the gateway, or of the live, say that nobody keeps what is asked for.
     NotKept = CONFLICT "not_available" "Not kept, as the settings say",
@@ -96,6 +98,8 @@ kinds! {
     LoginTaken = CONFLICT "login_taken" "Another user has the login",
     /// The user has opened too many sockets and sessions; this session was the oldest.
     TooManySessions = CONFLICT "too_many_sessions" "The user has too many sessions",
+    /// The same caller sent another request with it within a day.
+    IdempotencyKeyReused = CONFLICT "idempotency_key_reused" "The Idempotency-Key came with another request",
     SelfFollow = CONFLICT "self_follow" "Nobody follows themselves",
     TooManyBans = CONFLICT "too_many_bans" "The live has too many bans",
     ListFull = CONFLICT "list_full" "The list has too many members",

@@ -83,7 +83,7 @@ fn preflight() -> Response {
         ),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            HeaderValue::from_static("authorization, content-type"),
+            HeaderValue::from_static("authorization, content-type, idempotency-key"),
         ),
         (
             header::ACCESS_CONTROL_MAX_AGE,

@@ -4,6 +4,7 @@ mod authorization;
 mod documents;
 mod fans;
 mod follows;
+mod idempotency;
 mod lives;
 mod online;
 mod problems;

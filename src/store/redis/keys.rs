@@ -18,7 +18,9 @@ use crate::base::ids::{
     UserId,
 };
 use crate::base::key_prefix::KeyPrefix;
-use crate::store::{ATTENDANCE_KEPT, Channel, Edge, LiveEpoch, MAX_BAN, Rank, Timeline};
+use crate::store::{
+    ATTENDANCE_KEPT, AnswerName, Channel, Edge, LiveEpoch, MAX_BAN, Rank, Timeline,
+};
 
 /// How long the leases outlive the last renewal of any of them.
 pub const LEASES_TTL: Duration = Duration::from_secs(2 * 24 * 3600);
@@ -564,6 +566,12 @@ impl Keys {
         self.key(format_args!("list:{list}:{owner}"))
     }
 
+    /// STRING: what a request that may be repeated asked for, and its answer. Expires a day after
+    /// the request.
+    pub fn answer(&self, name: &AnswerName) -> String {
+        self.key(format_args!("rollcall:answer:{name}"))
+    }
+
     /// STREAM: jobs that bring a status to the followers of its author, or take it from them.
     /// Gateways share the jobs as one consumer group. Empty at rest. Never expires.
     pub fn fanout(&self) -> String {
@@ -801,6 +809,7 @@ impl Keys {
             self.timeline(&Timeline::Home(user.clone())),
             self.posts(user),
             self.list_of(user, list),
+            self.answer(&AnswerName::of_digest(&[0; 16])),
             self.fanout(),
             self.fanout_progress(),
             self.pulled(),

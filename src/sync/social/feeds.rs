@@ -36,6 +36,14 @@ pub struct Feeds {
     jobs: Notify,
 }
 
+/// The id of an announcement that is to be made.
+#[derive(Debug, Clone)]
+pub enum NewPost {
+    New(PostId),
+    /// An earlier call may have made the same announcement with this id.
+    MayExist(PostId),
+}
+
 /// What became of an announcement that was to be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deleted {
@@ -186,21 +194,30 @@ impl Feeds {
             .await;
     }
 
-    /// Makes an announcement now. `None` if its author has no profile.
+    /// Makes an announcement now. `None` if its author has no profile. If an earlier call made one
+    /// with this id, answers that one.
     pub async fn post(
         &self,
         author: &UserId,
+        id: NewPost,
         text: String,
         data: Option<String>,
     ) -> StoreResult<Option<ShownStatus>> {
         if self.store.profile(author).await?.is_none() {
             return Ok(None);
         }
-        let at = self.clock.unix();
-        let entry = Entry {
-            at,
-            id: StatusId::of_post(author.clone(), PostId::random()),
+        let id = match id {
+            NewPost::New(post) => StatusId::of_post(author.clone(), post),
+            NewPost::MayExist(post) => {
+                let id = StatusId::of_post(author.clone(), post);
+                if let Some(there) = self.find(author, &id).await? {
+                    return Ok(Some(there));
+                }
+                id
+            }
         };
+        let at = self.clock.unix();
+        let entry = Entry { at, id };
         let post = Post { at, text, data };
         self.note(FanoutTask::Add, &entry).await?;
         self.store.put_post(&entry.id, &post).await?;

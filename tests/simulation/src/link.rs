@@ -377,6 +377,13 @@ calls! {
 }
 
 calls! {
+    Answers {
+        [write] claim_answer(name: &AnswerName, claim: &str, keep: Duration) -> Option<String>, at list();
+        [write] keep_answer(name: &AnswerName, answer: &str, keep: Duration) -> (), at list();
+    }
+}
+
+calls! {
     UserLists {
         [write] put_in_list(owner: &UserId, list: &ListName, member: &UserId) -> PutInList, at user(owner);
         [write] take_out_of_list(owner: &UserId, list: &ListName, member: &UserId) -> bool, at user(owner);
