@@ -49,6 +49,7 @@
 //! | who may call which HTTP route? | `edge/http/routes.rs` names the action, `edge/http/authorization.rs` asks |
 //! | where is a new HTTP route added? | `edge/http/routes.rs` |
 //! | what if a client sends the same POST twice? | `edge/http/idempotency.rs`; `store/answers.rs` keeps the answer |
+//! | how are the messages of the WebSocket described for programs? | `edge/http/asyncapi.json` |
 //! | what is said of a wrong field of a request? | `edge/fields.rs`; `edge/http/known_fields.rs` knows the right ones |
 //! | what do people see in a browser? | `edge/http/pages/`, served by `edge/http/pages.rs` |
 //! | how does a web app connect, and come back? | `edge/http/pages/rollcall.js` |

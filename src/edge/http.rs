@@ -9,6 +9,7 @@
 //! A handler holds no state: it reads a request ([`requests`], [`paging`]), uses the parts of the
 //! gateway that [`state`] offers, and answers with JSON or with a [`problem`].
 
+mod asyncapi;
 mod attendance;
 mod authorization;
 mod beats;

@@ -25,9 +25,9 @@ use super::requests::MaxBody;
 use super::social::{feeds, lists, statuses};
 use super::state::AppState;
 use super::{
-    attendance, beats, fans, follows, friends, gateway, health, history, infos, live_lists, lives,
-    logging, middleware, online, openapi, presence, reloading, removals, sessions, sharing,
-    upgrade, users, viewers,
+    asyncapi, attendance, beats, fans, follows, friends, gateway, health, history, infos,
+    live_lists, lives, logging, middleware, online, openapi, presence, reloading, removals,
+    sessions, sharing, upgrade, users, viewers,
 };
 use crate::auth::permissions::Action;
 
@@ -180,7 +180,7 @@ pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
             .probes()
             .api()
             .metrics();
-        return whole.finish(pages::public(state, Api::Here));
+        return whole.finish(public_pages(state, Api::Here));
     }
     let routes = Routes::new(state, Accepts::Tokens)
         .socket()
@@ -188,10 +188,15 @@ pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
         .probes();
     // With `--auth off` there are no tokens.
     if state.tokens.is_some() {
-        routes.api().finish(pages::public(state, Api::Here))
+        routes.api().finish(public_pages(state, Api::Here))
     } else {
-        routes.finish(pages::public(state, Api::Elsewhere))
+        routes.finish(public_pages(state, Api::Elsewhere))
     }
+}
+
+/// The pages, and the description of the WebSocket, which is on this port only.
+fn public_pages(state: &AppState, api: Api) -> Router<Arc<AppState>> {
+    pages::public(state, api).merge(asyncapi::route())
 }
 
 /// The routes of the internal port: all but the WebSocket. The metrics are open to all there.

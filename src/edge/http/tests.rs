@@ -1,5 +1,6 @@
 //! The routers, asked without a socket, over a store that can repeat itself and fail.
 
+mod asyncapi;
 mod authorization;
 mod documents;
 mod fans;
