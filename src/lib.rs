@@ -53,6 +53,7 @@
 //! | what is said of a wrong field of a request? | `edge/fields.rs`; `edge/http/known_fields.rs` knows the right ones |
 //! | what do people see in a browser? | `edge/http/pages/`, served by `edge/http/pages.rs` |
 //! | how does a web app connect, and come back? | `edge/http/pages/rollcall.js` |
+//! | what does a web app do where no WebSocket opens? | `HttpSocket` in `edge/http/pages/rollcall.js` |
 //! | where is a new client message added? | `session/messages.rs` |
 //! | how much may one client do? | `session/limits.rs`; `presence/user_sockets.rs` for the sockets of a user |
 //! | how much may one user have the store do? | `presence/user_budgets.rs`, over all sockets of the user |
@@ -62,6 +63,8 @@
 //! | how does a viewer without a WebSocket join, and stay? | `session/socketless/`, called by `edge/http/presence.rs` |
 //! | how does another gateway go on with such a session? | `auth/session_claims.rs`: its id tells all |
 //! | what keeps a session that left from coming back? | `presence/ended_sessions.rs` |
+//! | how does a heartbeat by datagram look? | `edge/datagrams/wire.rs`; `responder.rs` decides what becomes of it |
+//! | which datagrams has a session sent before? | `session/socketless/datagram_state.rs` |
 //! | what does a stream of events send? | `session/socketless/events.rs` |
 //! | what if a token expires? | `session/reaper.rs` finds its socket; `session/refresh.rs` takes in a new token |
 //! | what does a heartbeat do? | `session/heartbeat.rs`; it ends in `presence/conn.rs` |

@@ -14,6 +14,7 @@ mod support {
     pub mod backend;
     pub mod certificates;
     pub mod dashboard;
+    pub mod datagrams;
     pub mod fan_service;
     pub mod foreign;
     pub mod hearing;
@@ -57,6 +58,7 @@ mod stories {
     mod cluster;
     mod counted;
     mod dashboards;
+    mod datagrams;
     mod devices;
     mod draining;
     mod drift;

@@ -4,7 +4,7 @@
 //! A run starts and owns a [`testbed`]: Redis, the gateways, and a link from each gateway to Redis
 //! that can be cut. [`faults`] breaks it in an order that follows from the seed. Each [`person`] of
 //! the crowd uses one or two [`device`]s, which record in [`run_state`] what the gateways told
-//! them. From these records [`simulation::expectation`] derives who must be in Redis; [`observer`]
+//! them; a [`socketless`] one sends beats over HTTP instead. From these records [`simulation::expectation`] derives who must be in Redis; [`observer`]
 //! compares Redis with that all the time, and [`audit`] compares everything at rest.
 
 pub(crate) mod audit;
@@ -23,6 +23,7 @@ pub(crate) mod reader;
 mod report;
 mod run;
 pub(crate) mod run_state;
+mod socketless;
 mod store;
 mod support;
 pub(crate) mod testbed;
@@ -74,6 +75,9 @@ pub(crate) struct ChaosArgs {
     /// The share of viewers that follow a streamer
     #[arg(long, default_value_t = 0.6, value_name = "SHARE")]
     fans: f64,
+    /// The share of devices that open no socket, and send beats over HTTP to any gateway
+    #[arg(long, default_value_t = 0.3, value_name = "SHARE")]
+    socketless: f64,
     /// A viewer does something every so often, on average [default: 10s, more for more than 600
     /// viewers]
     #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
@@ -156,8 +160,12 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
     {
         bail!("--viewers must be 1 to {MOST_VIEWERS}, --lives 1 to 64, --quiet at most 64");
     }
-    if !(args.minutes > 0.0 && args.minutes <= 600.0 && (0.0..=1.0).contains(&args.fans)) {
-        bail!("--minutes must be above 0 and at most 600, --fans between 0 and 1");
+    let is_share = |share: &f64| (0.0..=1.0).contains(share);
+    if !(args.minutes > 0.0 && args.minutes <= 600.0) {
+        bail!("--minutes must be above 0 and at most 600");
+    }
+    if ![args.fans, args.socketless].iter().all(is_share) {
+        bail!("--fans and --socketless must be between 0 and 1");
     }
     let seed = args
         .seed
@@ -172,6 +180,7 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
         timing,
         seed,
         viewers: args.viewers,
+        socketless: args.socketless,
         lives: args.lives,
         quiet: args.quiet,
         follows: args.fans,

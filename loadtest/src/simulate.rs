@@ -174,6 +174,7 @@ fn history(args: &SimulateArgs, seed: u64) -> HistoryArgs {
     HistoryArgs {
         seed,
         gateways: args.gateways,
+        socketless: None,
         rounds: args.rounds,
         faults: args.faults.clone(),
         without: Vec::new(),

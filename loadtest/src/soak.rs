@@ -215,6 +215,7 @@ impl SoakArgs {
             timing: self.timing.timing(),
             seed,
             viewers: self.viewers,
+            socketless: 0.0,
             lives: self.lives.into(),
             quiet: self.quiet.into(),
             follows: self.fans,

@@ -101,6 +101,18 @@ impl PresenceSecret {
         })
     }
 
+    /// As [`Self::open`], and the file is not looked at again.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(crate) fn open_once(path: Option<PathBuf>) -> Result<Self, String> {
+        let opened = Self::open(path)?;
+        Ok(Self {
+            path: None,
+            ..opened
+        })
+    }
+
     /// A key for a new session.
     pub(crate) fn new_key(&self) -> SessionKey {
         let mut key = [0; KEY_BYTES];

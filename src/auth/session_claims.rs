@@ -28,7 +28,17 @@ pub(crate) struct SessionClaims {
     pub(crate) bearer: Claims,
 }
 
-/// The claims as they stand in the id.
+/// What a text with the claims is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// It is the id of the session, and who has it acts as the session.
+    Id,
+    /// It goes into datagrams, which anybody on the way can read. Without the key of the session's
+    /// datagrams it is good for nothing.
+    Ticket,
+}
+
+/// The claims as they stand in the text.
 #[derive(Serialize)]
 struct Written<'a> {
     sid: SessionKey,
@@ -37,6 +47,8 @@ struct Written<'a> {
     number: u32,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     friends: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    ticket: bool,
     sub: &'a UserId,
     role: &'static str,
     count: bool,
@@ -56,6 +68,8 @@ struct Read {
     number: u32,
     #[serde(default)]
     friends: bool,
+    #[serde(default)]
+    ticket: bool,
     #[serde(flatten)]
     bearer: RawClaims,
 }
@@ -63,12 +77,22 @@ struct Read {
 impl SessionClaims {
     /// The id, as text for a URL.
     pub(crate) fn sign(&self, secret: &PresenceSecret) -> String {
+        self.sign_for(Use::Id, secret)
+    }
+
+    /// The ticket, as text for a datagram.
+    pub(crate) fn sign_ticket(&self, secret: &PresenceSecret) -> String {
+        self.sign_for(Use::Ticket, secret)
+    }
+
+    fn sign_for(&self, used_as: Use, secret: &PresenceSecret) -> String {
         let written = Written {
             sid: self.key,
             live: &self.live,
             epoch: self.epoch,
             number: self.number,
             friends: self.friends,
+            ticket: used_as == Use::Ticket,
             sub: &self.bearer.user,
             role: self.bearer.role.as_str(),
             count: self.bearer.counted,
@@ -85,14 +109,30 @@ impl SessionClaims {
 
     /// Reads an id. `None` if no gateway signed it, or its token has expired.
     pub(crate) fn read(id: &str, secret: &PresenceSecret, now: UnixMillis) -> Option<Self> {
+        Self::read_as(Use::Id, id, secret, now)
+    }
+
+    /// As [`Self::read`], of a ticket.
+    pub(crate) fn read_ticket(
+        ticket: &str,
+        secret: &PresenceSecret,
+        now: UnixMillis,
+    ) -> Option<Self> {
+        Self::read_as(Use::Ticket, ticket, secret, now)
+    }
+
+    fn read_as(used_as: Use, text: &str, secret: &PresenceSecret, now: UnixMillis) -> Option<Self> {
         let mut validation = Validation::new(Algorithm::HS256);
         // The time is checked below, by the clock that the tests can set.
         validation.validate_exp = false;
         validation.required_spec_claims.clear();
         let read: Read = secret.check_with(|key| {
-            let token = decode(id, key, &validation).ok()?;
+            let token = decode(text, key, &validation).ok()?;
             Some(token.claims)
         })?;
+        if read.ticket != (used_as == Use::Ticket) {
+            return None;
+        }
         let bearer = read.bearer.read()?;
         let leeway = LEEWAY.as_millis() as UnixMillis;
         if bearer.expires_at.saturating_add(leeway) <= now {
@@ -141,6 +181,18 @@ mod tests {
         let is_for_a_path = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         assert!(id.bytes().all(is_for_a_path), "{id}");
         assert!(id.len() < 400, "{} bytes", id.len());
+    }
+
+    #[test]
+    fn a_ticket_is_no_id_and_an_id_is_no_ticket() {
+        let secret = PresenceSecret::open(None).unwrap();
+        let written = claims(&secret);
+        let id = written.sign(&secret);
+        let ticket = written.sign_ticket(&secret);
+        assert_eq!(SessionClaims::read(&ticket, &secret, 0), None);
+        assert_eq!(SessionClaims::read_ticket(&id, &secret, 0), None);
+        let read = SessionClaims::read_ticket(&ticket, &secret, 0);
+        assert_eq!(read, Some(written));
     }
 
     #[test]

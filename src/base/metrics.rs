@@ -163,6 +163,10 @@ metrics! {
     presences_ended: Family<Why, Counter>,
     /// Requests to begin a session without a WebSocket that were refused, by code
     presences_refused: Family<Why, Counter>,
+    /// Datagrams received, by what became of them
+    datagrams: Family<Outcome, Counter>,
+    /// Answers to datagrams that the kernel did not take
+    datagrams_unsent: Counter,
     /// Streams of events open now
     event_streams: Gauge,
     /// Lives that this gateway holds in memory

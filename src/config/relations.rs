@@ -126,6 +126,11 @@ impl Config {
         );
         self.require_fan_relations(&mut relations);
         relations.require(
+            self.udp.is_some() || self.udp_advertise.is_empty(),
+            &["udp", "udp-advertise"],
+            "udp-advertise needs udp".to_owned(),
+        );
+        relations.require(
             self.webhook_url.is_some() == self.webhook_secret_file.is_some(),
             &["webhook-url", "webhook-secret-file"],
             "webhook-url and webhook-secret-file go together".to_owned(),

@@ -2,7 +2,7 @@
 //! Flags, variables, file keys, `--help` and the table in `docs/operations.md` follow from it.
 
 use std::fmt::Display;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -172,6 +172,25 @@ pub const SETTINGS: &[Setting] = &[
         more: "The same for all gateways, so that any of them goes on with a session when another one is gone. Without \
                it a session ends with its gateway. Read again on change.",
         take: |c, text| set(&mut c.presence_secret_file, Ok(Some(PathBuf::from(text)))),
+        ..PLAIN
+    },
+    Setting {
+        name: "udp",
+        group: ADDRESSES,
+        hint: "ADDR:PORT",
+        doc: "An address for heartbeats by datagram, of sessions without a WebSocket; default: none are taken",
+        more: "Port 0 picks a free port. docs/datagrams.md says what clients send.",
+        take: |c, text| set(&mut c.udp, address(text).map(Some)),
+        ..PLAIN
+    },
+    Setting {
+        name: "udp-advertise",
+        group: ADDRESSES,
+        hint: "HOST:PORT,…",
+        doc: "Where clients send datagrams, all gateways or their balancer; default: the address of udp",
+        more: "A client goes to the next one when a gateway does not answer. :PORT stands for the host that the client \
+               reached over HTTP, and so does an address of udp that is 0.0.0.0 or [::].",
+        take: |c, text| set(&mut c.udp_advertise, list(text, host_and_port)),
         ..PLAIN
     },
     Setting {
@@ -962,6 +981,27 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     Err(format!(
         "is not an address; use an IP address with a port, such as 127.0.0.1:{port} or [::1]:{port}"
     ))
+}
+
+/// What clients are told: the host is a name or an address, or empty.
+fn host_and_port(text: &str) -> Result<String, String> {
+    let wrong = "is not a list of host:port, such as gw1.example.org:8081,gw2.example.org:8081";
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return Err(wrong.to_owned());
+    };
+    let in_brackets = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let is_ipv6 = in_brackets.is_some_and(|host| host.parse::<Ipv6Addr>().is_ok());
+    let is_name = host
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    let has_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    if has_port && (is_ipv6 || is_name) {
+        Ok(text.to_owned())
+    } else {
+        Err(wrong.to_owned())
+    }
 }
 
 fn switch(text: &str) -> Result<bool, String> {

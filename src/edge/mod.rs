@@ -5,6 +5,7 @@ pub mod admission;
 pub mod banner;
 pub mod client_address;
 pub mod credentials;
+pub mod datagrams;
 pub(crate) mod fields;
 pub mod http;
 pub(crate) mod keep_alive;

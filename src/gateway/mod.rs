@@ -5,7 +5,8 @@
 //! listener spawns the tasks of sockets, and a tracker counts them. The start may fail; nothing
 //! here fails after it.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ use crate::base::telemetry::Log;
 use crate::cli::check_config::wrong_files;
 use crate::config::{AuthMode, Config};
 use crate::edge::client_address::{ClientAddress, TrustedProxies};
+use crate::edge::datagrams::{self, DatagramSocket, Resumptions};
 use crate::edge::http::state::AppState;
 use crate::edge::listener::PortSettings;
 use crate::edge::listener::pending_connections::PerAddress;
@@ -55,6 +57,9 @@ pub mod process;
 /// Connections that the kernel accepts ahead of the listener. `net.core.somaxconn` (4096) also
 /// bounds them.
 const BACKLOG: u32 = 16_384;
+
+/// Where calls within this process come from.
+const THIS_MACHINE: ClientAddress = ClientAddress::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
 /// Why a gateway could not start.
 #[derive(Debug, thiserror::Error)]
@@ -200,7 +205,7 @@ fn with_all_wrong_files(config: &Config, why: StartError) -> StartError {
     }
 }
 
-async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, StartError> {
+async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway, StartError> {
     let metrics = Arc::new(Metrics::default());
     let (tokens, key_fetcher) = match config.auth {
         AuthMode::Off => (None, None),
@@ -224,6 +229,13 @@ async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, St
         let (listener, addr) = listen(wanted)?;
         admin = Some(listener);
         admin_addr = Some(addr);
+    }
+    let mut datagram_sockets = Vec::new();
+    if let Some(wanted) = config.udp {
+        let (sockets, addr) = bind_datagrams(wanted)?;
+        datagram_sockets = sockets;
+        // With the real port instead of port 0: clients are told this address.
+        config.udp = Some(addr);
     }
     let key_fetcher = match key_fetcher {
         Some(fetcher) => Some(
@@ -268,6 +280,10 @@ async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, St
     gateway.addr = addr;
     gateway.admin_addr = admin_addr;
     gateway.serve_ports(&config, certificate, public, admin);
+    if let Some(udp) = config.udp {
+        tracing::info!(%udp, sockets = datagram_sockets.len(), "taking heartbeats by datagram");
+        gateway.serve_datagrams(datagram_sockets);
+    }
     let sockets_at_most = gateway.app.admission.limits.sockets;
     let gateway_id = gateway.id();
     let store = gateway.app.store.kind();
@@ -281,18 +297,27 @@ async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, St
 }
 
 /// Starts a gateway without a port, on a store of the caller's. Callers reach it through
-/// [`Gateway::router`] and [`Gateway::serve`]. It asks for no credentials, and sends no webhook.
+/// [`Gateway::router`] and [`Gateway::serve`]. It asks for no credentials, sends no webhook,
+/// and reads its files once.
 ///
 /// # Errors
-/// The store was used with other settings before.
+/// The store was used with other settings before, or the file of the presence secret cannot be
+/// used.
 pub async fn start_without_ports(
     config: &Config,
     store: Arc<dyn Store>,
 ) -> Result<Gateway, StartError> {
+    let presence_secret = PresenceSecret::open_once(config.presence_secret_file.clone())
+        .map(Arc::new)
+        .map_err(StartError::Settings)?;
+    let verifiers = Verifiers {
+        presence_secret,
+        ..Verifiers::default()
+    };
     run(
         GatewayId::random(),
         config,
-        Verifiers::default(),
+        verifiers,
         store,
         Arc::default(),
     )
@@ -421,6 +446,13 @@ fn bind(addr: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
     let listener = socket.listen(BACKLOG)?;
     let addr = listener.local_addr()?;
     Ok((listener, addr))
+}
+
+/// Binds a socket for each core to the address for datagrams. Returns the address too, with the real
+/// port instead of port 0.
+fn bind_datagrams(addr: SocketAddr) -> Result<(Vec<DatagramSocket>, SocketAddr), StartError> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    datagrams::bind(addr, cores).map_err(|why| StartError::Address(addr, why))
 }
 
 async fn open_store(
@@ -582,8 +614,12 @@ impl Gateway {
     /// The routes of the internal port, for calls within this process. Such calls count as calls
     /// from this machine.
     pub fn router(&self) -> Router {
-        let client = ClientAddress::Peer(Ipv4Addr::LOCALHOST.into());
-        http::routes::admin(&self.app).layer(Extension(client))
+        http::routes::admin(&self.app).layer(Extension(THIS_MACHINE))
+    }
+
+    /// The routes of the public port, for calls within this process, as [`Self::router`].
+    pub fn public_router(&self) -> Router {
+        http::routes::public(&self.app, false).layer(Extension(THIS_MACHINE))
     }
 
     /// Listens until the intake stops.
@@ -629,6 +665,17 @@ impl Gateway {
         let stop = self.intake.stop.clone();
         let serving = listener::serve(settings, listener, routes, stop, self.sockets.clone());
         self.intake.spawn(task, &self.failed, serving);
+    }
+
+    /// Takes in datagrams until the intake stops.
+    fn serve_datagrams(&self, sockets: Vec<DatagramSocket>) {
+        let shared = Arc::new(datagrams::Shared::new(self.app.clone()));
+        let resumptions = Resumptions::new(shared.clone(), self.sockets.clone());
+        for socket in sockets {
+            let stop = self.intake.stop.clone();
+            let serving = datagrams::serve(socket, shared.clone(), resumptions.clone(), stop);
+            self.intake.spawn("datagrams", &self.failed, serving);
+        }
     }
 
     /// Serves one socket over the caller's transport, until the socket ends.

@@ -16,6 +16,7 @@ use crate::base::metrics::Metrics;
 use crate::config::Config;
 use crate::dashboards::counts::CountsTask;
 use crate::edge::admission::Admission;
+use crate::edge::datagrams;
 use crate::edge::http::browsers::Browsers;
 use crate::edge::http::rate_limits::RateLimits;
 use crate::edge::http::snapshots::Snapshots;
@@ -605,6 +606,7 @@ impl Parts {
             removals,
             sessions,
             presences,
+            udp_addresses: datagrams::advertised(config),
             online: OnlineSettings::new(config, seen),
             admission: Admission::new(config),
             browsers: Browsers::new(config),

@@ -50,6 +50,14 @@ impl RoomInfo {
         self.revision.load(Ordering::Acquire)
     }
 
+    /// The newest version; 0 if there was none.
+    pub(crate) fn version(&self) -> u64 {
+        if self.revision() == 0 {
+            return 0;
+        }
+        self.newest.load().info.version
+    }
+
     pub fn newest(&self) -> Arc<KnownInfo> {
         self.newest.load_full()
     }

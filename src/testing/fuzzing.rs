@@ -14,6 +14,7 @@ use crate::base::ids::{GatewayId, LiveId, UserId};
 use crate::base::web_origin::{Authority, WebOrigin};
 use crate::config::{self, Config};
 use crate::edge::client_address::forwarded::{forwarded_elements, last_untrusted, plain_elements};
+use crate::edge::datagrams::wire::{self, Answer, DatagramKey, Request, Wish};
 use crate::edge::listener::proxy_header::{self, Start};
 use crate::peers::message;
 use crate::session::fuzzing as session;
@@ -27,6 +28,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("api_keys", api_keys),
     ("client_message", client_message),
     ("config_file", config_file),
+    ("datagram", datagram),
     ("forwarded", forwarded),
     ("frames", frames),
     ("ids", ids),
@@ -100,6 +102,43 @@ fn is_safe(id: &str, more: &[u8]) -> bool {
 /// A settings file: its mistakes are listed.
 pub fn config_file(bytes: &[u8]) {
     config::mistakes_in(bytes);
+}
+
+/// A datagram whose sender has the session's key. One that is accepted says the same when it is
+/// written again.
+pub fn datagram(bytes: &[u8]) {
+    /// The bytes that are neither flags, of which some are not known yet, nor the code.
+    fn content(datagram: &[u8]) -> [&[u8]; 2] {
+        let after_flags = &datagram[2..datagram.len() - wire::MAC];
+        [&datagram[..1], after_flags]
+    }
+    let key = DatagramKey::new(&[7; 32]);
+    let mut sealed = bytes.to_vec();
+    if sealed.len() >= wire::MAC {
+        key.seal(&mut sealed);
+    }
+    if let Some(request) = Request::read(&sealed) {
+        assert!(request.is_authentic(&key));
+        let Request {
+            session, counter, ..
+        } = request;
+        let again = match request.wish {
+            Wish::Beat => wire::beat(&key, &session, counter, true).to_vec(),
+            Wish::Leave => wire::leave(&key, &session, counter).to_vec(),
+            Wish::Hello { cookie, ticket } => {
+                wire::hello_to(&key, &session, counter, cookie, ticket)
+            }
+        };
+        assert_eq!(content(&again), content(&sealed));
+    }
+    if let Some(answer) = Answer::read(&sealed, &key) {
+        let again = match answer {
+            Answer::Ack(ack) => ack.seal(&key),
+            Answer::Challenge(challenge) => challenge.seal(&key),
+        };
+        assert_eq!(content(&again), content(&sealed));
+        assert_eq!(Answer::read(&again, &key), Some(answer));
+    }
 }
 
 /// A message of a peer: a message that is read is written back alike.

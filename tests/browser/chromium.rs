@@ -1,5 +1,5 @@
-//! Owns Debian's Chromium, one for all tests of this binary, and speaks its DevTools protocol over
-//! a pipe.
+//! Owns Debian's Chromium, one for all tests of this binary but those that kill it, and speaks its
+//! DevTools protocol over a pipe.
 //!
 //! The pipe is Chromium's standard input and output, so there is no port, and Chromium ends with
 //! the test process, however that ends.
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// So many tests use it at a time: a browser computes more than it waits.
 const AT_ONCE: usize = 2;
 
-static CHROMIUM: LazyLock<Chromium> = LazyLock::new(Chromium::start);
+static CHROMIUM: LazyLock<Chromium> = LazyLock::new(|| Chromium::start("shared"));
 static TURNS: Semaphore = Semaphore::const_new(AT_ONCE);
 
 /// Chromium as root needs no sandbox of its own here: it loads pages of the tests only. The other
@@ -35,7 +35,7 @@ pub struct Chromium {
     stdin: Mutex<ChildStdin>,
     shared: Arc<Shared>,
     last_id: AtomicU64,
-    _process: Mutex<Child>,
+    process: Mutex<Child>,
 }
 
 #[derive(Default)]
@@ -58,11 +58,21 @@ impl Turn {
             chromium: &CHROMIUM,
         }
     }
+
+    /// A turn with a Chromium that no other test uses. It stays until the test process ends, unless
+    /// it is killed.
+    pub async fn with_own_browser(name: &str) -> Self {
+        Self {
+            _turn: TURNS.acquire().await.unwrap(),
+            chromium: Box::leak(Box::new(Chromium::start(name))),
+        }
+    }
 }
 
 impl Chromium {
-    fn start() -> Self {
-        let profile = new_profile();
+    /// Starts one with a profile of this name.
+    fn start(name: &str) -> Self {
+        let profile = new_profile().join(name);
         // Chromium reads from descriptor 3 and writes to 4.
         let script = format!(
             "exec chromium {SWITCHES} --user-data-dir=\"$0\" 3<&0 4>&1 0</dev/null 1>/dev/null"
@@ -90,8 +100,15 @@ impl Chromium {
             stdin: Mutex::new(stdin),
             shared,
             last_id,
-            _process: process,
+            process,
         }
+    }
+
+    /// Ends it as a crash would: no page does anything any more.
+    pub fn kill(&self) {
+        let mut process = locked(&self.process);
+        process.kill().unwrap();
+        process.wait().unwrap();
     }
 
     /// Sends a command, to a page or to the browser itself.
@@ -169,7 +186,7 @@ impl Shared {
     }
 }
 
-/// An empty folder for what Chromium keeps. Nobody is left to remove it when the tests end, so
+/// A folder for what the Chromiums of this process keep. Nobody is left to remove it when the tests end, so
 /// those of earlier runs are removed here.
 fn new_profile() -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("chromium");

@@ -28,6 +28,8 @@ var clientTests = {};
     Math.random = () => chance;
     return {
       get now() { return now; },
+      /** How many timers wait. */
+      get waiting() { return timers.size; },
       chance(value) { chance = value; },
       /** The page is frozen for so long: no timer runs. */
       freeze(ms) { now += ms; },
@@ -50,22 +52,80 @@ var clientTests = {};
   }
 
   // ------------------------------------------------------------------------------------------------ the fake gateway
+  /** A refusal of a gateway, or of somebody else if it has no code. */
+  function refusal({ status, code, after }) {
+    const problem = JSON.stringify({ code, detail: code });
+    const answer = new Response(code ? problem : "<h1>It is not here</h1>", { status });
+    if (after !== undefined) answer.headers.set("retry-after", after);
+    return answer;
+  }
+
   class Gateway {
     sockets = [];
     asked = [];
     admissions = [];
     answers = true;
 
-    fetch = async (url, { headers }) => {
+    /** What was asked without a socket, as "POST /v1/presence", with the bodies; and the open streams of events. */
+    calls = [];
+    bodies = [];
+    streams = [];
+    /** What happens to the next such calls: a problem, "down", "silent", or a promise for which the answer waits. */
+    problems = {};
+    sessions = 0;
+
+    fetch = async (url, { headers, method, body, signal }) => {
+      const { pathname } = new URL(url);
+      if (pathname.startsWith("/v1/")) return this.#answer(new URL(url), { headers, method, body, signal });
       this.asked.push({ url: new URL(url), headers });
       const next = this.admissions.shift();
       if (next === "down") throw new TypeError("failed to fetch");
       if (!next) return new Response(null, { status: 204 });
-      const { status, code, after } = next;
-      const answer = new Response(JSON.stringify({ code, detail: code }), { status });
-      if (after !== undefined) answer.headers.set("retry-after", after);
-      return answer;
+      return refusal(next);
     };
+
+    async #answer(url, { headers = {}, method = "GET", body, signal }) {
+      const call = `${method} ${url.pathname}`;
+      this.calls.push(call);
+      this.bodies.push(body && JSON.parse(body));
+      this.credentials = { headers, search: url.search };
+      const problem = this.problems[call]?.shift();
+      if (problem === "down") throw new TypeError("failed to fetch");
+      if (problem === "silent") return new Promise((_, reject) => signal.addEventListener("abort", reject));
+      if (problem instanceof Promise) await problem;
+      else if (problem) return refusal(problem);
+      if (url.pathname.endsWith("/events")) return this.#stream(url, signal);
+      if (method === "DELETE") return new Response(null, { status: 204 });
+      const { live_id } = body ? JSON.parse(body) : {};
+      if (!live_id) return Response.json({ type: "heartbeat_ack", live_id: "42", viewers: 1, heartbeat_ms: 5_000 });
+      this.sessions += 1;
+      const joined = { live_id, streamer_id: "s1", viewers: 1, fans: 0, udp: null };
+      const session = { session_id: `id${this.sessions}`, beat_ms: 5_000, timeout_ms: 15_000, ...joined };
+      return Response.json(session, { status: 201 });
+    }
+
+    #stream(url, signal) {
+      const stream = { url, signal };
+      const text = (message) => (message ? `event: ${message.type}\ndata: ${JSON.stringify(message)}\n\n` : ":\n\n");
+      const body = new ReadableStream({
+        start(controller) {
+          stream.tells = (message) => controller.enqueue(new TextEncoder().encode(text(message)));
+          stream.ends = () => controller.close();
+          signal.addEventListener("abort", () => controller.error(signal.reason));
+        },
+      });
+      this.streams.push(stream);
+      return new Response(body, { headers: { "content-type": "text/event-stream" } });
+    }
+
+    get stream() { return this.streams.at(-1); }
+
+    /** How often something was called since the last question. */
+    called(call) {
+      const found = this.calls.filter((made) => made === call).length;
+      this.calls = [];
+      return found;
+    }
 
     get socket() { return this.sockets.at(-1); }
 
@@ -80,7 +140,7 @@ var clientTests = {};
         }
         opens() {
           this.readyState = 1;
-          this.onopen();
+          this.onopen?.();
           this.tells({ type: "welcome", user_id: "u1", gateway_id: "g", heartbeat_ms: 5_000, timeout_ms: 15_000 });
         }
         tells(message) { this.onmessage?.({ data: JSON.stringify(message) }); }
@@ -116,6 +176,8 @@ var clientTests = {};
     const client = new module.Rollcall({ userId: "u1", fetch, WebSocket, ...options });
     const states = [];
     client.on("state", (status) => states.push(status));
+    gateway.beacons = [];
+    navigator.sendBeacon = (url) => gateway.beacons.push(new URL(url).pathname + new URL(url).search) > 0;
     const opened = async () => {
       await time.pass(0);
       gateway.socket.opens();
@@ -358,7 +420,7 @@ var clientTests = {};
     async leaves_with_its_page_in_the_middle_of_an_attempt() {
       const show = (type) => dispatchEvent(new PageTransitionEvent(type, { persisted: true }));
       // While the socket opens.
-      const test = await start();
+      const test = await start({ way: "socket" });
       test.time.chance(0.999);
       test.client.join("42");
       await test.time.pass(0);
@@ -382,7 +444,7 @@ var clientTests = {};
 
     async tries_soon_when_the_network_or_the_user_is_back() {
       for (const event of ["online", "visible", "resume"]) {
-        const test = await start();
+        const test = await start({ way: "socket" });
         test.time.chance(0.999);
         test.client.connect();
         await test.opened();
@@ -404,7 +466,7 @@ var clientTests = {};
     },
 
     async begins_its_back_off_anew_when_the_network_is_back() {
-      const test = await start();
+      const test = await start({ way: "socket" });
       test.client.connect();
       await test.opened();
       test.time.chance(0.999);
@@ -559,7 +621,7 @@ var clientTests = {};
     },
 
     async waits_at_random_and_twice_as_long_each_time() {
-      const test = await start();
+      const test = await start({ way: "socket" });
       test.client.connect();
       await test.opened();
       test.time.chance(0.999);
@@ -600,7 +662,7 @@ var clientTests = {};
     },
 
     async backs_off_when_the_attempts_after_a_drain_fail() {
-      const test = await start();
+      const test = await start({ way: "socket" });
       test.client.connect();
       await test.opened();
       test.time.chance(0.999);
@@ -1065,7 +1127,7 @@ var clientTests = {};
 
     async says_that_it_cannot_connect_where_there_is_no_websocket() {
       globalThis.WebSocket = undefined;
-      const { time, gateway, client } = await start({ WebSocket: undefined });
+      const { time, gateway, client } = await start({ WebSocket: undefined, way: "socket" });
       const failed = fails(client.join("42"), "cannot_connect");
       await time.pass(0);
       await failed;
@@ -1085,6 +1147,464 @@ var clientTests = {};
       const failed = fails(asked, "timeout");
       await time.pass(10_000);
       await failed;
+    },
+    // ------------------------------------------------------------------------------------- without a WebSocket
+    async joins_over_http_where_no_socket_opens() {
+      const { time, gateway, client, states } = await start({ role: "viewer" });
+      const joined = client.join("42", { friends: true });
+      await time.pass(2_999);
+      is([gateway.sockets.length, gateway.calls, client.way], [1, [], null]);
+      await time.pass(1);
+      const { live_id, viewers } = await joined;
+      is([live_id, viewers, client.way, gateway.socket.closed], ["42", 1, "http", true]);
+      is(gateway.calls, ["POST /v1/presence", "GET /v1/presence/id1/events"]);
+      is(gateway.bodies[0], { live_id: "42", friends: true });
+      is(gateway.stream.url.search, "?beat=false");
+      is(states.map(({ state, way }) => way ?? state), ["connecting", "http"]);
+    },
+
+    async joins_over_http_at_once_where_a_socket_is_refused() {
+      const { time, gateway, client } = await start();
+      client.join("42");
+      await time.pass(0);
+      gateway.socket.ends(1006);
+      await time.pass(0);
+      is([client.way, gateway.calls[0]], ["http", "POST /v1/presence"]);
+      // It remembers: the next time it does not wait for a socket.
+      gateway.problems["POST /v1/presence/id1"] = [{ status: 404, code: "session_unknown" }];
+      await time.pass(5_000);
+      is([client.way, gateway.sockets.length, gateway.asked.length, gateway.sessions], ["http", 1, 2, 2]);
+    },
+
+    async joins_over_http_where_a_proxy_takes_the_upgrade_and_passes_nothing_on() {
+      const { time, gateway, client } = await start();
+      client.join("42");
+      await time.pass(0);
+      gateway.socket.readyState = 1;
+      gateway.socket.onopen?.();
+      await time.pass(3_000);
+      is([client.way, gateway.socket.closed, gateway.sessions], ["http", true, 1]);
+    },
+
+    async takes_the_word_of_a_gateway_that_closes_the_socket() {
+      const { time, gateway, client } = await start();
+      client.join("42").catch(() => {});
+      await time.pass(0);
+      gateway.socket.ends(4009);
+      await time.pass(60_000);
+      is([client.status.reason, gateway.calls], ["too_many_sockets", []]);
+    },
+
+    async shows_a_token_over_http_and_keeps_it_from_addresses() {
+      const { time, gateway, client } = await start({ userId: undefined, token: "a.b.c", way: "http" });
+      client.watch("43");
+      await time.pass(0);
+      is(gateway.credentials, { headers: { authorization: "Bearer a.b.c" }, search: "" });
+      client.join("42");
+      await time.pass(0);
+      is([gateway.calls.at(-1), gateway.credentials.headers], ["GET /v1/presence/id1/events", {}]);
+    },
+
+    async uses_the_way_that_it_is_told() {
+      const socket = await start({ way: "socket" });
+      socket.client.join("42");
+      await socket.time.pass(60_000);
+      is([socket.gateway.calls, socket.gateway.sockets.length > 2], [[], true]);
+      const http = await start({ way: "http" });
+      http.client.join("42");
+      await http.time.pass(3_600_000);
+      is([http.gateway.sockets.length, http.client.way, http.gateway.sessions], [0, "http", 1]);
+      is(await refusedOptions({ way: "carrier pigeon" }),
+        "invalid_option: way: auto, socket or http expected, not carrier pigeon");
+      // Where there is no WebSocket, none is waited for.
+      globalThis.WebSocket = undefined;
+      const none = await start({ WebSocket: undefined });
+      none.client.join("42");
+      await none.time.pass(3_600_000);
+      is([none.client.way, none.gateway.sessions, none.gateway.asked.length], ["http", 1, 1]);
+    },
+
+    async tells_over_http_what_a_socket_tells() {
+      const { time, gateway, client } = await start({ way: "http" });
+      const told = [];
+      for (const type of ["welcome", "joined", "counts", "friends", "closed", "heartbeat_ack", "reconnect"]) {
+        client.on(type, (message) => told.push([message.type, message.info ?? message.viewers ?? message.count]));
+      }
+      const heard = () => told.splice(0).map(([type, what]) => (what === undefined ? type : `${type} ${JSON.stringify(what)}`));
+      await Promise.all([client.join("42"), time.pass(0)]);
+      is(heard(), ["welcome", "joined 1"]);
+      gateway.stream.tells(counts("42", 7));
+      gateway.stream.tells({ type: "friends", live_id: "42", count: 3, user_ids: [] });
+      gateway.stream.tells({ type: "info", live_id: "42", info: "soup", info_version: 5 });
+      await time.pass(0);
+      is(heard(), ["friends 3"], "counts were not asked for, and info rides in the next ack");
+      await time.pass(5_000);
+      is(heard(), ['heartbeat_ack "soup"']);
+      await Promise.all([client.join("42", { counts: true }), time.pass(0)]);
+      gateway.stream.tells(counts("42", 8));
+      await time.pass(0);
+      is(heard(), ["joined 1", "counts 8"]);
+      const watched = client.watch("42");
+      await time.pass(0);
+      const [session, watch] = gateway.streams.slice(-2);
+      watch.tells(counts("42", 9));
+      session.tells({ type: "closed", live_id: "42", reason: "requested" });
+      watch.tells({ type: "closed", live_id: "42", reason: "requested" });
+      await time.pass(0);
+      is(heard(), ["counts 9", "closed"]);
+      is([(await watched.next()).value.reason, (await watched.next()).done], ["requested", true]);
+      gateway.calls = [];
+      await time.pass(60_000);
+      is([gateway.calls, client.status.state], [[], "open"], "in no live there is nothing to keep");
+    },
+
+    async beats_by_requests_and_joins_again_when_none_is_answered() {
+      const { time, gateway, client } = await start({ way: "http" });
+      client.join("42");
+      await time.pass(2_500 + 4 * 5_000);
+      is(gateway.called("POST /v1/presence/id1"), 5);
+      gateway.problems["POST /v1/presence/id1"] = Array(10).fill("silent");
+      await time.pass(5_000 + 15_000);
+      is([gateway.called("POST /v1/presence/id1"), client.status.state], [4, "open"]);
+      await time.pass(10_500);
+      is([gateway.called("POST /v1/presence"), client.status.state], [1, "open"]);
+    },
+
+    async a_stream_says_when_it_is_time_to_beat_while_timers_are_late() {
+      const { time, gateway, client } = await start({ way: "http" });
+      client.join("42");
+      await time.pass(0);
+      gateway.called();
+      time.freeze(7_000);
+      gateway.stream.tells(null);
+      for (let n = 0; n < 50 && !gateway.calls.length; n += 1) await settle();
+      is(gateway.called("POST /v1/presence/id1"), 1);
+      gateway.stream.tells(null);
+      for (let n = 0; n < 5; n += 1) await settle();
+      is(gateway.calls, []);
+    },
+
+    async leaves_the_beats_to_the_stream_where_it_may_send_none() {
+      const { time, gateway, client } = await start({ way: "http", heartbeat: false });
+      client.join("42");
+      await time.pass(0);
+      is(gateway.stream.url.search, "");
+      gateway.called();
+      for (let n = 0; n < 10; n += 1) {
+        await time.pass(5_000);
+        gateway.stream.tells(null);
+      }
+      await time.pass(0);
+      is(gateway.calls, []);
+    },
+
+    async joins_again_soon_when_its_session_is_unknown() {
+      for (const call of ["POST /v1/presence/id1", "GET /v1/presence/id1/events"]) {
+        const { time, gateway, client } = await start({ way: "http" });
+        gateway.problems[call] = [{ status: 404, code: "session_unknown" }];
+        client.join("42");
+        await time.pass(3_000);
+        is([gateway.sessions, client.status.state, gateway.beacons], [2, "open", []], call);
+        client.close();
+      }
+    },
+
+    async goes_from_live_to_live_with_its_session() {
+      const { time, gateway, client } = await start({ way: "http" });
+      const told = async (live_id) => {
+        const [joined] = await Promise.all([client.join(live_id).catch(({ code }) => code), time.pass(0)]);
+        return joined.live_id ?? joined;
+      };
+      is([await told("42"), await told("43")], ["42", "43"]);
+      is(gateway.called("POST /v1/presence/id1"), 1);
+      is(gateway.streams.map(({ url, signal }) => [url.pathname.split("/")[3], signal.aborted]), [["id1", true], ["id2", false]]);
+      gateway.problems["POST /v1/presence/id2"] = [{ status: 403, code: "banned" }];
+      is(await told("44"), "banned");
+      await time.pass(5_000);
+      is(gateway.called("POST /v1/presence/id2"), 2, "the switch and a beat");
+      // A session that is gone meanwhile does not keep anybody out.
+      gateway.problems["POST /v1/presence/id2"] = [{ status: 404, code: "session_unknown" }];
+      is([await told("44"), gateway.called("POST /v1/presence")], ["44", 1]);
+    },
+
+    async joins_one_live_after_the_other_however_quickly_it_is_told() {
+      const { time, gateway, client } = await start({ way: "http" });
+      const superseded = fails(client.join("42"), "superseded");
+      const joined = client.join("43");
+      await time.pass(0);
+      await superseded;
+      is([(await joined).live_id, gateway.calls.filter((call) => call.startsWith("POST"))],
+        ["43", ["POST /v1/presence"]]);
+      const left = fails(client.join("44"), "superseded");
+      client.leave();
+      await time.pass(0);
+      await left;
+      is(gateway.calls.slice(-2), ["GET /v1/presence/id2/events", "DELETE /v1/presence/id2"]);
+    },
+
+    async leaves_over_http_at_once_however_it_ends() {
+      const { time, gateway, client } = await start({ way: "http" });
+      await Promise.all([client.join("42"), time.pass(0)]);
+      await Promise.all([client.leave(), time.pass(0)]);
+      is([gateway.calls.at(-1), gateway.stream.signal.aborted], ["DELETE /v1/presence/id1", true]);
+      client.join("42");
+      await time.pass(0);
+      dispatchEvent(new PageTransitionEvent("pagehide", { persisted: true }));
+      is([gateway.beacons, client.way, client.status.reason], [["/v1/presence/id2?leave"], null, "page_left"]);
+      await time.pass(600_000);
+      is([gateway.sessions, time.waiting, gateway.stream.signal.aborted], [2, 0, true]);
+      dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true }));
+      await time.pass(0);
+      is([gateway.sessions, client.way], [3, "http"]);
+      // Without beacons, as in Node; and with an answer that comes too late.
+      navigator.sendBeacon = undefined;
+      let answer;
+      gateway.problems["POST /v1/presence/id3"] = [new Promise((resolve) => { answer = resolve; })];
+      client.join("43").catch(() => {});
+      await time.pass(0);
+      client.close();
+      answer();
+      await time.pass(0);
+      is(gateway.calls.slice(-2), ["DELETE /v1/presence/id3", "DELETE /v1/presence/id4"]);
+      await time.pass(600_000);
+      is([time.waiting, gateway.streams.every(({ signal }) => signal.aborted)], [0, true]);
+    },
+
+    async keeps_no_session_that_it_could_not_leave() {
+      const { time, gateway, client } = await start({ way: "http" });
+      client.join("42");
+      await time.pass(0);
+      gateway.problems["DELETE /v1/presence/id1"] = [{ status: 429, code: "rate_limited" }];
+      const refused = fails(client.leave(), "rate_limited");
+      await time.pass(60_000);
+      await refused;
+      is([gateway.called("POST /v1/presence/id1"), gateway.stream.signal.aborted], [0, true]);
+    },
+
+    async goes_over_to_a_socket_as_soon_as_one_opens() {
+      const { time, gateway, client, states } = await start();
+      client.join("42");
+      client.watch("43");
+      await time.pass(3_000);
+      is([client.way, gateway.sockets.length], ["http", 1]);
+      await time.pass(59_000);
+      is(gateway.sockets.length, 1);
+      await time.pass(1_000);
+      is([gateway.sockets.length, client.way], [2, "http"]);
+      gateway.answers = false;
+      gateway.socket.opens();
+      await time.pass(0);
+      is([client.way, gateway.socket.types(), gateway.beacons], ["socket", ["join", "watch"], []]);
+      const { id } = gateway.socket.said[0];
+      gateway.socket.tells({ type: "joined", live_id: "42", streamer_id: "s1", viewers: 1, fans: 0, id });
+      await time.pass(0);
+      is(gateway.beacons, ["/v1/presence/id1?leave"], "after the join");
+      is(gateway.streams.every(({ signal }) => signal.aborted), true);
+      gateway.called();
+      gateway.answers = true;
+      await time.pass(600_000);
+      is([gateway.calls, gateway.sockets.length], [[], 2]);
+      is(states.map(({ state, way }) => way ?? state), ["connecting", "http", "socket"]);
+      // It is a socket as any other.
+      gateway.socket.ends(4003);
+      await time.pass(0);
+      is(client.status.reason, "removed");
+    },
+
+    async tries_a_socket_ever_less_often_and_soon_on_another_network() {
+      const { time, gateway, client } = await start();
+      client.join("42");
+      await time.pass(3_000);
+      const waits = [];
+      for (let n = 0; n < 6; n += 1) {
+        const before = [gateway.sockets.length, time.now];
+        while (gateway.sockets.length === before[0]) await time.pass(1_000);
+        waits.push(Math.round((time.now - before[1]) / 60_000));
+        gateway.socket.ends(1006);
+      }
+      is(waits, [1, 2, 4, 8, 10, 10]);
+      is([gateway.sessions, client.way], [1, "http"]);
+      dispatchEvent(new Event("online"));
+      await time.pass(1_000);
+      is(gateway.sockets.length, 8);
+      await time.pass(3_000);
+      is([gateway.socket.closed, client.way], [true, "http"]);
+      client.close();
+      is(time.waiting, 0);
+    },
+
+    async watches_over_http() {
+      const { time, gateway, client } = await start({ way: "http" });
+      const seen = [];
+      const loop = (async () => {
+        for await (const message of client.watch("42")) seen.push(message.viewers ?? message.reason);
+      })();
+      await time.pass(0);
+      is(gateway.calls, ["GET /v1/lives/42/events"]);
+      gateway.stream.tells(counts("42", 1));
+      await time.pass(0);
+      gateway.stream.tells(counts("42", 2));
+      await time.pass(0);
+      // A proxy ends it now and then.
+      gateway.stream.ends();
+      await time.pass(500);
+      is([gateway.streams.length, client.status.state], [2, "open"]);
+      gateway.stream.tells(counts("42", 3));
+      await time.pass(0);
+      // The gateway is going to stop, and says when to come back.
+      gateway.stream.tells({ type: "reconnect", after_ms: 4_000 });
+      gateway.stream.ends();
+      await time.pass(3_999);
+      is([gateway.streams.length, client.status.state], [2, "open"]);
+      await time.pass(1);
+      is(gateway.streams.length, 3);
+      gateway.stream.tells(counts("42", 4));
+      await time.pass(0);
+      // Nothing comes any more: it is dead, and so is the next one.
+      gateway.problems["GET /v1/lives/42/events"] = ["silent"];
+      await time.pass(20_000 + 250);
+      is(client.status.state, "open");
+      await time.pass(20_000);
+      is([client.status.state, client.status.reason], ["waiting", "closed_1006"]);
+      await time.pass(1_000);
+      gateway.stream.tells(counts("42", 5));
+      gateway.stream.tells({ type: "closed", live_id: "42", reason: "requested" });
+      await loop;
+      is(seen, [1, 2, 3, 4, 5, "requested"]);
+      is(gateway.stream.signal.aborted, true);
+    },
+
+    async learns_over_http_that_a_watch_is_refused_or_its_live_is_over() {
+      const { time, gateway, client } = await start({ way: "http" });
+      gateway.problems["GET /v1/lives/42/events"] = [{ status: 403, code: "forbidden" }];
+      const refused = fails(client.watch("42").next(), "forbidden");
+      await time.pass(0);
+      await refused;
+      gateway.problems["GET /v1/lives/43/events"] = [{ status: 503, code: "store_unavailable" }];
+      const watched = client.watch("43");
+      await time.pass(2_000);
+      is(gateway.called("GET /v1/lives/43/events"), 2);
+      gateway.stream.tells(counts("43", 1));
+      await time.pass(0);
+      is((await watched.next()).value.viewers, 1);
+      gateway.problems["GET /v1/lives/43/events"] = [{ status: 409, code: "live_not_open" }];
+      gateway.stream.ends();
+      await time.pass(500);
+      is([(await watched.next()).value.reason, (await watched.next()).done], ["unknown", true]);
+      const left = client.watch("44");
+      await time.pass(0);
+      left.return();
+      await time.pass(0);
+      is(gateway.stream.signal.aborted, true);
+    },
+
+    async waits_as_long_as_a_gateway_says_over_http() {
+      const { time, gateway, client, states } = await start({ way: "http" });
+      gateway.problems["POST /v1/presence"] = [
+        { status: 429, code: "rate_limited", after: "7" }, { status: 503, code: "draining", after: "9" },
+        { status: 502 },
+      ];
+      const joined = client.join("42");
+      await time.pass(7_000);
+      is([gateway.called("POST /v1/presence"), client.status.state], [1, "open"]);
+      await time.pass(1_000);
+      is([client.status.state, client.status.reason], ["waiting", "draining"]);
+      await time.pass(8_000);
+      is(gateway.called("POST /v1/presence"), 1);
+      await time.pass(1_000);
+      is(states.findLast(({ state }) => state === "waiting").reason, "http_502");
+      is((await joined).viewers, 1);
+    },
+
+    async says_over_http_why_it_may_not_join() {
+      const { time, gateway, client } = await start({ way: "http" });
+      gateway.problems["POST /v1/presence"] = [{ status: 403, code: "banned" }];
+      const banned = fails(client.join("42"), "banned");
+      await time.pass(0);
+      await banned;
+      await time.pass(60_000);
+      is([gateway.called("POST /v1/presence"), client.status.state], [1, "open"]);
+      const opened = fails(client.openLive("42"), "unknown_type");
+      await time.pass(0);
+      await opened;
+    },
+
+    async learns_over_http_that_the_live_closed_meanwhile() {
+      const { time, gateway, client } = await start({ way: "http" });
+      const told = [];
+      client.on("closed", ({ live_id, reason }) => told.push(live_id, reason));
+      client.join("42");
+      await time.pass(0);
+      gateway.problems["POST /v1/presence/id1"] = [{ status: 404, code: "session_unknown" }];
+      gateway.problems["POST /v1/presence"] = [{ status: 409, code: "live_not_open" }];
+      await time.pass(5_000);
+      is(told, ["42", "unknown"]);
+    },
+
+    async keeps_to_sockets_where_there_is_no_presence_over_http() {
+      for (const problem of [{ status: 404, code: "not_found" }, { status: 403 }, { status: 405, code: "method_not_allowed" }]) {
+        const { time, gateway, client } = await start();
+        gateway.problems["POST /v1/presence"] = [problem];
+        client.join("42");
+        await time.pass(3_000);
+        is([client.status.state, client.status.reason], ["waiting", "not_offered"]);
+        await time.pass(500);
+        is(gateway.sockets.length, 2);
+        await time.pass(14_000);
+        is([gateway.socket.closed ?? false, gateway.called("POST /v1/presence")], [false, 1], "a socket has its time");
+        gateway.socket.opens();
+        await time.pass(0);
+        is([client.way, gateway.socket.types()], ["socket", ["join"]]);
+        client.close();
+      }
+    },
+
+    async renews_its_session_with_its_token() {
+      const token = (seconds) => `x.${btoa(JSON.stringify({ exp: 1_700_000_000 + seconds }))}.y`;
+      const why = [];
+      const hook = (reason) => token(why.push(reason) * 600);
+      const { time, gateway, client } = await start({ userId: undefined, token: hook, way: "http" });
+      const told = [];
+      client.on("refreshed", ({ expires_at }) => told.push(expires_at));
+      client.join("42");
+      await time.pass(0);
+      gateway.called();
+      gateway.problems["POST /v1/presence/id1"] = [];
+      await time.pass(514_000);
+      is([why, told, gateway.beacons], [["connect", "refresh"], [1_700_001_200_000], ["/v1/presence/id1?leave"]]);
+      is([gateway.calls.includes("POST /v1/presence"), gateway.stream.url.pathname], [true, "/v1/presence/id2/events"]);
+      // A token that is no longer good is renewed, too.
+      gateway.problems["POST /v1/presence/id2"] = [{ status: 404, code: "session_unknown" }];
+      gateway.problems["POST /v1/presence"] = [{ status: 401, code: "unauthorized" }];
+      await time.pass(10_000);
+      is([why.slice(2), client.status.state, gateway.sessions], [["connect", "expired"], "open", 3]);
+    },
+
+    async ends_over_http_as_a_socket_does() {
+      const ends = [[403, "removed", "removed"], [409, "too_many_sessions", "too_many_sockets"]];
+      for (const [status, code, reason] of ends) {
+        for (const call of ["GET /v1/presence/id1/events", "POST /v1/presence/id1"]) {
+          const { time, gateway, client } = await start({ way: "http" });
+          client.join("42");
+          await time.pass(0);
+          gateway.problems[call] = [{ status, code }];
+          gateway.stream.ends();
+          await time.pass(600_000);
+          is([client.status.state, client.status.reason, gateway.sessions], ["closed", reason, 1], call);
+        }
+      }
+    },
+
+    async tells_no_visibility_over_http() {
+      const { time, gateway, client } = await start({ way: "http" });
+      client.join("42");
+      await time.pass(0);
+      setHidden(true);
+      await time.pass(2_000);
+      setHidden(false);
+      await time.pass(2_000);
+      is([client.status.state, gateway.called("POST /v1/presence")], ["open", 1]);
+      client.close();
     },
   });
 })();

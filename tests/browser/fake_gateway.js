@@ -67,7 +67,7 @@
       socket = this;
       setTimeout(() => {
         this.readyState = 1;
-        this.onopen();
+        this.onopen?.();
         const welcome = { type: "welcome", user_id: "s1", gateway_id: "g", heartbeat_ms: 5_000, timeout_ms: 15_000 };
         this.onmessage({ data: JSON.stringify(welcome) });
       }, 0);

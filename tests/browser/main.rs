@@ -20,8 +20,10 @@ mod moderation;
 mod outages;
 mod page;
 mod past;
+mod proxy;
 mod site;
 mod tokens;
+mod without_websocket;
 
 #[path = "../support"]
 mod support {

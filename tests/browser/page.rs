@@ -25,7 +25,19 @@ pub struct Visitor {
 
 impl Visitor {
     pub async fn comes() -> Self {
-        let turn = Turn::wait().await;
+        Self::with(Turn::wait().await).await
+    }
+
+    /// Somebody whose browser is to be killed.
+    pub async fn with_own_browser() -> Self {
+        Self::with(Turn::with_own_browser("own").await).await
+    }
+
+    pub fn kills_the_browser(&self) {
+        self.turn.chromium.kill();
+    }
+
+    async fn with(turn: Turn) -> Self {
         let made = turn
             .chromium
             .call(None, "Target.createBrowserContext", json!({}))
@@ -289,6 +301,11 @@ impl Page {
     /// Comes in front of the visitor's other tabs, which are hidden then.
     pub async fn comes_to_the_front(&self) {
         self.call("Page.bringToFront", json!({})).await;
+    }
+
+    /// Its user closes the tab. The page learns of it, other than with [`Self::closes`].
+    pub async fn closes_by_hand(self) {
+        self.call("Page.close", json!({})).await;
     }
 
     pub async fn closes(self) {

@@ -320,6 +320,44 @@ async fn the_program_for_node_stays_in_its_live_until_the_live_closes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_for_node_stays_in_its_live_without_a_websocket() {
+    within_deadline(async {
+        let world = World::on_memory(|_| ()).await;
+        world.open("42").await;
+        let link = Link::to(world.addr).await;
+        let folder = folder_of_an_app(world.addr).await;
+        let url = format!("http://{}", link.addr());
+        let program = program("mjs").replace("WebSocket });", "way: \"http\" });");
+        assert!(program.contains("way: \"http\""), "{program}");
+        let mut app = node(&folder, &program, &[&url, "u1", "42"]);
+        assert!(app.prints("joined").await["viewers"].is_u64());
+        app.prints("heartbeat_ack").await;
+        has_viewers(&world, 1).await;
+
+        link.cut();
+        has_viewers(&world, 0).await;
+        link.heal();
+        has_viewers(&world, 1).await;
+        app.prints("heartbeat_ack").await;
+
+        // The process ends, so nothing of the client is left that could keep it.
+        world.backend().close("42").await;
+        let (status, said) = app.ends().await;
+        assert!(status.success(), "{status}: {said}");
+        assert_eq!(said.lines().last(), Some("closed requested"), "{said}");
+    })
+    .await;
+}
+
+async fn has_viewers(world: &World, wanted: u64) {
+    until("the viewers of the live", PATIENCE, async || {
+        let live = world.backend().live("42").await;
+        same(live["viewers"].as_u64().unwrap(), wanted)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_socket_that_fails_ends_a_process_of_node() {
     within_deadline(async {
         let world = World::on_memory(|_| ()).await;

@@ -75,7 +75,10 @@ on_redis! {
         let crowd = world.crowd("u", 3, "42").await;
         record_becomes(&redis, "42", 3, 2).await;
         let [.., first] = record(&redis, "42").await;
-        assert_eq!(redis.ask(&["ZSCORE", "{lives}:by_viewers", "42"]).await.as_str(), Some("3"));
+        until("the ranks follow", PATIENCE, async || {
+            same(redis.ask(&["ZSCORE", "{lives}:by_viewers", "42"]).await.as_str(), Some("3")).map(drop)
+        })
+        .await;
         for viewer in crowd {
             viewer.close().await;
         }

@@ -4,12 +4,15 @@ import { createServer } from "node:net";
 import WebSocket, { WebSocketServer } from "ws";
 import { Rollcall } from "./rollcall.mjs";
 
-/** Asks for no admission, so that the socket itself is what fails. */
+/** Asks for no admission, and goes no other way, so that the socket itself is what fails. */
 const fetch = async () => new Response(null, { status: 204 });
 
 const listening = (server) => new Promise((resolve) => server.on("listening", () => resolve(server.address().port)));
 
-const clientOf = (port) => new Rollcall({ url: `http://127.0.0.1:${port}`, userId: "u1", WebSocket, fetch });
+const clientOf = (port) => {
+  const url = `http://127.0.0.1:${port}`;
+  return new Rollcall({ url, userId: "u1", way: "socket", WebSocket, fetch });
+};
 
 /** The next status in this state. */
 const comes = (client, state) => new Promise((resolve) => {

@@ -76,6 +76,9 @@ impl Program {
         if let Some(redis) = &config.redis {
             command.args(["--redis", redis.reveal()]);
         }
+        if let Some(udp) = config.udp {
+            command.args(["--udp", &udp.to_string()]);
+        }
         if let Some(secret) = &config.presence_secret_file {
             command.args(["--presence-secret-file", &secret.display().to_string()]);
         }

@@ -60,6 +60,7 @@ pub(crate) async fn audit(testbed: &mut Testbed, deadline: Instant) -> anyhow::R
 
 /// When every user who has left must be out of every set.
 pub(crate) fn all_out(state: &RunState) -> Option<Instant> {
+    state.lapse();
     let truth = state.truth();
     let expectations = truth
         .lives
@@ -84,6 +85,7 @@ pub(crate) fn counts(state: &RunState) -> Vec<(Live, [i64; 2])> {
 
 async fn differences(testbed: &Testbed) -> Vec<Broken> {
     let state = &testbed.state;
+    state.lapse();
     let mut wrong = Vec::new();
     for fact in facts(state) {
         sets(testbed, &fact, &mut wrong).await;

@@ -90,7 +90,7 @@ impl Device {
         self.say(DeviceEvent::Ended(end)).await;
     }
 
-    async fn say(&self, told: DeviceEvent) {
+    pub(crate) async fn say(&self, told: DeviceEvent) {
         // A person that is gone means that the run is over.
         let _ = self.tell.send((self.place.socket, told)).await;
     }

@@ -32,6 +32,8 @@ pub(crate) enum Promise {
     Dashboard,
     /// A socket ended that nothing was done to.
     SocketLost,
+    /// A gateway did not know a session without a socket, or took a beat of one for another.
+    SessionLost,
     /// A socket was not told that its live closed, or told so of an open one.
     CloseUntold,
     /// Not right again within the fault's bound.

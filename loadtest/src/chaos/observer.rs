@@ -89,6 +89,7 @@ pub(crate) async fn run(
         clock.tick().await;
         let began = Instant::now();
         let lives = state.truth().lives.len();
+        state.lapse();
         let snapshots = join_all((0..lives).map(|live| read(&state, &reader, live))).await;
         let mut unread = 0;
         let mut now_wrong = HashSet::new();

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::device::{Device, DeviceEvent, End, Order, Silence};
 use super::run_state::{CrowdEvent, Crowded, Mode, RunState, mix};
+use super::socketless::SocketlessDevice;
 use simulation::expectation::{Live, User};
 
 /// New sockets per second while the crowd comes in.
@@ -256,7 +257,11 @@ impl Person {
             tell: self.tell.clone(),
             by_url: if by_url { Some(live) } else { None },
         };
-        tokio::spawn(Box::pin(device.run()));
+        if self.state.has_socket(self.user, at) {
+            tokio::spawn(Box::pin(device.run()));
+        } else {
+            tokio::spawn(Box::pin(SocketlessDevice::new(device).run()));
+        }
         let slot = &mut self.slots[at];
         slot.last = Some(gateway);
         slot.device = Some(Handle {

@@ -113,7 +113,7 @@ impl Row {
             whole: Spread::of(&whole),
             members: Spread::of(&members),
             sockets_cut: steps.iter().map(|step| step.findings.sockets_cut).sum(),
-            sockets_lost: count(steps, &[Promise::SocketLost]),
+            sockets_lost: count(steps, &[Promise::SocketLost, Promise::SessionLost]),
             lag_ms: steps
                 .iter()
                 .map(|step| step.findings.lag.as_millis() as u64)

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use reqwest::Client;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
 use super::findings::{Broken, Findings};
 use crate::target::Target;
-use simulation::expectation::{Expectations, How, Live, Place, Rules, Trouble, User};
+use simulation::expectation::{Beat, Expectations, How, Live, Place, Rules, Trouble, User};
 use simulation::timing::Timing;
 
 /// What the crowd does.
@@ -67,8 +68,10 @@ pub(crate) struct Truth {
     /// For each socket that was told `joined`: its user, live and epoch.
     pub(crate) believes: HashMap<Place, (User, Live, u32)>,
     pub(crate) findings: Findings,
-    /// Every connected socket, in a live or not, and its user.
+    /// Every connected socket, in a live or not, and every session without one, and its user.
     pub(crate) online: HashMap<Place, User>,
+    /// When each session without a socket sent its last beat to a gateway.
+    beats: HashMap<Place, Instant>,
     dead: HashSet<(usize, u32)>,
 }
 
@@ -78,6 +81,8 @@ pub(crate) struct RunState {
     /// All people: first those who wander, then the idle viewers.
     pub(crate) people: u32,
     wanderers: u32,
+    /// The share of devices of wandering people that open no socket.
+    socketless: f64,
     /// How many lives people wander among; the quiet lives come after them.
     pub(crate) busy: usize,
     /// The share of users that follow a streamer.
@@ -90,6 +95,8 @@ pub(crate) struct RunState {
     /// The first so many lives are opened with attendance.
     pub(crate) attended: usize,
     pub(crate) endpoints: Vec<Endpoint>,
+    /// For the requests of devices without a socket.
+    pub(crate) http: Client,
     pub(crate) mode: watch::Sender<Mode>,
     pub(crate) crowd_events: broadcast::Sender<CrowdEvent>,
     /// How many people are not where they want to be.
@@ -111,6 +118,8 @@ pub(crate) struct Plan {
     pub(crate) timing: Timing,
     pub(crate) seed: u64,
     pub(crate) viewers: u32,
+    /// The share of devices of wandering people that open no socket.
+    pub(crate) socketless: f64,
     pub(crate) lives: usize,
     /// More lives, in which all viewers are idle.
     pub(crate) quiet: usize,
@@ -133,7 +142,7 @@ impl Plan {
 }
 
 impl RunState {
-    pub(crate) fn new(plan: &Plan, addresses: &[SocketAddr]) -> Self {
+    pub(crate) fn new(plan: &Plan, addresses: &[SocketAddr], http: Client) -> Self {
         let endpoint = |address: &SocketAddr| Endpoint {
             target: Target::gateway(*address),
             start: AtomicU32::new(0),
@@ -151,6 +160,7 @@ impl RunState {
             },
             believes: HashMap::new(),
             online: HashMap::new(),
+            beats: HashMap::new(),
             findings: Findings::default(),
             dead: HashSet::new(),
         };
@@ -159,6 +169,7 @@ impl RunState {
             seed: plan.seed,
             people: plan.people(),
             wanderers: plan.viewers,
+            socketless: plan.socketless,
             busy: plan.lives,
             follows: plan.follows,
             pace: plan.pace,
@@ -166,6 +177,7 @@ impl RunState {
             grace: plan.grace,
             attended: plan.attended,
             endpoints: addresses.iter().map(endpoint).collect(),
+            http,
             mode: watch::Sender::new(Mode::Rest),
             crowd_events: broadcast::Sender::new(64),
             unsettled: AtomicUsize::new(0),
@@ -219,7 +231,14 @@ impl RunState {
     /// Whether a user follows a live's streamer: fixed by the seed.
     pub(crate) fn is_fan(&self, user: User, live: Live) -> bool {
         let mixed = mix(self.seed ^ (u64::from(user) << 20) ^ live as u64);
-        (mixed >> 11) as f64 / ((1_u64 << 53) as f64) < self.follows
+        share(mixed) < self.follows
+    }
+
+    /// Whether a device of a person opens sockets: fixed by the seed. Idle viewers stay on their
+    /// gateway, so they need one.
+    pub(crate) fn has_socket(&self, user: User, device: usize) -> bool {
+        let mixed = mix(mix(self.seed ^ (u64::from(user) << 20)) ^ device as u64);
+        self.home(user).is_some() || share(mixed) >= self.socketless
     }
 
     /// The place of a new socket.
@@ -292,6 +311,9 @@ impl RunState {
             .retain(|place, _| (place.gateway, place.start) != (gateway, start));
         truth
             .online
+            .retain(|place, _| (place.gateway, place.start) != (gateway, start));
+        truth
+            .beats
             .retain(|place, _| (place.gateway, place.start) != (gateway, start));
     }
 
@@ -371,7 +393,59 @@ impl RunState {
     }
 
     pub(crate) fn disconnected(&self, place: Place) {
-        self.truth().online.remove(&place);
+        let mut truth = self.truth();
+        truth.online.remove(&place);
+        truth.beats.remove(&place);
+    }
+
+    /// The gateway has answered a beat of a session without a socket, which was in that epoch.
+    pub(crate) fn beaten(&self, user: User, live: Live, epoch: u32, place: Place, beat: Beat) {
+        let mut truth = self.truth();
+        if truth.dead.contains(&(place.gateway, place.start)) {
+            return;
+        }
+        let live_truth = &mut truth.lives[live];
+        let is_current = live_truth.epoch == Some(epoch);
+        let expectation = live_truth.expectations.entry(user).or_default();
+        expectation.beaten(place, beat, is_current);
+        truth.online.insert(place, user);
+        truth.beats.insert(place, beat.sent);
+    }
+
+    /// A request of a session without a socket was not answered.
+    pub(crate) fn unanswered(&self, user: User, live: Live, place: Place) {
+        let mut truth = self.truth();
+        if !truth.dead.contains(&(place.gateway, place.start)) {
+            let expectations = &mut truth.lives[live].expectations;
+            let expectation = expectations.entry(user).or_default();
+            expectation.unanswered(place, Instant::now());
+        }
+    }
+
+    /// Ends what ends by itself. Everything that judges comes after this.
+    pub(crate) fn lapse(&self) {
+        let now = Instant::now();
+        let mut truth = self.truth();
+        for live_truth in &mut truth.lives {
+            for expectation in live_truth.expectations.values_mut() {
+                expectation.lapse(now, &self.timing);
+            }
+        }
+        let Truth { beats, online, .. } = &mut *truth;
+        let timeout = self.timing.timeout;
+        for (place, _) in beats.extract_if(|_, sent| *sent + timeout <= now) {
+            online.remove(&place);
+        }
+    }
+
+    /// A gateway that stops gives up the sessions without a socket that it has.
+    pub(crate) fn gives_up_sessions(&self, gateway: usize, start: u32) {
+        let mut truth = self.truth();
+        for live_truth in &mut truth.lives {
+            for expectation in live_truth.expectations.values_mut() {
+                expectation.doubt(|place| (place.gateway, place.start) == (gateway, start));
+            }
+        }
     }
 
     pub(crate) fn joining(&self, user: User, live: Live, place: Place) {
@@ -412,16 +486,25 @@ impl RunState {
     }
 
     pub(crate) fn left(&self, user: User, live: Live, place: Place, how: How) {
+        self.left_at(user, live, place, how, Instant::now());
+    }
+
+    pub(crate) fn left_at(&self, user: User, live: Live, place: Place, how: How, at: Instant) {
         let mut truth = self.truth();
         truth.believes.remove(&place);
         if let Some(expectation) = truth.lives[live].expectations.get_mut(&user) {
-            expectation.ended(place, Instant::now(), how);
+            expectation.ended(place, at, how);
         }
     }
 
     pub(crate) fn broke(&self, broken: Broken) {
         self.truth().findings.broke(broken);
     }
+}
+
+/// A number of this as a share of all there are.
+fn share(mixed: u64) -> f64 {
+    (mixed >> 11) as f64 / ((1_u64 << 53) as f64)
 }
 
 /// SplitMix64's finaliser: neighbouring numbers give unrelated ones.

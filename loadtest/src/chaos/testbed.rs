@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::audit_command::AuditCommand;
 use super::backend::Backend;
 use super::dashboards::Dashboards;
+use super::device::CONNECT_WITHIN;
 use super::findings::{Broken, Promise};
 use super::gateway::{Gateway, GatewayConfig};
 use super::observer::{self, Observation};
@@ -25,7 +26,11 @@ use super::store::Store;
 use super::support::link::Link;
 use super::support::redis_cluster::RedisCluster;
 use super::support::redis_server::{RedisServer, faketime, free_port};
+use crate::api::http_client;
 use simulation::expectation::{How, Live};
+
+/// The secret by which the gateways know each other's sessions without a socket.
+const PRESENCE_SECRET: &str = "all gateways of a run share this";
 
 pub(crate) struct Testbed {
     pub(crate) state: Arc<RunState>,
@@ -81,7 +86,8 @@ impl Testbed {
         let addresses: Vec<SocketAddr> = (0..plan.gateways)
             .map(|_| SocketAddr::from(([127, 0, 0, 1], free_port())))
             .collect();
-        let state = Arc::new(RunState::new(&plan, &addresses));
+        let http = http_client(CONNECT_WITHIN)?;
+        let state = Arc::new(RunState::new(&plan, &addresses, http));
         let reader = Arc::new(Reader::connect(&store.addresses()).await?);
         write_follows(&state, &reader).await?;
         // A killed Redis comes back with the follow graph, which is the platform's, and nothing of
@@ -91,6 +97,8 @@ impl Testbed {
             .iter()
             .for_each(|node| drop(node.cli(&["SAVE"])));
 
+        let secret = logs.join("presence-secret");
+        std::fs::write(&secret, PRESENCE_SECRET).context("the gateways' presence secret")?;
         let mut links = Vec::new();
         let mut gateways = Vec::new();
         for (number, address) in addresses.iter().enumerate() {
@@ -104,6 +112,8 @@ impl Testbed {
             let log = logs.join(format!("gateway-{number}.log"));
             let mut flags = plan.timing.flags();
             flags.extend(plan.flags.iter().cloned());
+            flags.push("--presence-secret-file".to_owned());
+            flags.push(secret.display().to_string());
             let mut gateway = Gateway::new(GatewayConfig {
                 program: program.clone(),
                 address: *address,
@@ -247,6 +257,12 @@ impl Testbed {
     /// SIGTERM: the gateway sends its viewers elsewhere, and ends.
     pub(crate) async fn drain(&mut self, gateway: usize) -> anyhow::Result<()> {
         self.state.gateway_leaves(gateway);
+        let state = self.state.clone();
+        let start = state.start_of(gateway);
+        tokio::spawn(async move {
+            sleep(state.timing.kept_while_stopping()).await;
+            state.gives_up_sessions(gateway, start);
+        });
         let within = self.state.timing.drain + Duration::from_secs(10);
         self.gateways[gateway].drain(within).await?;
         self.state.gateway_ended(gateway, How::Moved);

@@ -40,8 +40,8 @@ const MAX_IDS_BODY: usize = 96 << 10;
 
 const SOCKET: &str = "/ws";
 
-/// Routes, with their description. There are two ways to add one, so that each says who may call
-/// it.
+/// Routes, with their description. There are three ways to add one, so that each says who may
+/// call it.
 struct Routes {
     state: Arc<AppState>,
     accepts: Accepts,
@@ -59,9 +59,18 @@ impl Routes {
     }
 
     /// Anybody may call it.
-    fn open_to_all(mut self, route: UtoipaMethodRouter<Arc<AppState>>) -> Self {
+    fn open_to_all(self, route: UtoipaMethodRouter<Arc<AppState>>) -> Self {
+        self.unguarded(route, Refuse::Misspelt)
+    }
+
+    /// The handler checks who may call it.
+    fn with_own_check(self, route: UtoipaMethodRouter<Arc<AppState>>) -> Self {
+        self.unguarded(route, Refuse::Unknown)
+    }
+
+    fn unguarded(mut self, route: UtoipaMethodRouter<Arc<AppState>>, refuse: Refuse) -> Self {
         let (schemas, paths, methods) = route;
-        let known = KnownFields::of(&paths, Refuse::Misspelt);
+        let known = KnownFields::of(&paths, refuse);
         let methods = methods.route_layer(from_fn_with_state(known, known_fields::check));
         self.router = self.router.routes((schemas, paths, methods));
         self
@@ -91,9 +100,9 @@ impl Routes {
     }
 
     fn presence(self) -> Self {
-        self.open_to_all(routes!(presence::joining::begin))
-            .open_to_all(routes!(presence::beats::beat, presence::beats::leave))
-            .open_to_all(routes!(presence::events::of_session))
+        self.with_own_check(routes!(presence::joining::begin))
+            .with_own_check(routes!(presence::beats::beat, presence::beats::leave))
+            .with_own_check(routes!(presence::events::of_session))
     }
 
     fn probes(self) -> Self {

@@ -58,6 +58,8 @@ pub(crate) struct AppState {
     pub(crate) removals: Remover,
     pub(crate) sessions: Arc<SessionContext>,
     pub(crate) presences: Arc<SocketlessSessions>,
+    /// Where clients send datagrams; `None` if the gateway takes none.
+    pub(crate) udp_addresses: Option<Vec<String>>,
     pub(crate) online: OnlineSettings,
     pub(crate) admission: Admission,
     pub(crate) browsers: Browsers,

@@ -10,7 +10,7 @@
 //! gateway gives up its seat when it has heard no beat for the timeout.
 
 pub(crate) mod attendant;
-pub(crate) mod datagram_state;
+pub mod datagram_state;
 pub(crate) mod events;
 pub(crate) mod sessions;
 
@@ -59,6 +59,8 @@ pub(crate) struct Standing {
     pub(crate) figures: Figures,
     /// Whether the user is a fan, as far as is known.
     pub(crate) fan: Fan,
+    /// The version of what the back end wrote about the live; 0 if it wrote nothing.
+    pub(crate) info_version: u64,
 }
 
 /// Why a session ended on this gateway.
@@ -225,6 +227,7 @@ impl SocketlessSession {
         Some(Standing {
             figures: seat.room.figures(),
             fan: seat.member.fan(),
+            info_version: seat.room.info.version(),
         })
     }
 

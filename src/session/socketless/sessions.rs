@@ -77,9 +77,10 @@ impl From<LiveError> for Denied {
 
 /// A session that has joined a live.
 pub(crate) struct Joined {
-    pub(crate) key: SessionKey,
     /// The id by which the client goes on, here or on another gateway.
     pub(crate) id: String,
+    /// What the id says.
+    pub(crate) claims: SessionClaims,
     pub(crate) room: Arc<Room>,
     /// What a back end wrote about the live, if anything.
     pub(crate) info: Option<Info>,
@@ -278,8 +279,8 @@ impl SocketlessSessions {
             None => return Err(Denied::Unknown),
         };
         Ok(Joined {
-            key: session.key,
             id,
+            claims,
             room,
             info,
         })
@@ -309,6 +310,11 @@ impl SocketlessSessions {
     /// Reads the id of a session. `None` if no gateway made it, or it has expired.
     pub(crate) fn read(&self, id: &str) -> Option<SessionClaims> {
         SessionClaims::read(id, &self.secret, self.context.clock.unix())
+    }
+
+    /// As [`Self::read`], of a ticket.
+    pub(crate) fn read_ticket(&self, ticket: &str) -> Option<SessionClaims> {
+        SessionClaims::read_ticket(ticket, &self.secret, self.context.clock.unix())
     }
 
     /// A session that is here and goes on.
@@ -435,6 +441,16 @@ impl SocketlessSessions {
             session.conn.heard(self.context.clock.now());
             self.finish_here(&session, End::Left);
         }
+    }
+
+    /// Whether a session ended for good a short time ago, on any gateway.
+    pub(crate) fn has_ended(&self, key: &SessionKey) -> bool {
+        self.ended.over(key, u32::MAX - 1).is_some()
+    }
+
+    /// Why the id that says this is over; `None` if it may still be good.
+    pub(crate) fn over(&self, claims: &SessionClaims) -> Option<Over> {
+        self.ended.over(&claims.key, claims.number)
     }
 
     /// Ends a session on this gateway.

@@ -25,6 +25,7 @@ const SEEN_LATER: UnixMillis = 1_500;
 
 /// What is wrong while everybody stays where they are.
 pub(crate) fn wrong(world: &World) -> Vec<String> {
+    world.lapse();
     let mut wrong = Vec::new();
     let there = world.network.truth.members();
     let truth = world.truth();

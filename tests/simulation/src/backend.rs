@@ -157,7 +157,7 @@ impl Backend {
             let ban = Duration::from_secs(self.rng.random_range(10..60));
             let epoch = world.epoch(live);
             let body = json!({"ban_s": ban.as_secs()});
-            world.truth().removed.insert(user);
+            world.removing(user, live);
             let asked = Instant::now();
             let answer = world.http(gateway, Method::PUT, &path, &body).await;
             let now = Instant::now();

@@ -63,6 +63,9 @@ pub fn arguments(wanted: &HistoryArgs) -> Vec<String> {
     if let Some(people) = wanted.people {
         add("--people", people.to_string());
     }
+    if let Some(socketless) = wanted.socketless {
+        add("--socketless", socketless.to_string());
+    }
     if wanted.table {
         arguments.push("--table".to_owned());
     }

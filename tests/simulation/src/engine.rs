@@ -28,9 +28,13 @@ use crate::network::{at_once, derived};
 use crate::oracle;
 use crate::plan::Plan;
 use crate::process::Process;
+use crate::socketless::SocketlessDevice;
 use crate::timing::Timing;
 use crate::trace::Trace;
 use crate::world::{Mode, Order, Running, World};
+
+/// The secret by which the gateways know each other's sessions without a socket.
+const PRESENCE_SECRET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/presence-secret");
 
 /// The panics of the process, each with its place.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -56,6 +60,10 @@ pub struct HistoryArgs {
     /// Only the first so many people
     #[arg(long)]
     pub people: Option<usize>,
+    /// How many of a hundred devices have no socket, and send beats over HTTP [default: the seed
+    /// decides]
+    #[arg(long)]
+    pub socketless: Option<u64>,
     /// Tell the last events too
     #[arg(long)]
     pub table: bool,
@@ -211,6 +219,7 @@ impl Engine {
         let link = {
             let mut spots = self.world.spots.lock();
             spots[gateway].running = None;
+            spots[gateway].stopping = None;
             spots[gateway].link
         };
         self.world.network.hang_up(link);
@@ -236,12 +245,8 @@ impl Engine {
             let store = Arc::new(Link::new(world.network.clone(), link, config.last_seen_ids));
             match start_without_ports(&config, store).await {
                 Ok(started) => {
-                    let router = started.router();
-                    world.spots.lock()[gateway].running = Some(Running {
-                        handle,
-                        gateway: started,
-                        router,
-                    });
+                    let running = Running::new(handle, started);
+                    world.spots.lock()[gateway].running = Some(running);
                 }
                 Err(why) => world.found(format!("gateway {gateway} does not start: {why}")),
             }
@@ -271,7 +276,7 @@ impl Engine {
             .spots
             .lock()
             .iter_mut()
-            .for_each(|spot| spot.running = None);
+            .for_each(|spot| (spot.running, spot.stopping) = (None, None));
         self.gateways.clear();
         report
     }
@@ -287,7 +292,7 @@ fn config() -> Config {
         check_every,
         drain,
         ..
-    } = Timing::NORMAL;
+    } = Timing::SIMULATED;
     Config {
         heartbeat,
         timeout,
@@ -300,6 +305,7 @@ fn config() -> Config {
         fan_events: true,
         count_events: true,
         streamer_timeout: None,
+        presence_secret_file: Some(PRESENCE_SECRET.into()),
         // Its clock is the processor's, which nobody simulates.
         http_rate: 0,
         ..Config::default()
@@ -334,7 +340,11 @@ async fn direct(world: Arc<World>, is_over: Arc<AtomicBool>) {
     for user in 0..world.plan.people as u32 {
         let devices = 1 + derived(world.plan.seed, &format!("devices {user}")) % 3;
         for device in 0..devices as usize {
-            tokio::spawn(Device::new(&world, user, device).run());
+            if world.plan.has_socket(user, device) {
+                tokio::spawn(Device::new(&world, user, device).run());
+            } else {
+                tokio::spawn(SocketlessDevice::new(&world, user, device).run());
+            }
         }
     }
     for round in 0..world.plan.rounds {

@@ -6,6 +6,9 @@
 //! until it is known to have ended. A user with a sure socket must be in the set. A user without a
 //! possible one must be out of it, after the time that the gateways promise for the way in which
 //! the last socket ended.
+//!
+//! A session without a socket is one such socket on each gateway that took a beat of it. Nobody is
+//! told when such a gateway gives it up, so it ends by itself, a timeout after its last beat there.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,6 +16,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::timing::Timing;
+
+/// The clock of a gateway may be ahead by so much of that of its clients.
+const EARLIER: Duration = Duration::from_millis(200);
 
 /// A user's number.
 pub type User = u32;
@@ -49,6 +55,15 @@ pub enum How {
     Closed,
 }
 
+/// A beat that was answered. The gateway heard it between these times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beat {
+    /// When it was sent.
+    pub sent: Instant,
+    /// When its answer was there.
+    pub answered: Instant,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Hold {
     place: Place,
@@ -56,6 +71,8 @@ struct Hold {
     since: Option<Instant>,
     /// A join is on its way.
     asking: bool,
+    /// The last beat of a session without a socket.
+    beat: Option<Beat>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -129,6 +146,7 @@ impl Expectation {
                 place,
                 since: None,
                 asking: true,
+                beat: None,
             }),
         }
     }
@@ -139,6 +157,57 @@ impl Expectation {
         for hold in self.holds.iter_mut().filter(|hold| hold.place == place) {
             (hold.since, hold.asking) = (Some(at), false);
         }
+    }
+
+    /// The gateway has answered a beat, and may hold the user for a timeout from then on. With
+    /// `is_sure` it surely does.
+    pub fn beaten(&mut self, place: Place, beat: Beat, is_sure: bool) {
+        if !self.holds.iter().any(|hold| hold.place == place) {
+            self.joining(place);
+        }
+        for hold in self.holds.iter_mut().filter(|hold| hold.place == place) {
+            hold.asking = false;
+            hold.beat = Some(beat);
+            hold.since = match is_sure {
+                true => hold.since.or(Some(beat.answered)),
+                false => None,
+            };
+        }
+    }
+
+    /// A beat was not answered. The gateway may have heard it all the same, and may hear it yet.
+    pub fn unanswered(&mut self, place: Place, at: Instant) {
+        self.gone.push(Gone {
+            gateway: place.gateway,
+            start: place.start,
+            at,
+            how: How::Unanswered,
+        });
+    }
+
+    /// Nobody knows any more whether the sessions without a socket are there that `which` chooses:
+    /// somebody has asked a gateway to end them.
+    pub fn doubt(&mut self, which: impl Fn(&Place) -> bool) {
+        for hold in self.holds.iter_mut() {
+            if hold.beat.is_some() && which(&hold.place) {
+                hold.since = None;
+            }
+        }
+    }
+
+    /// Ends the sessions without a socket of which their gateways have heard no beat for a timeout.
+    pub fn lapse(&mut self, now: Instant, timing: &Timing) {
+        let least = timing.timeout.saturating_sub(EARLIER);
+        let is_over = |hold: &mut Hold| hold.beat.is_some_and(|beat| beat.sent + least <= now);
+        let over = self.holds.extract_if(.., is_over);
+        self.gone.extend(over.filter_map(|hold| {
+            Some(Gone {
+                gateway: hold.place.gateway,
+                start: hold.place.start,
+                at: hold.beat?.answered,
+                how: How::Vanished,
+            })
+        }));
     }
 
     /// The socket has begun to leave.

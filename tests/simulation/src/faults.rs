@@ -137,14 +137,25 @@ async fn restart(world: &World, fault: &Planned, end: Order) {
 }
 
 async fn drain(world: &World, fault: &Planned) {
-    let Some(running) = world.spots.lock()[fault.victim].running.take() else {
-        return;
+    let running = {
+        let mut spots = world.spots.lock();
+        let spot = &mut spots[fault.victim];
+        let Some(running) = spot.running.take() else {
+            return;
+        };
+        spot.stopping = Some(running.public.clone());
+        running
     };
     let began = Instant::now();
     // From now on others have to do what was its turn.
     world.truth().rules.runs_since[fault.victim] = None;
-    let stop = running.handle.spawn(running.gateway.stop());
-    sleep(world.timing.drain + Duration::from_secs(1)).await;
+    let stop = running.public.handle.spawn(running.gateway.stop());
+    let kept = world.timing.kept_while_stopping();
+    sleep(kept).await;
+    world.gives_up_sessions(fault.victim);
+    // Its listener ends next.
+    world.spots.lock()[fault.victim].stopping = None;
+    sleep(world.timing.drain + Duration::from_secs(1) - kept).await;
     let trouble = world.truth().rules.troubles[fault.victim];
     let was_well = trouble.is_none_or(|trouble| trouble.until.is_some_and(|until| until < began));
     if was_well && !stop.is_finished() {

@@ -16,6 +16,7 @@ mod network;
 mod oracle;
 mod plan;
 mod process;
+mod socketless;
 pub mod timing;
 mod trace;
 mod world;

@@ -29,6 +29,7 @@ const FIGURES_LATE: Duration = Duration::from_secs(3);
 pub(crate) async fn run(world: Arc<World>) {
     loop {
         sleep(LOOK).await;
+        world.lapse();
         members(&world);
         stays_open(&world);
         figures(&world);

@@ -9,6 +9,7 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
 use crate::engine::HistoryArgs;
+use crate::expectation::User;
 use crate::faults::Kind;
 use crate::network::derived;
 
@@ -17,6 +18,9 @@ const BEGIN_WITHIN: Duration = Duration::from_secs(30);
 
 /// How many people there are.
 const PEOPLE: usize = 60;
+
+/// How many of a hundred devices may have no socket: the seed chooses one of these.
+const SOCKETLESS: [u64; 4] = [0, 20, 50, 90];
 
 /// A fault of a round.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +46,8 @@ pub(crate) struct Plan {
     pub(crate) nodes: usize,
     pub(crate) people: usize,
     pub(crate) lives: usize,
+    /// How many of a hundred devices have no socket.
+    socketless: u64,
     /// Processes run in turns of this length.
     pub(crate) turn: Duration,
     pub(crate) rounds: usize,
@@ -52,6 +58,11 @@ impl Plan {
     /// Whether the store has less or other data after one of the faults.
     pub(crate) fn loses_data(&self) -> bool {
         self.faults.iter().any(|fault| fault.kind.loses_data())
+    }
+
+    /// Whether a device of a person has a socket.
+    pub(crate) fn has_socket(&self, user: User, device: usize) -> bool {
+        derived(self.seed, &format!("socket {user} {device}")) % 100 >= self.socketless
     }
 
     /// Whether the clock of the store steps.
@@ -103,6 +114,8 @@ impl Plan {
             }
         }
         faults.retain(|fault| !args.without.contains(&fault.id));
+        let drawn = SOCKETLESS[(derived(seed, "socketless") % SOCKETLESS.len() as u64) as usize];
+        let socketless = args.socketless.unwrap_or(drawn);
         let people = args.people.unwrap_or(PEOPLE).min(PEOPLE);
         Self {
             seed,
@@ -110,6 +123,7 @@ impl Plan {
             nodes,
             people,
             lives,
+            socketless,
             turn,
             rounds,
             faults,

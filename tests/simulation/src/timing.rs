@@ -48,6 +48,13 @@ impl Timing {
         drain: Duration::from_secs(9),
     };
 
+    /// The normal times, with a drain in which a client that only sends beats learns of the stop
+    /// and has gone on elsewhere.
+    pub const SIMULATED: Self = Self {
+        drain: Duration::from_secs(18),
+        ..Self::NORMAL
+    };
+
     /// At most a third of the normal times, for quick runs.
     pub const FAST: Self = Self {
         heartbeat: Duration::from_secs(1),
@@ -91,6 +98,13 @@ impl Timing {
     /// The viewers of a killed gateway are out of Redis within this time.
     pub fn killed(&self) -> Duration {
         self.lease + 2 * SECOND
+    }
+
+    /// A gateway that is asked to stop keeps the seats of sessions without a socket for this time
+    /// at least, if it stops that slowly: one beat is told that the connection ends, and the next
+    /// one goes to another gateway.
+    pub fn kept_while_stopping(&self) -> Duration {
+        (2 * self.heartbeat + SECOND).min(self.drain * 3 / 5)
     }
 
     /// A viewer whom a draining gateway sent away keeps the seat for this time: the longest

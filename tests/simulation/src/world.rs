@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::header::CONNECTION;
 use axum::http::{Method, Request};
 use http_body_util::BodyExt;
 use parking_lot::{Mutex, MutexGuard};
@@ -20,11 +21,12 @@ use serde_json::Value;
 use tokio::io::DuplexStream;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, timeout};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
 use tower::ServiceExt;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::expectation::{Expectation, How, Live, Place, Rules, Trouble, User};
+use crate::expectation::{Beat, Expectation, How, Live, Place, Rules, Trouble, User};
 use crate::faults::Kind;
 use crate::network::{Network, derived};
 use crate::plan::Plan;
@@ -36,6 +38,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the socket of a client holds until the other side reads it.
 const SOCKET_BUFFER: usize = 64 << 10;
+
+/// By then the other gateways have heard that a session without a socket has ended.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
+
+/// By then every gateway has heard that a user was removed: the longest fault, and the repair.
+const REMOVAL_KNOWN: Duration = Duration::from_secs(75);
 
 /// A socket that ends sooner may never have been told to the store.
 const NOTICED: Duration = Duration::from_secs(2);
@@ -71,14 +79,106 @@ pub(crate) struct Spot {
     pub(crate) start: u32,
     pub(crate) link: usize,
     pub(crate) running: Option<Running>,
+    /// Where clients still reach it that is asked to stop.
+    pub(crate) stopping: Option<Door>,
     /// Troubles that last.
     troubles: u32,
 }
 
 pub(crate) struct Running {
-    pub(crate) handle: Handle,
     pub(crate) gateway: Gateway,
+    /// For back ends.
+    pub(crate) internal: Door,
+    /// For clients.
+    pub(crate) public: Door,
+}
+
+/// Where a gateway takes HTTP requests.
+#[derive(Clone)]
+pub(crate) struct Door {
+    pub(crate) handle: Handle,
     pub(crate) router: Router,
+}
+
+/// An answer to an HTTP request.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
+    /// Whether the connection ends with it.
+    pub(crate) closes: bool,
+}
+
+/// What became of an HTTP request.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// Nobody listens.
+    Nobody,
+    /// It may be carried out, now or later.
+    Unanswered,
+    Answered(Answer),
+}
+
+impl Running {
+    pub(crate) fn new(handle: Handle, gateway: Gateway) -> Self {
+        let internal = Door {
+            handle: handle.clone(),
+            router: gateway.router(),
+        };
+        let public = Door {
+            handle,
+            router: gateway.public_router(),
+        };
+        Self {
+            gateway,
+            internal,
+            public,
+        }
+    }
+}
+
+impl Door {
+    /// Sends a request. Returns its task, and where its answer comes.
+    fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Option<(JoinHandle<()>, oneshot::Receiver<Answer>)> {
+        let (answer, answered) = oneshot::channel();
+        let router = self.router.clone();
+        let body = if body.is_null() {
+            Body::empty()
+        } else {
+            Body::from(body.to_string())
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "localhost")
+            .header("content-type", "application/json")
+            .body(body)
+            .ok()?;
+        let asked = self.handle.spawn(async move {
+            let Ok(response) = router.oneshot(request).await;
+            let status = response.status().as_u16();
+            let closes = response
+                .headers()
+                .get(CONNECTION)
+                .is_some_and(|value| value == "close");
+            let body = match response.into_body().collect().await {
+                Ok(body) => serde_json::from_slice(&body.to_bytes()).unwrap_or(Value::Null),
+                Err(_) => Value::Null,
+            };
+            let answered = Answer {
+                status,
+                body,
+                closes,
+            };
+            let _ = answer.send(answered);
+        });
+        Some((asked, answered))
+    }
 }
 
 /// A live, as the back end knows it.
@@ -104,11 +204,13 @@ pub(crate) struct LiveTruth {
     pub(crate) epochs: BTreeMap<u64, bool>,
 }
 
-/// A connected socket.
+/// A connected socket, or a session without one.
 pub(crate) struct Online {
     pub(crate) place: Place,
     pub(crate) user: User,
     since: Instant,
+    /// The last beat of a session without a socket.
+    beat: Option<Beat>,
 }
 
 /// What a socket was told last of the friends in its live.
@@ -123,7 +225,8 @@ pub(crate) struct ShownFriends {
 pub(crate) struct Truth {
     pub(crate) lives: Vec<LiveTruth>,
     pub(crate) rules: Rules,
-    /// Every connected socket, by its number.
+    /// Every connected socket, and every session without one on each of its gateways, by its
+    /// number.
     pub(crate) online: BTreeMap<u64, Online>,
     /// When users went offline last.
     pub(crate) last_online: BTreeMap<User, Instant>,
@@ -131,6 +234,8 @@ pub(crate) struct Truth {
     pub(crate) shown_friends: BTreeMap<u64, ShownFriends>,
     /// Users whom a back end had removed from a live.
     pub(crate) removed: BTreeSet<User>,
+    /// When a back end last asked for that.
+    removed_at: BTreeMap<User, Instant>,
     /// How many faults of each kind there were.
     pub(crate) faults: BTreeMap<Kind, u64>,
     dead: HashSet<(usize, u32)>,
@@ -181,7 +286,7 @@ impl World {
         let truth = Truth {
             lives: (0..plan.lives).map(|_| LiveTruth::default()).collect(),
             rules: Rules {
-                timing: Timing::NORMAL,
+                timing: Timing::SIMULATED,
                 troubles: vec![None; plan.gateways],
                 runs_since: vec![None; plan.gateways],
                 last_renewals: vec![None; plan.gateways],
@@ -190,13 +295,14 @@ impl World {
             last_online: BTreeMap::new(),
             shown_friends: BTreeMap::new(),
             removed: BTreeSet::new(),
+            removed_at: BTreeMap::new(),
             faults: BTreeMap::new(),
             dead: HashSet::new(),
             older_until: None,
             findings: Vec::new(),
         };
         Self {
-            timing: Timing::NORMAL,
+            timing: Timing::SIMULATED,
             network,
             trace,
             mode: watch::Sender::new(Mode::Rest),
@@ -294,12 +400,16 @@ impl World {
 
     /// The place of a new socket there.
     pub(crate) fn place(&self, gateway: usize) -> Place {
-        let start = self.spots.lock()[gateway].start;
         Place {
             socket: self.sockets.fetch_add(1, Ordering::Relaxed),
             gateway,
-            start,
+            start: self.start_of(gateway),
         }
+    }
+
+    /// Which start of the gateway it is.
+    pub(crate) fn start_of(&self, gateway: usize) -> u32 {
+        self.spots.lock()[gateway].start
     }
 
     /// Opens a socket; `None` if nobody listens.
@@ -327,6 +437,7 @@ impl World {
         };
         let (client, server) = tokio::io::duplex(SOCKET_BUFFER);
         running
+            .public
             .handle
             .spawn(running.gateway.serve(server, handshake));
         Some(client)
@@ -340,41 +451,56 @@ impl World {
         path: &str,
         body: &Value,
     ) -> Option<(u16, Value)> {
-        let (answer, answered) = oneshot::channel();
         let is_put = method == Method::PUT;
-        let asked = {
-            let spots = self.spots.lock();
-            let running = spots[gateway].running.as_ref()?;
-            let router = running.router.clone();
-            let body = if body.is_null() {
-                Body::empty()
-            } else {
-                Body::from(body.to_string())
-            };
-            let request = Request::builder()
-                .method(method)
-                .uri(path)
-                .header("host", "localhost")
-                .header("content-type", "application/json")
-                .body(body)
-                .ok()?;
-            running.handle.spawn(async move {
-                let Ok(response) = router.oneshot(request).await;
-                let status = response.status().as_u16();
-                let body = response.into_body().collect().await;
-                let body = body
-                    .ok()
-                    .and_then(|body| serde_json::from_slice(&body.to_bytes()).ok());
-                let _ = answer.send((status, body.unwrap_or(Value::Null)));
-            })
-        };
+        let door = self.spots.lock()[gateway]
+            .running
+            .as_ref()?
+            .internal
+            .clone();
+        let (asked, answered) = door.send(method, path, body)?;
         let answered = timeout(PATIENCE, answered).await;
         if answered.is_err() && is_put {
             // A request that a client gave up may be carried out later. One that opens a live that
             // the client has closed meanwhile is beyond what a gateway can know.
             asked.abort();
         }
-        answered.ok()?.ok()
+        let Answer { status, body, .. } = answered.ok()?.ok()?;
+        Some((status, body))
+    }
+
+    /// Asks a gateway as a client without a socket does, by POST or DELETE.
+    pub(crate) async fn ask(
+        &self,
+        gateway: usize,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Asked {
+        let Some(door) = self.door(gateway) else {
+            return Asked::Nobody;
+        };
+        let Some((_, answered)) = door.send(method, path, body) else {
+            return Asked::Nobody;
+        };
+        match timeout(PATIENCE, answered).await {
+            Ok(Ok(answer)) => Asked::Answered(answer),
+            _ => Asked::Unanswered,
+        }
+    }
+
+    /// Where clients reach a gateway that runs, or is about to stop.
+    fn door(&self, gateway: usize) -> Option<Door> {
+        let spots = self.spots.lock();
+        let spot = &spots[gateway];
+        match &spot.running {
+            Some(running) => Some(running.public.clone()),
+            None => spot.stopping.clone(),
+        }
+    }
+
+    /// Whether somebody listens there.
+    pub(crate) fn listens(&self, gateway: usize) -> bool {
+        self.door(gateway).is_some()
     }
 
     /// A gateway starts: its sockets from now on belong to the new process.
@@ -497,6 +623,7 @@ impl World {
                     place,
                     user,
                     since: Instant::now(),
+                    beat: None,
                 },
             );
         }
@@ -561,6 +688,129 @@ impl World {
             false => expectation.joining(place),
         });
         is_current
+    }
+
+    /// The gateway has answered a beat of a session without a socket, which was in that epoch.
+    pub(crate) fn beaten(&self, user: User, live: Live, epoch: u64, place: Place, beat: Beat) {
+        let is_sure = self.epoch(live) == Some(epoch) && !self.is_removed_lately(user);
+        self.with(live, user, place, |expectation| {
+            expectation.beaten(place, beat, is_sure)
+        });
+        if !self.truth.lock().online.contains_key(&place.socket) {
+            self.connected(user, place);
+        }
+        if let Some(online) = self.truth.lock().online.get_mut(&place.socket) {
+            online.beat = Some(beat);
+        }
+    }
+
+    /// A request of a session without a socket was not answered.
+    pub(crate) fn unanswered(&self, user: User, live: Live, place: Place) {
+        self.with(live, user, place, |expectation| {
+            expectation.unanswered(place, Instant::now())
+        });
+    }
+
+    /// Ends what ends by itself. Everything that judges comes after this.
+    pub(crate) fn lapse(&self) {
+        let now = Instant::now();
+        let timing = &self.timing;
+        let mut truth = self.truth.lock();
+        for live in &mut truth.lives {
+            for expectation in live.expectations.values_mut() {
+                expectation.lapse(now, timing);
+            }
+        }
+        let Truth {
+            online,
+            last_online,
+            rules,
+            ..
+        } = &mut *truth;
+        let is_over = |_: &u64, online: &mut Online| {
+            online
+                .beat
+                .is_some_and(|beat| beat.sent + timing.timeout <= now)
+        };
+        for (_, online) in online.extract_if(.., is_over) {
+            online.ends(&rules.troubles, last_online);
+        }
+    }
+
+    /// A back end is about to have a user removed from a live.
+    pub(crate) fn removing(&self, user: User, live: Live) {
+        let mut truth = self.truth.lock();
+        truth.removed.insert(user);
+        truth.removed_at.insert(user, Instant::now());
+        if let Some(expectation) = truth.lives[live].expectations.get_mut(&user) {
+            expectation.doubt(|_| true);
+        }
+    }
+
+    /// Whether a removal of the user may not have reached every gateway.
+    fn is_removed_lately(&self, user: User) -> bool {
+        let truth = self.truth.lock();
+        truth
+            .removed_at
+            .get(&user)
+            .is_some_and(|at| at.elapsed() < REMOVAL_KNOWN)
+    }
+
+    /// Whether a gateway may have ended a session of the user because of a removal.
+    pub(crate) fn was_removed(&self, user: User) -> bool {
+        self.truth.lock().removed.contains(&user)
+    }
+
+    /// A gateway that stops gives up the sessions without a socket that it has.
+    pub(crate) fn gives_up_sessions(&self, gateway: usize) {
+        let start = self.spots.lock()[gateway].start;
+        let mut truth = self.truth.lock();
+        for live in &mut truth.lives {
+            for expectation in live.expectations.values_mut() {
+                expectation.doubt(|place| (place.gateway, place.start) == (gateway, start));
+            }
+        }
+    }
+
+    /// A session without a socket left a live through the gateway `through`. A gateway that is told
+    /// so gives it up there as well; one that may not have been told gives it up later.
+    pub(crate) fn left_everywhere(
+        self: &Arc<Self>,
+        user: User,
+        live: Live,
+        places: Vec<Place>,
+        through: usize,
+    ) {
+        let world = self.clone();
+        let left_at = Instant::now();
+        tokio::spawn(async move {
+            sleep(TOLD_WITHIN).await;
+            for place in places {
+                let is_told = world.is_sound(through) && world.is_sound(place.gateway);
+                let how = if place.gateway == through || is_told {
+                    How::Left
+                } else {
+                    How::Vanished
+                };
+                world.with(live, user, place, |expectation| {
+                    expectation.ended(place, left_at, how)
+                });
+                world.disconnected(place);
+            }
+        });
+    }
+
+    /// Whether every gateway has run, and has been well, since shortly before that.
+    pub(crate) fn was_told_since(&self, at: Instant) -> bool {
+        let truth = self.truth.lock();
+        let rules = &truth.rules;
+        (0..self.plan.gateways).all(|gateway| {
+            let has_run = rules.runs_since[gateway].is_some_and(|since| since < at);
+            let known = self.timing.healed() + self.timing.told();
+            let is_well = rules.troubles[gateway]
+                .is_none_or(|trouble| trouble.until.is_some_and(|until| until + known < at));
+            has_run && is_well
+        })
     }
 
     pub(crate) fn leaving(&self, user: User, live: Live, place: Place) {

@@ -92,20 +92,20 @@ fn no_promise_is_broken(arguments: &str) {
 
 #[test]
 fn a_renewal_that_arrives_twice_keeps_nobody_of_a_killed_gateway() {
-    no_promise_is_broken("--seed 500550 --rounds 2 --without 1,4 --people 5");
+    no_promise_is_broken("--seed 500550 --rounds 2 --socketless 0 --without 1,4 --people 5");
 }
 
 #[test]
 fn a_burial_that_older_data_takes_back_leaves_no_figure_partial() {
-    no_promise_is_broken("--seed 500007 --rounds 2 --without 3");
+    no_promise_is_broken("--seed 500007 --rounds 2 --socketless 0 --without 3");
 }
 
 #[test]
 fn a_doubt_that_began_while_the_clock_was_ahead_ends() {
-    no_promise_is_broken("--seed 600100 --rounds 3");
+    no_promise_is_broken("--seed 600100 --rounds 3 --socketless 0");
 }
 
 #[test]
 fn a_gateway_that_dies_right_after_a_loss_is_buried_in_time() {
-    no_promise_is_broken("--seed 620159 --rounds 2");
+    no_promise_is_broken("--seed 620159 --rounds 2 --socketless 0");
 }

@@ -9,7 +9,7 @@ export const authOff = document.documentElement.dataset.auth === "off";
 /** Whether the HTTP API is on this port. */
 export const hasApi = document.documentElement.dataset.api === "here";
 
-const KNOWN = ["token", "user", "role", "live", "join", "simulate"];
+const KNOWN = ["token", "user", "role", "live", "join", "simulate", "way"];
 
 /** What a token says of its bearer; null if it is none. Only the gateway can tell whether it is good. */
 export function claimsOf(token) {

@@ -48,7 +48,8 @@ export class Crowd {
       this.#refuse(error);
     }
     if (this.#stopped.signal.aborted) return;
-    const client = new Rollcall({ userId });
+    // Over HTTP each viewer has a stream of its own, and a browser opens six connections to a host.
+    const client = new Rollcall({ userId, way: "socket" });
     const viewer = { client, here: false, wished: true, refused: false };
     this.#viewers.push(viewer);
     client.on("state", ({ state, reason, message }) => {

@@ -32,6 +32,12 @@ const EN = {
   inLive: "In the live {id}.",
   notIn: "In no live.",
   you: "You",
+  way: "Connection",
+  wayAuto: "WebSocket, or HTTP where none opens",
+  waySocket: "Only WebSocket",
+  wayHttp: "Only HTTP",
+  usesSocket: "Connected by WebSocket.",
+  usesHttp: "Connected by HTTP, without a WebSocket.",
   crowdTitle: "A crowd",
 };
 
@@ -65,6 +71,12 @@ const ZH = {
   inLive: "在直播 {id} 中。",
   notIn: "不在任何直播中。",
   you: "您",
+  way: "连接方式",
+  wayAuto: "WebSocket，无法建立时用 HTTP",
+  waySocket: "仅 WebSocket",
+  wayHttp: "仅 HTTP",
+  usesSocket: "已通过 WebSocket 连接。",
+  usesHttp: "已通过 HTTP 连接，未使用 WebSocket。",
   crowdTitle: "人群",
 };
 

@@ -9,6 +9,7 @@ import { byId, keep, make, recall, say, showList } from "./dom.js";
 import { clock, number, onLanguage, problemText, startLanguages, t } from "./words.js";
 
 const DEMO = { live: "demo", streamer: "demo-streamer" };
+const WAYS = ["auto", "socket", "http"];
 const LOG = 50;
 const LOGGED = ["welcome", "joined", "heartbeat_ack", "counts", "friends", "closed", "left", "error", "reconnect"];
 const LOOK_FOR_LIVES = 5_000;
@@ -32,7 +33,7 @@ let crowdTold = null;
 function connect(user) {
   client?.close();
   lost = false;
-  client = new Rollcall({ userId: user });
+  client = new Rollcall({ userId: user, way: byId("way").value });
   for (const type of LOGGED) {
     client.on(type, (message) => {
       log.unshift(`${clock(Date.now())} ${JSON.stringify(message)}`);
@@ -93,6 +94,7 @@ function placeText() {
 function draw() {
   byId("room").dataset.trust = lost ? "waiting" : quality;
   say(byId("place"), placeText());
+  say(byId("way-used"), client?.way ? t(client.way === "http" ? "usesHttp" : "usesSocket") : "");
   say(byId("fan"), place ? t(fan === null ? "fanUnknown" : fan ? "fanYes" : "fanNo") : "");
   const said = ack && { time: clock(ack.at), viewers: number(ack.viewers), fans: number(ack.fans) };
   say(byId("ack"), said ? t("ackAt", said) : t("noAck"));
@@ -103,7 +105,7 @@ function draw() {
   say(byId("friends-note"), place && !friends.length ? t("noFriends") : "");
   const user = byId("user").value;
   const live = byId("live-id").value || DEMO.live;
-  byId("same-user").href = `/demo#${new URLSearchParams({ user, live, join: 1 })}`;
+  byId("same-user").href = `/demo#${new URLSearchParams({ user, live, way: byId("way").value, join: 1 })}`;
   const looks = place ? { user: place.streamer_id, role: "streamer" } : { user: "admin", role: "service" };
   byId("dashboard").href = `/#${new URLSearchParams({ ...looks, live })}`;
   say(byId("open-demo"), t("openDemo", { id: DEMO.live }));
@@ -191,6 +193,7 @@ const wanted = takeFragment();
 const guest = `guest-${Math.random().toString(36).slice(2, 6)}`;
 byId("user").value = wanted.user ?? recall("sessionStorage", "user") ?? guest;
 byId("live-id").value = wanted.live ?? "";
+if (WAYS.includes(wanted.way)) byId("way").value = wanted.way;
 byId("join-form").addEventListener("submit", join);
 byId("leave").addEventListener("click", () => act(() => client.leave()));
 byId("follow").addEventListener("click", () => followStreamer("put"));
@@ -203,6 +206,7 @@ byId("open-demo").addEventListener("click", openDemo);
 byId("simulate").addEventListener("click", simulate);
 byId("stop").addEventListener("click", () => crowd?.stop());
 byId("user").addEventListener("input", () => draw());
+byId("way").addEventListener("change", () => (place ? join() : draw()));
 for (const control of ["simulate", "follow-friend"]) byId(control).disabled = !hasApi;
 draw();
 await lookForLives();

@@ -21,15 +21,23 @@ export interface Options {
   invisible?: boolean | null;
   /** False sends no heartbeats; the gateway's Pings then keep the user present, without acks. */
   heartbeat?: boolean | null;
+  /**
+   * How to connect: "socket", a WebSocket only; "http", without one; "auto", the default, a WebSocket where one opens,
+   * and without one elsewhere.
+   */
+  way?: "auto" | Way | null;
   /** In place of the global ones. */
   WebSocket?: typeof WebSocket | null;
   fetch?: typeof fetch | null;
 }
 
+export type Way = "socket" | "http";
+
 export type Hook = (why: "connect" | "refresh" | "expired") => string | null | Promise<string | null>;
 
 export type Status =
-  | { state: "idle" | "connecting" | "open" }
+  | { state: "idle" | "connecting" }
+  | { state: "open"; way: Way }
   /** The next attempt is at `retry_at`, in Unix milliseconds; with the reason page_left, when the page is back. */
   | { state: "waiting"; reason: string; message: string; retry_at: number }
   /** The client does not come back by itself: it was closed, removed, or refused for good. */
@@ -44,10 +52,11 @@ export interface Info {
 
 export interface Welcome {
   type: "welcome";
-  user_id: string;
-  gateway_id: string;
+  /** Only through a WebSocket, like the next two. */
+  user_id?: string;
+  gateway_id?: string;
   /** Names this socket in the gateway's log. */
-  session_id: string;
+  session_id?: string;
   heartbeat_ms: number;
   timeout_ms: number;
 }
@@ -131,11 +140,15 @@ export interface Events {
 export declare class RollcallError extends Error {
   /** A code of the gateway, or disconnected, timeout, superseded, invalid_option, invalid_token, cannot_connect. */
   readonly code: string;
+  /** When another try may succeed, if a gateway said so over HTTP. */
+  readonly retry_after_ms?: number;
 }
 
 export declare class Rollcall extends EventTarget {
   constructor(options?: Options | null);
   readonly status: Status;
+  /** How the client is connected; null while it is not. */
+  readonly way: Way | null;
   /** Hears what the gateway says, and each change of the status; returns how to stop that. */
   on<Type extends keyof Events>(type: Type, listener: (detail: Events[Type]) => void): () => void;
   /** Connects. Everything else does so by itself. */

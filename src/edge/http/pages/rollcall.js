@@ -3,7 +3,8 @@
  * rollcall.d.ts has the types.
  *
  * An app says what it wants (to be in a live, to watch lives), and the client keeps that true over reconnects: it waits
- * with full jitter, or as long as the gateway says.
+ * with full jitter, or as long as the gateway says. Where no WebSocket opens, `HttpSocket` takes its place: it carries
+ * the same messages over HTTP, so nothing else here knows the way.
  */
 
 /** The longest and the first wait before another attempt. */
@@ -19,8 +20,15 @@ const SPREAD = 5_000;
 const SOON = 1_000;
 const REQUEST_TIMEOUT = 10_000;
 const CONNECT_TIMEOUT = 15_000;
+/** A WebSocket has so long to open where HTTP can take its place. */
+const SOCKET_PATIENCE = 3_000;
+/** Where no WebSocket opened, another is tried after the first of these times, which then doubles up to the second. */
+const FIRST_SOCKET_WAIT = 60_000;
+const MOST_SOCKET_WAIT = 600_000;
 /** A gateway that may be gone has so long to answer one more heartbeat. */
 const DOUBT = 5_000;
+/** A heartbeat over HTTP has at least so long. */
+const LEAST_PATIENCE = 1_000;
 /** One of so many attempts goes on without an answer over HTTP: a page's policy may allow only the socket. */
 const UNASKED = 3;
 /** A page may be hidden so long before its user counts as away. */
@@ -29,8 +37,9 @@ const AWAY_AFTER = 1_000;
 const BURST = 15;
 const PACE = 125;
 const LONGEST_TIMER = 2 ** 31 - 1;
-/** `readyState` of a socket that can send. */
+/** `readyState` of a socket that can send, and of one that has ended. */
 const OPEN = 1;
+const CLOSED = 3;
 /** A token is renewed so long before its end, less a random part. Timers of a hidden page are up to a minute late. */
 const REFRESH_EARLY = 120_000;
 
@@ -38,12 +47,26 @@ const REFRESH_EARLY = 120_000;
 const FINAL = new Map([[4003, "removed"], [4009, "too_many_sockets"]]);
 /** Close codes that say that the client is wrong. */
 const MISTAKES = new Set([1002, 1007, 1009, 4008]);
+/** Close codes that come from a gateway. Others may come from a proxy, or from the browser. */
+const isGateways = (code) => code >= 4000 || code === 1001 || code === 1012;
 /** Answers of a gateway to who asks for admission; any other is not about that. 414 and 431: the token is too long. */
 const REFUSALS = new Set([400, 401, 403, 414, 429, 431, 503]);
+/** Codes that say that a gateway has no presence over HTTP, as an older one has not. */
+const ABSENT = new Set(["not_found", "method_not_allowed"]);
+const NOT_OFFERED = "not_offered";
+/** Codes that say that a session is over, and those with which a gateway closes a socket for the same reason. */
+const OVER = new Map([["session_unknown", 4000], ["removed", 4003], ["too_many_sessions", 4009]]);
 /** Errors that another try may cure. */
 const PASSING = new Set(["store_unavailable", "rate_limited"]);
 /** Reasons to wait that may be over when the network is back. */
 const NETWORK = new Set(["token", "unreachable", "closed_1006", "closed_4000"]);
+
+/** Where sessions without a socket are. */
+const PRESENCE = "v1/presence";
+/** What an ack says to somebody who is in no live. */
+const NOWHERE = { live_id: null, fan: null, viewers: null, fans: null };
+/** A stream of counts that brought nothing for so long is dead. A gateway says something every few seconds. */
+const WATCH_SILENCE = 20_000;
 
 const OPTIONS = {
   token: ["string", "function"],
@@ -52,18 +75,21 @@ const OPTIONS = {
   count: ["boolean"],
   invisible: ["boolean"],
   heartbeat: ["boolean"],
+  way: ["string"],
   WebSocket: ["function"],
   fetch: ["function"],
 };
+const WAYS = ["auto", "socket", "http"];
 /** A JSON Web Token, and how long one may be. */
 const TOKEN = /^[\w-]+\.[\w-]+\.[\w-]+$/;
 const LONGEST_TOKEN = 8_192;
 
 export class RollcallError extends Error {
-  constructor(code, message) {
+  constructor(code, message, retry_after_ms) {
     super(message ?? code);
     this.name = "RollcallError";
     this.code = code;
+    this.retry_after_ms = retry_after_ms;
   }
 }
 
@@ -71,6 +97,18 @@ export class RollcallError extends Error {
 const cannotConnect = ({ message }) => ({ final: true, reason: "cannot_connect", message });
 
 const random = (most) => Math.random() * most;
+
+/** Full jitter: a random part of a time that doubles with each failure. */
+const backOff = (failures) => random(Math.min(MOST_BACKOFF, FIRST_BACKOFF * 2 ** failures));
+
+/** How long to wait after an error that another try may cure. */
+const soonAfter = ({ retry_after_ms = 0 }) => Math.max(retry_after_ms, 1_000) + random(1_000);
+
+/** Ends a connection, of which nothing is heard any more. Its `onerror` stays, because an end may be an error too. */
+function release(socket) {
+  socket.onopen = socket.onmessage = socket.onclose = null;
+  socket.close(1000);
+}
 
 /** A value that an app gave; null, like undefined, says that it gave none. */
 function checked(name, value, kinds = ["string"]) {
@@ -96,6 +134,18 @@ function baseOf(address) {
   url.pathname = url.pathname.replace(/\/ws$/, "").replace(/\/*$/, "/");
   return url;
 }
+
+/** An address of the gateway, with those parameters that have a value. */
+function addressOf(base, path, parameters = {}) {
+  const url = new URL(path, base);
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== undefined && value !== null) url.searchParams.set(name, value);
+  }
+  return url;
+}
+
+/** The header that shows a token, if there is one. */
+const bearer = (token) => (token === null ? {} : { authorization: `Bearer ${token}` });
 
 /** The token in what an app gave, without the white space that files and shells add. */
 function tokenOf(found) {
@@ -164,6 +214,378 @@ class Latest {
   }
 }
 
+// ------------------------------------------------------------------------------------------- without a WebSocket
+
+/** How a request was refused. `code` is missing if it was no gateway that answered, but a proxy, say. */
+class Refusal extends Error {
+  constructor({ status, headers }, problem) {
+    super(problem?.detail ?? `the answer has the status ${status}`);
+    this.status = status;
+    this.code = problem?.code;
+    const seconds = Number(headers.get("retry-after") ?? NaN);
+    this.retry_after_ms = seconds > 0 ? seconds * 1_000 : undefined;
+  }
+
+  static async of(answer) {
+    return new Refusal(answer, await answer.json().catch(() => null));
+  }
+}
+
+/** Where it does no harm that the gateway does not know the session any more: no answer, and no other error. */
+function unlessUnknown(error) {
+  if (error.code !== "session_unknown") throw error;
+  return null;
+}
+
+/** The message in an event, as a WebSocket would have brought it; null if it is only a comment. */
+function messageOf(event) {
+  const lines = event.split(/\r?\n/);
+  const field = (name) => {
+    const found = lines.filter((line) => line.startsWith(`${name}:`));
+    return found.map((line) => line.slice(name.length + 1).trim()).join("\n");
+  };
+  const data = field("data");
+  return data ? { type: field("event"), ...JSON.parse(data) } : null;
+}
+
+/** Waits so long, or until the signal aborts. */
+function pause(ms, signal) {
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    signal.addEventListener("abort", done);
+  });
+}
+
+/**
+ * Takes the place of a WebSocket, and carries the same messages over HTTP. The joined live is a session at the gateway,
+ * and each heartbeat is a request that keeps it. What the gateway says by itself comes in streams of events: one for
+ * the session, and one for each live that is watched.
+ */
+class HttpSocket {
+  onmessage = null;
+  onclose = null;
+  readyState = OPEN;
+  #gateway;
+  #token;
+  /** The session of the joined live: its `id`, and what the join asked for. */
+  #session = null;
+  #welcomed = false;
+  #beatMs = 5_000;
+  #timeoutMs = 15_000;
+  #beatAt = 0;
+  /** Whether a heartbeat waits for its answer. */
+  #isBeating = false;
+  /** What a back end wrote about the live since the last ack. A stream brings it, the next ack tells it. */
+  #info = {};
+  /** What ends each stream, by the live that is watched; the session's is under null. */
+  #streams = new Map();
+  /** Requests about the session follow one another: this is the end of the last one. */
+  #turn = Promise.resolve();
+
+  /** `gateway` says how it is reached: its `base`, the `fetch`, `who` asks, and whether requests are a `heartbeat`. */
+  constructor(gateway, token) {
+    this.#gateway = gateway;
+    this.#token = token;
+  }
+
+  send(text) {
+    const message = JSON.parse(text);
+    const { type, id, live_id } = message;
+    if (type === "watch") return this.#watch(message);
+    if (type === "unwatch") {
+      this.#drop(live_id);
+      return this.#tell({ type: "unwatched", live_id, id });
+    }
+    // The answer for which another heartbeat waits will do for this one too.
+    if (type === "heartbeat" && id === undefined && this.#isBeating) return;
+    if (type === "heartbeat") this.#isBeating = true;
+    this.#turn = this.#turn.then(() => this.#carryOut(message));
+  }
+
+  /** Leaves the live at once, also while the page is being left. */
+  close() {
+    if (this.readyState !== OPEN) return;
+    this.#shut();
+    if (this.#session) this.#quit(this.#session.id);
+  }
+
+  /** Ends like a WebSocket that the gateway closed. */
+  #end(code, refusal) {
+    if (this.readyState !== OPEN) return;
+    this.#shut();
+    this.onclose?.({ code, refusal });
+  }
+
+  #shut() {
+    this.readyState = CLOSED;
+    for (const name of [...this.#streams.keys()]) this.#drop(name);
+  }
+
+  #drop(name) {
+    this.#streams.get(name)?.abort();
+    this.#streams.delete(name);
+  }
+
+  #tell(message) {
+    if (this.readyState === OPEN) this.onmessage?.({ data: JSON.stringify(message) });
+  }
+
+  async #carryOut(message) {
+    if (this.readyState !== OPEN) return;
+    const { type, id } = message;
+    try {
+      if (type === "join") await this.#join(message);
+      else if (type === "heartbeat") await this.#beat(id);
+      else if (type === "leave") await this.#leave(id);
+      else if (type === "refresh") await this.#refresh(message);
+      else this.#tell({ type: "error", code: "unknown_type", message: `${type} needs a WebSocket`, id });
+    } catch (error) {
+      this.#failed(error, id);
+    }
+  }
+
+  /** Most refusals are answers. The others say that this token, this gateway or this way will not do. */
+  #failed(error, id) {
+    if (!(error instanceof Refusal)) return this.#end(1006);
+    const { status, code, message, retry_after_ms } = error;
+    if (status === 401) return this.#end(4001);
+    if (OVER.has(code)) return this.#end(OVER.get(code));
+    const isBusy = status >= 500 ? code !== "store_unavailable" : status === 429 && !code;
+    if (isBusy) return this.#end(1006, error);
+    if (!code || ABSENT.has(code)) return this.#end(1006, Object.assign(error, { code: NOT_OFFERED }));
+    return this.#tell({ type: "error", code, message, retry_after_ms, id });
+  }
+
+  // --------------------------------------------------------------------------------------------------- the session
+
+  async #join({ id, ...wish }) {
+    const { session_id, beat_ms, timeout_ms, udp, ...joined } = await this.#enter(wish);
+    this.#beatMs = beat_ms;
+    this.#timeoutMs = timeout_ms;
+    if (!this.#welcomed) this.#tell({ type: "welcome", heartbeat_ms: beat_ms, timeout_ms });
+    this.#welcomed = true;
+    this.#tell({ ...joined, type: "joined", id });
+    this.#hearSession();
+  }
+
+  /** Begins a session, or goes to another live with the present one, whose id then changes. */
+  async #enter(wish) {
+    const { live_id, friends } = wish;
+    let answer = null;
+    if (this.#session) answer = await this.#askSession("POST", { live_id, friends }).catch(unlessUnknown);
+    answer ??= await this.#askAs("POST", PRESENCE, { live_id, friends });
+    return this.#began(answer, wish);
+  }
+
+  #began(answer, wish) {
+    this.#session = { ...wish, id: answer.session_id };
+    this.#info = {};
+    this.#beatAt = Date.now();
+    // The client ended the connection meanwhile.
+    if (this.readyState !== OPEN) this.#quit(answer.session_id);
+    return answer;
+  }
+
+  async #beat(id) {
+    this.#beatAt = Date.now();
+    try {
+      // It is over before the next one is due.
+      const patience = Math.min(DOUBT, Math.max(LEAST_PATIENCE, 0.8 * this.#beatMs));
+      const ack = this.#session ? await this.#askSession("POST", undefined, patience) : NOWHERE;
+      const isNewer = ack.info_version >= (this.#info.info_version ?? 0);
+      const info = isNewer ? {} : this.#info;
+      this.#info = {};
+      this.#tell({ heartbeat_ms: this.#beatMs, ...ack, ...info, type: "heartbeat_ack", id });
+    } catch (error) {
+      // Any other failure is a heartbeat without an answer.
+      if (OVER.has(error.code)) this.#end(OVER.get(error.code));
+    } finally {
+      this.#isBeating = false;
+    }
+  }
+
+  async #leave(id) {
+    if (!this.#session) return this.#tell({ type: "error", code: "not_joined", message: "in no live", id });
+    const { live_id } = this.#session;
+    const left = this.#askSession("DELETE");
+    // Even if that fails, no heartbeat keeps the session any more.
+    this.#drop(null);
+    this.#session = null;
+    await left.catch(unlessUnknown);
+    return this.#tell({ type: "left", live_id, id });
+  }
+
+  /** A session lasts as long as its token. So another one begins before this one ends, and the user stays. */
+  async #refresh({ token, id }) {
+    this.#token = token;
+    const before = this.#session;
+    if (before) {
+      const { live_id, friends } = before;
+      this.#began(await this.#askAs("POST", PRESENCE, { live_id, friends }), before);
+      this.#quit(before.id);
+      this.#hearSession();
+    }
+    this.#tell({ type: "refreshed", expires_at: expiryOf(token), id });
+  }
+
+  /** Leaves without waiting. A page that is being left can send nothing but a beacon. */
+  #quit(session_id) {
+    const url = this.#url(`${PRESENCE}/${session_id}`);
+    if (globalThis.navigator?.sendBeacon?.(`${url}?leave`)) return;
+    this.#gateway.fetch(url, { method: "DELETE", keepalive: true }).catch(() => {});
+  }
+
+  // --------------------------------------------------------------------------------------------------- the streams
+
+  #hearSession() {
+    const { id, live_id, counts } = this.#session;
+    const url = this.#url(`${PRESENCE}/${id}/events`);
+    // A stream that a proxy holds open would hide that the network is lost. Requests notice.
+    if (this.#gateway.heartbeat) url.searchParams.set("beat", "false");
+    const hear = (message) => {
+      this.#beatIfLate();
+      if (message?.type === "info") this.#info = { info: message.info, info_version: message.info_version };
+      else if (message && (counts || message.type !== "counts")) this.#tell(message);
+      if (message?.type === "closed") this.#over(live_id);
+    };
+    // Whether the gateway is there, the heartbeats find out. Some proxies let no stream through.
+    const failed = (error) => OVER.has(error?.code) && this.#end(OVER.get(error.code));
+    this.#keepOpen(null, { url, silence: this.#timeoutMs, hear, failed });
+  }
+
+  #watch({ live_id, id }) {
+    const url = this.#url(`v1/lives/${encodeURIComponent(live_id)}/events`);
+    let isAnswered = false;
+    const hear = (message) => {
+      if (message) this.#tell(isAnswered ? message : { ...message, id });
+      isAnswered ||= message !== null;
+      if (message?.type === "closed") this.#over(live_id);
+    };
+    const failed = (error, failures) => {
+      if (!(error instanceof Refusal)) return failures && this.#end(1006);
+      if (isAnswered && error.code === "live_not_open") return hear({ type: "closed", live_id, reason: "unknown" });
+      if (isAnswered && error.status !== 401) return this.#end(1006, error);
+      this.#drop(live_id);
+      return this.#failed(error, id);
+    };
+    this.#keepOpen(live_id, { url, headers: bearer(this.#token), silence: WATCH_SILENCE, hear, failed });
+  }
+
+  /** A live closed. Both its stream and that of the session say so, of which one will do. */
+  #over(live_id) {
+    this.#drop(live_id);
+    if (this.#session?.live_id !== live_id) return;
+    this.#drop(null);
+    this.#session = null;
+  }
+
+  /** Timers of a hidden page are late. What arrives is not, so it is a clock too. */
+  #beatIfLate() {
+    const isLate = Date.now() - this.#beatAt > 1.25 * this.#beatMs;
+    if (isLate && this.#gateway.heartbeat) this.send(JSON.stringify({ type: "heartbeat" }));
+  }
+
+  /**
+   * Opens a stream of events, and opens it again when it ends, until it is dropped. `hear` gets each message, and null
+   * for a sign of life without one; `failed` gets the error, and how often in a row the stream brought nothing before.
+   */
+  async #keepOpen(name, { url, headers, silence, hear, failed }) {
+    if (this.readyState !== OPEN) return;
+    this.#drop(name);
+    const dropped = new AbortController();
+    this.#streams.set(name, dropped);
+    const { signal } = dropped;
+    let failures = 0;
+    while (!signal.aborted) {
+      let after = null;
+      let broken = null;
+      try {
+        for await (const message of this.#events(url, { headers, silence, signal })) {
+          failures = 0;
+          // The gateway is about to stop, and another one goes on.
+          if (message?.type === "reconnect") after = message.after_ms;
+          else hear(message);
+        }
+      } catch (error) {
+        broken = error;
+      }
+      if (signal.aborted) return;
+      if (after === null) failed(broken, failures);
+      await pause(after ?? backOff(failures), signal);
+      failures += 1;
+    }
+  }
+
+  /** The messages of one stream to its end, and null whenever something arrived. A stream that says nothing is dead. */
+  async *#events(url, { headers, silence, signal }) {
+    const stop = new AbortController();
+    const quit = () => stop.abort();
+    signal.addEventListener("abort", quit);
+    let timer = setTimeout(quit, silence);
+    try {
+      const answer = await this.#gateway.fetch(url, { headers, cache: "no-store", signal: stop.signal });
+      if (!answer.ok) throw await Refusal.of(answer);
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      let text = "";
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done || signal.aborted) return;
+        clearTimeout(timer);
+        timer = setTimeout(quit, silence);
+        const events = (text + value).split(/\r?\n\r?\n/);
+        text = events.pop();
+        yield null;
+        for (const event of events) {
+          const message = messageOf(event);
+          if (message) yield message;
+        }
+      }
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", quit);
+      quit();
+    }
+  }
+
+  // -------------------------------------------------------------------------------------------------- the requests
+
+  /** Asks as the user, with what shows who that is. */
+  #askAs(method, path, body) {
+    return this.#request(this.#url(path, this.#gateway.who), { method, body, headers: bearer(this.#token) });
+  }
+
+  /** Asks about the session. Its id shows who asks. */
+  #askSession(method, body, patience) {
+    return this.#request(this.#url(`${PRESENCE}/${this.#session.id}`), { method, body, headers: {} }, patience);
+  }
+
+  async #request(url, { method, body, headers }, patience = REQUEST_TIMEOUT) {
+    const asking = new AbortController();
+    const giveUp = setTimeout(() => asking.abort(), patience);
+    const request = { method, headers, cache: "no-store", signal: asking.signal };
+    if (body) {
+      request.headers = { ...headers, "content-type": "application/json" };
+      request.body = JSON.stringify(body);
+    }
+    try {
+      const answer = await this.#gateway.fetch(url, request);
+      if (!answer.ok) throw await Refusal.of(answer);
+      return answer.status === 204 ? null : await answer.json();
+    } finally {
+      clearTimeout(giveUp);
+    }
+  }
+
+  #url(path, parameters) {
+    return addressOf(this.#gateway.base, path, parameters);
+  }
+}
+
 export class Rollcall extends EventTarget {
   #options;
   #base;
@@ -173,6 +595,16 @@ export class Rollcall extends EventTarget {
   /** Ends what the run waits for: an answer, the end of its socket, the time of the next attempt. */
   #hangUp = () => {};
   #socket = null;
+  /** How the present connection, if there is one, goes: "socket" or "http". */
+  #way = null;
+  /** A WebSocket that is tried beside a connection over HTTP, and a connection that is left for it. */
+  #probe = null;
+  #former = null;
+  /** No WebSocket opened: when the next one is tried, and how long to wait after that. */
+  #socketAt = 0;
+  #socketWait = FIRST_SOCKET_WAIT;
+  /** Whether the gateway has presence over HTTP, as far as is known. */
+  #hasHttp = true;
   #openedAt = 0;
   #heardAt = 0;
   /** Attempts in a row without an answer over HTTP. */
@@ -200,12 +632,21 @@ export class Rollcall extends EventTarget {
     const given = checked("options", options, ["object"]) ?? {};
     const known = Object.entries(OPTIONS).map(([name, kinds]) => [name, checked(name, given[name], kinds)]);
     this.#options = Object.fromEntries(known);
+    this.#options.way ??= "auto";
+    if (!WAYS.includes(this.#options.way)) {
+      throw new RollcallError("invalid_option", `way: auto, socket or http expected, not ${this.#options.way}`);
+    }
     this.#base = baseOf(given.url);
   }
 
   /** `state` is idle, connecting, open, waiting (with `reason` and `retry_at`) or closed (with `reason`). */
   get status() {
     return this.#state;
+  }
+
+  /** How the client is connected: "socket" for a WebSocket, "http" without one, null while it is not. */
+  get way() {
+    return this.#socket && this.#way;
   }
 
   /** Hears messages of a type, or "state"; answers how to stop that. */
@@ -245,6 +686,7 @@ export class Rollcall extends EventTarget {
   async leave() {
     this.#room?.reject(new RollcallError("superseded", "the live was left"));
     this.#room = null;
+    this.#leaveFormer();
     if (this.#socket) await this.request({ type: "leave" });
   }
 
@@ -317,8 +759,10 @@ export class Rollcall extends EventTarget {
     const socket = this.#socket;
     this.#run?.abort();
     this.#hangUp();
-    if (socket) this.#ended();
-    socket?.close(1000);
+    if (socket) {
+      this.#ended();
+      release(socket);
+    }
     this.#clearTimers();
   }
 
@@ -354,48 +798,146 @@ export class Rollcall extends EventTarget {
     if (signal.aborted) return {};
     const refused = await this.#admission(token, signal);
     if (refused || signal.aborted) return refused ?? {};
-    const Socket = this.#options.WebSocket ?? globalThis.WebSocket;
-    if (!Socket) throw new Error("this platform has no WebSocket: give one in the option WebSocket");
-    const url = this.#url("ws", { token });
-    url.protocol = url.protocol.replace(/^http/, "ws");
-    const socket = new Socket(url.href, "rollcall.v1");
-    // It stays to the end: sockets that are event emitters throw an error that nobody hears. What follows is `close`.
-    socket.onerror = () => {};
+    let end;
+    const ways = this.#ways();
+    for (const way of ways) {
+      end = await this.#through(way, token, ways.length > 1 ? SOCKET_PATIENCE : CONNECT_TIMEOUT);
+      if (signal.aborted) return {};
+      if (end.wasOpen || isGateways(end.code)) break;
+      this.#tryLater();
+    }
+    return this.#judge(end);
+  }
+
+  /** The ways to try now, one after the other. */
+  #ways() {
+    const { way } = this.#options;
+    if (way !== "auto") return [way];
+    // Without an answer for admission, nothing more can be expected over HTTP.
+    if (this.#unasked || !this.#hasHttp) return ["socket"];
+    return this.#WebSocket && Date.now() >= this.#socketAt ? ["socket", "http"] : ["http"];
+  }
+
+  /** The platform's WebSocket, if it has one. */
+  get #WebSocket() {
+    return this.#options.WebSocket ?? globalThis.WebSocket;
+  }
+
+  /** Connects in this way, and answers how that ended. */
+  async #through(way, token, patience) {
+    const socket = way === "http" ? this.#httpSocket(token) : this.#webSocket(token);
     let giveUp;
-    const code = await new Promise((resolve) => {
-      this.#hangUp = () => resolve(1006);
-      giveUp = setTimeout(this.#hangUp, CONNECT_TIMEOUT);
-      socket.onopen = () => {
+    const end = await new Promise((resolve) => {
+      this.#hangUp = () => resolve({ code: 1006 });
+      socket.onclose = ({ code, refusal }) => resolve({ code, refusal });
+      // Over HTTP the gateway has just answered for admission.
+      if (way === "http") return this.#begin(way, socket, token);
+      giveUp = setTimeout(this.#hangUp, patience);
+      // Some proxies take an upgrade and pass nothing on: a socket is open when the gateway has spoken.
+      socket.onmessage = ({ data }) => {
         clearTimeout(giveUp);
-        this.#begin(socket, token);
+        this.#begin(way, socket, token);
+        this.#hear(data);
       };
-      socket.onmessage = ({ data }) => this.#hear(data);
-      socket.onclose = (event) => resolve(event.code);
     });
     clearTimeout(giveUp);
-    const wasOpen = this.#socket === socket;
-    socket.onopen = socket.onmessage = socket.onclose = null;
-    socket.close(1000);
-    if (wasOpen) this.#ended();
-    return signal.aborted ? {} : this.#judge(code);
+    // A WebSocket may have taken the place of the connection.
+    const used = this.#socket;
+    release(used ?? socket);
+    if (used) this.#ended();
+    return { ...end, wasOpen: used !== null };
+  }
+
+  #webSocket(token) {
+    if (!this.#WebSocket) throw new Error("this platform has no WebSocket: give one in the option WebSocket");
+    const url = this.#url("ws", { token });
+    url.protocol = url.protocol.replace(/^http/, "ws");
+    const socket = new this.#WebSocket(url.href, "rollcall.v1");
+    // It stays to the end: sockets that are event emitters throw an error that nobody hears. What follows is `close`.
+    socket.onerror = () => {};
+    return socket;
+  }
+
+  #httpSocket(token) {
+    const heartbeat = this.#options.heartbeat !== false;
+    return new HttpSocket({ base: this.#base, fetch: this.#fetch, who: this.#who(), heartbeat }, token);
+  }
+
+  /** No WebSocket opened: another one is tried later. */
+  #tryLater() {
+    this.#socketAt = Date.now() + this.#socketWait * (0.75 + random(0.5));
+    this.#socketWait = Math.min(MOST_SOCKET_WAIT, 2 * this.#socketWait);
+  }
+
+  /** Plans the next WebSocket to be tried beside the connection over HTTP. */
+  #planProbe() {
+    if (this.#options.way !== "auto" || !this.#WebSocket) return;
+    this.#after("probe", this.#socketAt - Date.now(), () => this.#tryWebSocket());
+  }
+
+  async #tryWebSocket() {
+    const present = this.#socket;
+    const failed = () => {
+      this.#endProbe();
+      this.#tryLater();
+      this.#planProbe();
+    };
+    let token;
+    let probe;
+    try {
+      token = await this.#token("connect");
+      if (this.#socket !== present) return;
+      probe = this.#webSocket(token);
+    } catch {
+      if (this.#socket === present) failed();
+      return;
+    }
+    this.#probe = probe;
+    probe.onclose = failed;
+    this.#after("probe", SOCKET_PATIENCE, failed);
+    probe.onmessage = ({ data }) => {
+      this.#move(probe, token);
+      this.#hear(data);
+    };
+  }
+
+  #endProbe() {
+    if (this.#probe) release(this.#probe);
+    this.#probe = null;
+  }
+
+  /** Goes on through a WebSocket. The connection over HTTP is left after the join, so that the user stays. */
+  #move(socket, token) {
+    const former = this.#socket;
+    this.#probe = null;
+    this.#former = former;
+    socket.onclose = former.onclose;
+    former.onmessage = former.onclose = null;
+    this.#abandon();
+    this.#begin("socket", socket, token);
+    if (!this.#room) this.#leaveFormer();
+  }
+
+  #leaveFormer() {
+    if (this.#former) release(this.#former);
+    this.#former = null;
   }
 
   /** Asks whether the gateway would take the upgrade; pages cannot read its refusal. */
   async #admission(token, signal) {
-    const headers = token === null ? {} : { authorization: `Bearer ${token}` };
     const asking = new AbortController();
     this.#hangUp = () => asking.abort();
     const giveUp = setTimeout(this.#hangUp, CONNECT_TIMEOUT);
     let answer;
-    let problem = null;
+    let refusal = null;
     try {
-      const ask = this.#options.fetch ?? globalThis.fetch.bind(globalThis);
-      answer = await ask(this.#url("ws/admission"), { headers, cache: "no-store", signal: asking.signal });
-      if (REFUSALS.has(answer.status)) problem = await answer.json().catch(() => ({}));
+      const request = { headers: bearer(token), cache: "no-store", signal: asking.signal };
+      answer = await this.#fetch(this.#url("ws/admission"), request);
+      if (REFUSALS.has(answer.status)) refusal = await Refusal.of(answer);
     } catch {
       if (signal.aborted) return {};
       this.#unasked += 1;
-      if (this.#unasked % UNASKED === 0) {
+      if (this.#unasked % UNASKED === 0 && this.#options.way !== "http") {
         // A socket that opens now shows that only the asking fails.
         this.#unasked = UNASKED;
         return null;
@@ -405,25 +947,26 @@ export class Rollcall extends EventTarget {
       clearTimeout(giveUp);
     }
     this.#unasked = 0;
-    if (!problem) return null;
-    const { status } = answer;
-    const { code = `http_${status}`, detail } = problem;
-    const after = Number(answer.headers.get("retry-after") ?? NaN) * 1_000;
-    if (status === 429 || status === 503) return { ...this.#later(code, detail), ...(after > 0 ? { after } : {}) };
+    if (!refusal) return null;
+    const { status, code = `http_${status}`, message } = refusal;
+    if (status === 429 || status === 503) return this.#laterFor(refusal);
     if (status === 401 && typeof this.#options.token === "function" && this.#tokenWhy !== "expired") {
       this.#tokenWhy = "expired";
-      return this.#later(code, detail);
+      return this.#later(code, message);
     }
-    return { final: true, reason: code, message: detail };
+    return { final: true, reason: code, message };
   }
 
-  #url(path, more = {}) {
-    const url = new URL(path, this.#base);
+  #fetch = (url, request) => (this.#options.fetch ?? globalThis.fetch)(url, request);
+
+  /** What says who asks, with --auth off. */
+  #who() {
     const { userId: user_id, role, count, invisible } = this.#options;
-    for (const [name, value] of Object.entries({ user_id, role, count, invisible, ...more })) {
-      if (value !== undefined && value !== null) url.searchParams.set(name, value);
-    }
-    return url;
+    return { user_id, role, count, invisible };
+  }
+
+  #url(path, more) {
+    return addressOf(this.#base, path, { ...this.#who(), ...more });
   }
 
   async #token(why) {
@@ -432,8 +975,10 @@ export class Rollcall extends EventTarget {
     return found === null ? null : tokenOf(found);
   }
 
-  #begin(socket, token) {
+  #begin(way, socket, token) {
     this.#socket = socket;
+    this.#way = way;
+    socket.onmessage = ({ data }) => this.#hear(data);
     this.#openedAt = this.#heardAt = Date.now();
     // Who cannot ask over HTTP, and has a socket, need not count up to the next one.
     if (this.#unasked) this.#unasked = -1;
@@ -446,19 +991,32 @@ export class Rollcall extends EventTarget {
     if (this.#room) this.#enter(this.#room);
     for (const live_id of this.#watches.keys()) this.#look(live_id);
     this.#openers.forEach(({ resolve }) => resolve());
-    this.#become({ state: "open" });
+    if (way === "http") {
+      this.#planProbe();
+    } else {
+      this.#socketAt = 0;
+      this.#socketWait = FIRST_SOCKET_WAIT;
+    }
+    this.#become({ state: "open", way });
   }
 
   #ended() {
     this.#socket = null;
+    this.#abandon();
+    this.#endProbe();
+    this.#leaveFormer();
+    if (Date.now() - this.#openedAt >= STEADY_AFTER) this.#failures = 0;
+  }
+
+  /** Gives up what was asked on this connection. */
+  #abandon() {
     this.#outbox = [];
     this.#clearTimers();
     const gone = { type: "error", code: "disconnected", message: "the connection ended" };
     for (const id of [...this.#requests.keys()]) this.#answer(id, gone);
-    if (Date.now() - this.#openedAt >= STEADY_AFTER) this.#failures = 0;
   }
 
-  #judge(code) {
+  #judge({ code, refusal }) {
     // It was said of this connection; of the attempts that follow, nothing is known.
     const comeBackAt = this.#comeBackAt;
     this.#comeBackAt = null;
@@ -469,13 +1027,19 @@ export class Rollcall extends EventTarget {
       if (typeof this.#options.token !== "function") return { final: true, reason: "token_expired" };
       this.#tokenWhy = "expired";
     }
+    if (refusal) return this.#laterFor(refusal);
     if (MISTAKES.has(code)) this.#failures = Math.max(this.#failures, SLOWLY);
     return this.#later(`closed_${code}`);
   }
 
-  /** Full jitter: a random part of a time that doubles with each failure. */
+  #laterFor({ status, code = `http_${status}`, message, retry_after_ms }) {
+    if (code === NOT_OFFERED) this.#hasHttp = false;
+    const later = this.#later(code, message);
+    return { ...later, after: retry_after_ms ?? later.after };
+  }
+
   #later(reason, message) {
-    return { reason, message, after: random(Math.min(MOST_BACKOFF, FIRST_BACKOFF * 2 ** this.#failures++)) };
+    return { reason, message, after: backOff(this.#failures++) };
   }
 
   #finish(reason, message = reason) {
@@ -584,7 +1148,8 @@ export class Rollcall extends EventTarget {
     if (!request) return;
     this.#requests.delete(id);
     clearTimeout(request.timer);
-    if (message.type === "error") request.reject(new RollcallError(message.code, message.message));
+    const { type, code, retry_after_ms } = message;
+    if (type === "error") request.reject(new RollcallError(code, message.message, retry_after_ms));
     else request.resolve(message);
   }
 
@@ -648,6 +1213,7 @@ export class Rollcall extends EventTarget {
     this.request(room.message).then((joined) => {
       room.socket = this.#socket;
       room.held = null;
+      this.#leaveFormer();
       // Another join is under way: should it fail, this is where the client is.
       if (this.#room && this.#room !== room) this.#room.held = room;
       room.resolve(joined);
@@ -656,7 +1222,7 @@ export class Rollcall extends EventTarget {
     }, (error) => {
       if (this.#room !== room || error.code === "disconnected") return;
       if (PASSING.has(error.code) || error.code === "timeout") {
-        return this.#after("join", 1_000 + random(1_000), () => this.#room === room && this.#enter(room));
+        return this.#after("join", soonAfter(error), () => this.#room === room && this.#enter(room));
       }
       if (room.socket && error.code === "live_not_open") return this.#closedMeanwhile(room.message.live_id);
       this.#refuse(room, error);
@@ -665,6 +1231,7 @@ export class Rollcall extends EventTarget {
 
   /** The client is where it was before this join. If that was on another connection, it joins there again. */
   #refuse(room, error) {
+    this.#leaveFormer();
     this.#room = room.held;
     room.reject(error);
     if (this.#room && this.#socket && this.#room.socket !== this.#socket) this.#enter(this.#room);
@@ -676,7 +1243,7 @@ export class Rollcall extends EventTarget {
       const watch = this.#watches.get(live_id);
       if (!watch || error.code === "disconnected") return;
       if (PASSING.has(error.code) || error.code === "timeout") {
-        return this.#after(`watch ${live_id}`, 1_000 + random(1_000), () => this.#look(live_id));
+        return this.#after(`watch ${live_id}`, soonAfter(error), () => this.#look(live_id));
       }
       if (watch.seen && error.code === "live_not_open") return this.#closedMeanwhile(live_id);
       this.#watches.delete(live_id);
@@ -727,6 +1294,7 @@ export class Rollcall extends EventTarget {
   /** The page, the user or the network is back. */
   #onReturn = ({ type }) => {
     if (this.#run.signal.aborted) return this.#start();
+    if (type === "online") this.#forgetBlock();
     const { state, reason, retry_at } = this.#state;
     if (state === "waiting" && NETWORK.has(reason)) {
       if (type === "online") this.#failures = 0;
@@ -736,6 +1304,14 @@ export class Rollcall extends EventTarget {
     const silent = type === "online" || Date.now() - this.#heardAt > this.#heartbeatMs;
     if (this.#socket && silent && this.#options.heartbeat !== false) this.#doubt();
   };
+
+  /** Another network may let a WebSocket through. */
+  #forgetBlock() {
+    this.#hasHttp = true;
+    this.#socketWait = FIRST_SOCKET_WAIT;
+    this.#socketAt = Date.now() + random(SOON);
+    if (this.way === "http" && !this.#probe) this.#planProbe();
+  }
 
   #onVisibility = (event) => {
     if (globalThis.document.hidden) return this.#after("away", AWAY_AFTER, () => this.#tellAway());

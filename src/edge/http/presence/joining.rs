@@ -8,11 +8,13 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use data_encoding::BASE64URL_NOPAD;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::base::ids::LiveId;
+use crate::auth::session_claims::SessionClaims;
+use crate::base::ids::{LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::edge::admission::queue::Decision;
 use crate::edge::http::candidate::{Candidate, Refusal, check_draining};
@@ -21,6 +23,10 @@ use crate::edge::http::requests::{JsonObject, in_body, run_to_completion};
 use crate::edge::http::state::AppState;
 use crate::session::messages::JoinRequest;
 use crate::session::socketless::sessions::{Joined, Newcomer};
+
+/// Clients ask for an answer to every beat: two beats without one are the earliest sign that a
+/// gateway is gone.
+const ACK_EVERY: u8 = 1;
 
 /// Which live to join.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -47,8 +53,8 @@ impl Wish {
 /// How to beat by datagram.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct UdpOffer {
-    /// Where the datagrams go, each `host:port`. The client tries the next one when two beats are
-    /// not answered.
+    /// Where the datagrams go, each `host:port`, or `:port` for the host that answers here. The
+    /// client tries the next one when two beats are not answered.
     #[schema(example = json!(["203.0.113.7:8081"]))]
     pub(crate) addresses: Vec<String>,
     /// The key of the session, 16 bytes in base64url.
@@ -57,9 +63,29 @@ pub(crate) struct UdpOffer {
     /// The key that authenticates the datagrams, 32 bytes in base64url.
     #[schema(example = "c2VjcmV0LWtleS1vZi1hLXNlc3Npb24tMzItYnl0ZXM")]
     pub(crate) key: String,
-    /// Every how many beats the gateway answers, unless the client asks otherwise.
+    /// What the client sends when a gateway challenges it. It says whose session this is, to
+    /// gateways that do not have the session yet.
+    #[schema(example = "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9.eyJzaWQiOiI…")]
+    pub(crate) ticket: String,
+    /// With every how many beats the client should ask for an answer.
     #[schema(example = 1)]
     pub(crate) ack_every: u8,
+}
+
+impl UdpOffer {
+    /// `None` unless the gateway takes beats by datagram.
+    fn of(state: &AppState, claims: &SessionClaims) -> Option<Self> {
+        let addresses = state.udp_addresses.clone()?;
+        let secret = state.presences.secret();
+        let key = secret.datagram_key(&claims.key)?;
+        Some(Self {
+            addresses,
+            session: claims.key.to_string(),
+            key: BASE64URL_NOPAD.encode(&key),
+            ticket: claims.sign_ticket(secret),
+            ack_every: ACK_EVERY,
+        })
+    }
 }
 
 /// A session that has joined a live.
@@ -114,7 +140,7 @@ impl Begun {
                 None => Value::Null,
             }),
             info_version: info.map(|info| info.version),
-            udp: None,
+            udp: UdpOffer::of(state, &joined.claims),
         }
     }
 }
@@ -149,10 +175,11 @@ refusals!(
 #[utoipa::path(post, path = "/v1/presence", operation_id = "begin_presence", tag = "presence",
     security(("token" = [])),
     params(
-        ("user_id" = Option<String>, Query, description = "Who it is (only with --auth off)", example = "u1"),
-        ("role" = Option<String>, Query,
+        ("user_id" = Option<UserId>, Query, description = "Who it is (only with --auth off)", example = "u1"),
+        ("role" = Option<String>, Query, pattern = "^(viewer|streamer|service)$",
             description = "viewer (the default), streamer or service (only with --auth off)"),
-        ("token" = Option<String>, Query, description = "A token, for clients that cannot send it in a header"),
+        ("token" = Option<String>, Query, max_length = 8_192,
+            description = "A token, for clients that cannot send it in a header"),
         ("count" = Option<bool>, Query, description = "As for /ws"),
         ("invisible" = Option<bool>, Query, description = "As for /ws"),
     ),

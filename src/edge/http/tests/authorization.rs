@@ -83,6 +83,7 @@ const GUARDED: &[(&str, Streamer, &str)] = &[
         Nothing,
         "read",
     ),
+    ("GET /v1/lives/{live_id}/events", OwnLives, "read"),
     ("GET /v1/users/{user_id}/following", Nothing, "read"),
     ("GET /v1/users/{user_id}/followers", Nothing, "read"),
     ("POST /v1/users", Nothing, "write"),
@@ -150,8 +151,17 @@ const SEEN: &str = "GET /v1/online?from=0";
 const BEAT: &str = "POST /v1/beat";
 
 /// The routes that ask for none.
-/// Anybody may call these; `/ws/admission` checks credentials itself, as `/ws` does.
-const OPEN: &[&str] = &["GET /healthz", "GET /readyz", "GET /ws/admission"];
+/// Anybody may call these; `/ws/admission` checks credentials itself, as `/ws` does, and so
+/// do the routes of sessions without a socket.
+const OPEN: &[&str] = &[
+    "GET /healthz",
+    "GET /readyz",
+    "GET /ws/admission",
+    "POST /v1/presence",
+    "POST /v1/presence/{session_id}",
+    "DELETE /v1/presence/{session_id}",
+    "GET /v1/presence/{session_id}/events",
+];
 
 const SCOPES: [&str; 3] = ["read", "write", "moderate"];
 

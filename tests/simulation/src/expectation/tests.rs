@@ -221,3 +221,63 @@ fn who_still_counts_elsewhere_need_not_be_swept() {
     assert!(!expectation.only_on(0, t + s(15), &rules));
     assert!(expectation.only_on(0, t + s(17), &rules));
 }
+
+#[test]
+fn who_sends_beats_must_be_there_and_who_falls_silent_is_out_a_timeout_later() {
+    let rules = rules();
+    let t = Instant::now();
+    let mut expectation = Expectation::default();
+    for (sent, gateway) in [(0, 0), (5, 1), (10, 1)] {
+        let beat = Beat {
+            sent: t + s(sent),
+            answered: t + s(sent),
+        };
+        expectation.beaten(place(gateway as u64, gateway), beat, true);
+    }
+    expectation.lapse(t + s(16), &rules.timing);
+    assert_eq!(expectation.gateways(), [1], "the first one heard no more");
+    assert_eq!(
+        expectation.judge(t + s(16), false, &rules),
+        miss(Some(s(10)))
+    );
+    expectation.lapse(t + s(25), &rules.timing);
+    assert!(!expectation.is_held());
+    assert_eq!(expectation.judge(t + s(26), true, &rules), RIGHT);
+    assert_eq!(
+        expectation.judge(t + s(27), true, &rules),
+        ghost(Some(s(1)))
+    );
+}
+
+#[test]
+fn a_doubted_session_may_be_there_and_need_not_until_its_next_beat() {
+    let rules = rules();
+    let t = Instant::now();
+    let beat = |seconds| Beat {
+        sent: t + s(seconds),
+        answered: t + s(seconds),
+    };
+    let mut expectation = Expectation::default();
+    expectation.beaten(place(1, 0), beat(0), true);
+    expectation.doubt(|place| place.gateway == 0);
+    for in_set in [false, true] {
+        assert_eq!(expectation.judge(t + s(4), in_set, &rules), RIGHT);
+    }
+    expectation.beaten(place(1, 0), beat(5), true);
+    assert_eq!(expectation.judge(t + s(8), false, &rules), miss(Some(s(2))));
+}
+
+#[test]
+fn a_beat_without_an_answer_may_bring_the_user_back() {
+    let rules = rules();
+    let t = Instant::now();
+    let mut expectation = Expectation::default();
+    expectation.unanswered(place(1, 0), t);
+    for in_set in [false, true] {
+        assert_eq!(expectation.judge(t + s(16), in_set, &rules), RIGHT);
+    }
+    assert_eq!(
+        expectation.judge(t + s(17), true, &rules),
+        ghost(Some(s(1)))
+    );
+}

@@ -1,0 +1,402 @@
+//! Decides what becomes of each datagram: it is a beat, a leave or a hello of a session, or it is
+//! worth nothing. Sends nothing itself, and never waits: `now` comes in, and the answer goes out.
+//!
+//! No datagram that lacks the session's authentication code changes anything or is answered. One
+//! that has the code, but comes from an address that this gateway has not validated, is answered
+//! with a challenge and changes nothing else, unless it is a leave.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::addresses::AddressHasher;
+use super::cookies::Cookies;
+use super::recent::RecentAnswers;
+use super::tallies::{Fate, Tallies};
+use super::wire::{Ack, Challenge, Cookie, Counter, DatagramKey, Request, SHORT, Status, Wish};
+use crate::auth::session_claims::SessionClaims;
+use crate::base::clock::Millis;
+use crate::base::gcra::Rate;
+use crate::edge::http::state::AppState;
+use crate::presence::Fan;
+use crate::presence::ended_sessions::Over;
+use crate::session::socketless::datagram_state::{Arrival, Opening};
+use crate::session::socketless::{SocketlessSession, Way};
+
+/// How many hashes a second each socket spends on datagrams that turn out to be worth nothing.
+/// Beyond that, those of addresses that are not validated are dropped unread. A tenth of a core
+/// takes them.
+const VAIN_HASHES: u32 = 100_000;
+
+/// What the sockets of a gateway share.
+pub(crate) struct Shared {
+    pub(super) app: Arc<AppState>,
+    cookies: Cookies,
+    hasher: AddressHasher,
+}
+
+impl Shared {
+    pub(crate) fn new(app: Arc<AppState>) -> Self {
+        Self {
+            cookies: Cookies::new(app.sessions.timeout),
+            hasher: AddressHasher::default(),
+            app,
+        }
+    }
+
+    /// The answer to a session that is here.
+    pub(super) fn ack(&self, session: &SocketlessSession, counter: Counter) -> Ack {
+        let Some(standing) = session.standing() else {
+            // The live ended a moment ago.
+            return self.farewell(Status::Closed, counter);
+        };
+        let status = if session.was_told_to_move() {
+            Status::Move
+        } else {
+            Status::Here
+        };
+        Ack {
+            status,
+            fan: match standing.fan {
+                Fan::Unknown => None,
+                Fan::No => Some(false),
+                Fan::Yes => Some(true),
+            },
+            viewers: saturating(standing.figures.viewers),
+            fans: saturating(standing.figures.fans),
+            // The low half tells two versions apart.
+            info: standing.info_version as u32,
+            ..self.farewell(status, counter)
+        }
+    }
+
+    /// The answer to a session that is not here.
+    pub(super) fn farewell(&self, status: Status, counter: Counter) -> Ack {
+        Ack {
+            counter,
+            status,
+            fan: None,
+            viewers: 0,
+            fans: 0,
+            info: 0,
+            beat_ms: saturating(self.app.presences.beat_ms()),
+        }
+    }
+}
+
+impl From<Over> for Status {
+    fn from(why: Over) -> Self {
+        match why {
+            Over::Left => Self::Left,
+            Over::Removed => Self::Removed,
+            Over::CrowdedOut => Self::CrowdedOut,
+            Over::Switched | Over::Other => Self::Over,
+        }
+    }
+}
+
+fn saturating(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// What is to be done about a datagram.
+pub(super) enum Reply {
+    Nothing,
+    Answer([u8; SHORT]),
+    /// To go on with a session that another gateway has or had. That may have to wait for the
+    /// store.
+    Resume(Box<Resumption>),
+}
+
+/// A hello of a session that this gateway does not have. Everything about it is checked.
+pub(super) struct Resumption {
+    pub(super) claims: SessionClaims,
+    pub(super) key: [u8; 32],
+    pub(super) opening: Opening,
+}
+
+/// A datagram that a client could have sent, with its time.
+struct Arrived<'a> {
+    request: Request<'a>,
+    from: SocketAddr,
+    now: Millis,
+}
+
+/// The key of a session's datagrams, and the same ready for use.
+struct Keys {
+    bytes: [u8; 32],
+    ready: DatagramKey,
+}
+
+impl Keys {
+    fn new(bytes: [u8; 32]) -> Self {
+        Self {
+            ready: DatagramKey::new(&bytes),
+            bytes,
+        }
+    }
+}
+
+/// Takes in the datagrams of one socket.
+pub(super) struct Responder {
+    shared: Arc<Shared>,
+    tallies: Tallies,
+    vain_limit: Rate,
+    /// The state of that limit.
+    vain: u64,
+    recent: RecentAnswers,
+}
+
+impl Responder {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            tallies: Tallies::new(&shared.app.metrics),
+            shared,
+            vain_limit: Rate::per_second(VAIN_HASHES).with_burst(1),
+            vain: 0,
+            recent: RecentAnswers::default(),
+        }
+    }
+
+    /// Takes in one datagram.
+    pub(super) fn take(&mut self, bytes: &[u8], from: SocketAddr, now: Millis) -> Reply {
+        let Some(request) = Request::read(bytes) else {
+            return self.drop(Fate::Malformed);
+        };
+        let session = self.shared.app.presences.find(&request.session);
+        let session = session.as_deref();
+        let arrived = Arrived { request, from, now };
+        match request.wish {
+            Wish::Beat => self.beat(&arrived, session),
+            Wish::Leave => self.leave(&arrived, session),
+            Wish::Hello { cookie, ticket } => self.hello(&arrived, session, cookie, ticket),
+        }
+    }
+
+    fn drop(&self, fate: Fate) -> Reply {
+        self.tallies.count(fate);
+        Reply::Nothing
+    }
+
+    fn answer(&self, fate: Fate, datagram: [u8; SHORT]) -> Reply {
+        self.tallies.count(fate);
+        Reply::Answer(datagram)
+    }
+
+    // ---------------------------------------------------------------------------------- the beats
+
+    fn beat(&mut self, arrived: &Arrived<'_>, session: Option<&SocketlessSession>) -> Reply {
+        if let Some(session) = session
+            && let Some(reply) = self.beat_from_home(arrived, session)
+        {
+            return reply;
+        }
+        match self.keys_of_stranger(arrived) {
+            Ok(keys) => self.challenge(arrived, &keys.ready),
+            Err(fate) => self.drop(fate),
+        }
+    }
+
+    /// Takes in a beat from the session's validated address; `None` if it comes from another one.
+    fn beat_from_home(
+        &mut self,
+        arrived: &Arrived<'_>,
+        session: &SocketlessSession,
+    ) -> Option<Reply> {
+        let address = self.shared.hasher.hash(arrived.from);
+        let request = &arrived.request;
+        let mut datagrams = session.datagrams.lock();
+        let channel = datagrams.channel()?;
+        if !channel.is_from(address) {
+            return None;
+        }
+        let key = DatagramKey::new(channel.key());
+        if !request.is_authentic(&key) {
+            return Some(self.drop(Fate::Forged));
+        }
+        match channel.arrive(request.counter) {
+            Arrival::Fresh => {}
+            Arrival::Replayed => return Some(self.drop(Fate::Replayed)),
+            Arrival::OtherChannel => {
+                drop(datagrams);
+                return Some(self.challenge(arrived, &key));
+            }
+        }
+        let is_asked = request.wants_answer || session.was_told_to_move();
+        let answers = is_asked && channel.may_answer(arrived.now);
+        drop(datagrams);
+        self.shared.app.presences.beat(session, Way::Datagram);
+        if !answers {
+            return Some(self.drop(Fate::Beat));
+        }
+        let ack = self.shared.ack(session, request.counter);
+        Some(self.answer(Fate::Beat, ack.seal(&key)))
+    }
+
+    // ----------------------------------------------------------------------------------- the rest
+
+    fn leave(&mut self, arrived: &Arrived<'_>, session: Option<&SocketlessSession>) -> Reply {
+        let keys = match self.keys(arrived, session) {
+            Ok(keys) => keys,
+            Err(fate) => return self.drop(fate),
+        };
+        let request = &arrived.request;
+        let presences = &self.shared.app.presences;
+        // Whoever left never comes back, so an old leave is as good as a new one. A copy of it must
+        // not be told to the other gateways again.
+        if !presences.has_ended(&request.session) {
+            presences.leave(request.session);
+        }
+        if !self.recent.admit(&request.session, arrived.now) {
+            return self.drop(Fate::Limited);
+        }
+        let left = self.shared.farewell(Status::Left, request.counter);
+        self.answer(Fate::Left, left.seal(&keys.ready))
+    }
+
+    fn hello(
+        &mut self,
+        arrived: &Arrived<'_>,
+        session: Option<&SocketlessSession>,
+        cookie: Cookie,
+        ticket: &str,
+    ) -> Reply {
+        let keys = match self.keys(arrived, session) {
+            Ok(keys) => keys,
+            Err(fate) => return self.drop(fate),
+        };
+        let Arrived { request, from, now } = arrived;
+        let cookies = &self.shared.cookies;
+        let Some(cookie_made_at) = cookies.check(&cookie, *from, &request.session, *now) else {
+            return self.challenge(arrived, &keys.ready);
+        };
+        if request.counter.channel != cookie.channel() {
+            return self.drop(Fate::Malformed);
+        }
+        let opening = Opening {
+            address: self.shared.hasher.hash(*from),
+            counter: request.counter,
+            cookie_made_at,
+        };
+        match session {
+            Some(session) => self.open(arrived, session, &keys, &opening),
+            None => self.resume(arrived, ticket, &keys, opening),
+        }
+    }
+
+    /// A session that is here goes on from another address, or from its first one.
+    fn open(
+        &mut self,
+        arrived: &Arrived<'_>,
+        session: &SocketlessSession,
+        keys: &Keys,
+        opening: &Opening,
+    ) -> Reply {
+        let mut datagrams = session.datagrams.lock();
+        if datagrams.open(keys.bytes, opening, arrived.now) != Arrival::Fresh {
+            return self.drop(Fate::Replayed);
+        }
+        drop(datagrams);
+        self.shared.app.presences.beat(session, Way::Datagram);
+        let ack = self.shared.ack(session, arrived.request.counter);
+        self.answer(Fate::Hello, ack.seal(&keys.ready))
+    }
+
+    fn resume(
+        &mut self,
+        arrived: &Arrived<'_>,
+        ticket: &str,
+        keys: &Keys,
+        opening: Opening,
+    ) -> Reply {
+        let counter = arrived.request.counter;
+        let app = &self.shared.app;
+        let Some(claims) = app.presences.read_ticket(ticket) else {
+            return self.sends_away(Status::Over, counter, keys);
+        };
+        if claims.key != arrived.request.session {
+            return self.drop(Fate::Malformed);
+        }
+        if let Some(why) = app.presences.over(&claims) {
+            return self.sends_away(why.into(), counter, keys);
+        }
+        if app.sessions.is_draining() {
+            return self.sends_away(Status::Move, counter, keys);
+        }
+        self.tallies.count(Fate::Resumed);
+        Reply::Resume(Box::new(Resumption {
+            claims,
+            key: keys.bytes,
+            opening,
+        }))
+    }
+
+    fn sends_away(&self, status: Status, counter: Counter, keys: &Keys) -> Reply {
+        let farewell = self.shared.farewell(status, counter);
+        self.answer(Fate::Over, farewell.seal(&keys.ready))
+    }
+
+    // ------------------------------------------------------------------------------- who it is
+
+    /// The keys of an authentic datagram that may come from any address.
+    fn keys(
+        &mut self,
+        arrived: &Arrived<'_>,
+        session: Option<&SocketlessSession>,
+    ) -> Result<Keys, Fate> {
+        let Some(known) = session.and_then(|session| self.key_at_home(arrived, session)) else {
+            return self.keys_of_stranger(arrived);
+        };
+        let keys = Keys::new(known);
+        if arrived.request.is_authentic(&keys.ready) {
+            Ok(keys)
+        } else {
+            Err(Fate::Forged)
+        }
+    }
+
+    /// The key of a session, if the datagram comes from its validated address.
+    fn key_at_home(&self, arrived: &Arrived<'_>, session: &SocketlessSession) -> Option<[u8; 32]> {
+        let address = self.shared.hasher.hash(arrived.from);
+        let mut datagrams = session.datagrams.lock();
+        let channel = datagrams.channel()?;
+        if channel.is_from(address) {
+            Some(*channel.key())
+        } else {
+            None
+        }
+    }
+
+    /// The keys of an authentic datagram whose address is not validated. Bounds what datagrams cost
+    /// that turn out not to be authentic.
+    fn keys_of_stranger(&mut self, arrived: &Arrived<'_>) -> Result<Keys, Fate> {
+        if self.vain_limit.wait(self.vain, arrived.now) > 0 {
+            return Err(Fate::Limited);
+        }
+        let secret = self.shared.app.presences.secret();
+        if let Some(key) = secret.datagram_key(&arrived.request.session) {
+            let keys = Keys::new(key);
+            if arrived.request.is_authentic(&keys.ready) {
+                return Ok(keys);
+            }
+        }
+        self.vain_limit.count(&mut self.vain, 1, arrived.now);
+        Err(Fate::Forged)
+    }
+
+    /// Asks an authentic client to show that it receives what is sent to its address.
+    fn challenge(&mut self, arrived: &Arrived<'_>, key: &DatagramKey) -> Reply {
+        let Arrived { request, from, now } = arrived;
+        if !self.recent.admit(&request.session, *now) {
+            return self.drop(Fate::Limited);
+        }
+        let cookies = &self.shared.cookies;
+        let challenge = Challenge {
+            counter: request.counter,
+            cookie: cookies.make(*from, &request.session, *now),
+        };
+        self.answer(Fate::Challenged, challenge.seal(key))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,540 @@
+//! The format of datagrams, as `docs/datagrams.md` describes it: what a client sends, and what a
+//! gateway answers. Pure: bytes in, values out, and back. Clients in Rust may use it, too.
+//!
+//! A datagram begins with a byte for the version and its kind, and ends with the first half of an
+//! HMAC-SHA256 over all bytes before. The kinds of clients and of gateways differ, so a datagram
+//! that is sent back to its sender means nothing. Numbers have their high byte first.
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::hmac::{self, HMAC_SHA256};
+
+use crate::base::session_key::{KEY_BYTES, SessionKey};
+pub use crate::session::socketless::datagram_state::Counter;
+
+/// The length of a beat, a leave and every answer, in bytes.
+pub const SHORT: usize = HEAD + MAC;
+
+const _: () = assert!(SHORT <= 64);
+
+/// The longest hello, in bytes. It fits into one packet of every network.
+pub const LONGEST: usize = 1_200;
+
+/// The length of a cookie, in bytes.
+pub const COOKIE: usize = 16;
+
+/// The version in the high half of the first byte.
+const VERSION: u8 = 1 << 4;
+
+/// The bytes before the authentication code of a short datagram.
+const HEAD: usize = 26;
+
+/// The bytes of the authentication code.
+pub(crate) const MAC: usize = 16;
+
+/// Where the counter begins in a datagram of a client.
+const COUNTER: usize = 2 + KEY_BYTES;
+
+const BEAT: u8 = VERSION | 1;
+const LEAVE: u8 = VERSION | 2;
+const HELLO: u8 = VERSION | 3;
+const ACK: u8 = VERSION | 9;
+const CHALLENGE: u8 = VERSION | 10;
+
+/// The flag of a client that wants an answer.
+const ANSWER: u8 = 1;
+
+/// The flag of an answer that knows whether the user is a fan.
+const FAN_KNOWN: u8 = 1 << 4;
+
+/// The flag of an answer to a fan.
+const FAN: u8 = 1 << 5;
+
+/// Where the status stands in the flags of an answer.
+const STATUS: u8 = 0b1111;
+
+/// The key of one session's datagrams, ready for use.
+pub struct DatagramKey(hmac::Key);
+
+impl DatagramKey {
+    /// The key that `POST /v1/presence` answers.
+    #[must_use]
+    pub fn new(key: &[u8; 32]) -> Self {
+        Self(hmac::Key::new(HMAC_SHA256, key))
+    }
+
+    fn mac(&self, bytes: &[u8]) -> [u8; MAC] {
+        let whole = hmac::sign(&self.0, bytes);
+        let mut mac = [0; MAC];
+        mac.copy_from_slice(&whole.as_ref()[..MAC]);
+        mac
+    }
+
+    fn has_made(&self, mac: &[u8], bytes: &[u8]) -> bool {
+        verify_slices_are_equal(&self.mac(bytes), mac).is_ok()
+    }
+
+    /// Writes the code of the bytes before it into the last bytes.
+    pub(crate) fn seal(&self, datagram: &mut [u8]) {
+        let end = datagram.len() - MAC;
+        let mac = self.mac(&datagram[..end]);
+        datagram[end..].copy_from_slice(&mac);
+    }
+}
+
+/// What a gateway makes for one address and one session, and wants to see again. A client takes
+/// nothing from it but the channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cookie(pub [u8; COOKIE]);
+
+impl Cookie {
+    /// The channel of the datagrams that follow: the last four bytes.
+    #[must_use]
+    pub fn channel(&self) -> u32 {
+        number_at(&self.0, COOKIE - 4)
+    }
+}
+
+/// What a client wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish<'a> {
+    /// To be seen.
+    Beat,
+    /// To be gone.
+    Leave,
+    /// To use this address from now on.
+    Hello {
+        /// Of the challenge that this hello answers.
+        cookie: Cookie,
+        /// Says whose session this is, to a gateway that does not have it.
+        ticket: &'a str,
+    },
+}
+
+/// A datagram of a client. Whoever reads it has yet to check that it [is
+/// authentic](Self::is_authentic).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// Which session the client says it has.
+    pub session: SessionKey,
+    /// Tells a new datagram from a copy.
+    pub counter: Counter,
+    /// Whether the client asks for an answer.
+    pub wants_answer: bool,
+    /// What the client wants.
+    pub wish: Wish<'a>,
+    bytes: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// Reads a datagram of a client. `None` if it is something else.
+    #[must_use]
+    pub fn read(bytes: &'a [u8]) -> Option<Self> {
+        let wish = match *bytes.first()? {
+            BEAT if bytes.len() == SHORT => Wish::Beat,
+            LEAVE if bytes.len() == SHORT => Wish::Leave,
+            HELLO if (SHORT + COOKIE + 1..=LONGEST).contains(&bytes.len()) => hello(bytes)?,
+            _ => return None,
+        };
+        let session: [u8; KEY_BYTES] = bytes[2..COUNTER].try_into().ok()?;
+        Some(Self {
+            session: SessionKey::from_bytes(session),
+            counter: counter_at(bytes, COUNTER),
+            wants_answer: bytes[1] & ANSWER != 0,
+            wish,
+            bytes,
+        })
+    }
+
+    /// Whether the client has the key of this session.
+    #[must_use]
+    pub fn is_authentic(&self, key: &DatagramKey) -> bool {
+        let end = self.bytes.len() - MAC;
+        key.has_made(&self.bytes[end..], &self.bytes[..end])
+    }
+}
+
+fn hello(bytes: &[u8]) -> Option<Wish<'_>> {
+    let after_cookie = HEAD + COOKIE;
+    let ticket = &bytes[after_cookie..bytes.len() - MAC];
+    Some(Wish::Hello {
+        cookie: Cookie(bytes[HEAD..after_cookie].try_into().ok()?),
+        ticket: std::str::from_utf8(ticket).ok()?,
+    })
+}
+
+/// Writes a beat.
+#[must_use]
+pub fn beat(
+    key: &DatagramKey,
+    session: &SessionKey,
+    counter: Counter,
+    wants_answer: bool,
+) -> [u8; SHORT] {
+    short(BEAT, key, session, counter, wants_answer)
+}
+
+/// Writes a leave. Its answer says [`Status::Left`].
+#[must_use]
+pub fn leave(key: &DatagramKey, session: &SessionKey, counter: Counter) -> [u8; SHORT] {
+    short(LEAVE, key, session, counter, true)
+}
+
+fn short(
+    kind: u8,
+    key: &DatagramKey,
+    session: &SessionKey,
+    counter: Counter,
+    wants_answer: bool,
+) -> [u8; SHORT] {
+    let mut bytes = [0; SHORT];
+    bytes[..HEAD].copy_from_slice(&head(kind, session, counter, wants_answer));
+    key.seal(&mut bytes);
+    bytes
+}
+
+fn head(kind: u8, session: &SessionKey, counter: Counter, wants_answer: bool) -> [u8; HEAD] {
+    let mut bytes = [0; HEAD];
+    bytes[0] = kind;
+    bytes[1] = if wants_answer { ANSWER } else { 0 };
+    bytes[2..COUNTER].copy_from_slice(session.as_bytes());
+    bytes[COUNTER..].copy_from_slice(&counter_bytes(counter));
+    bytes
+}
+
+/// Writes the answer to a challenge. The counter is of the channel that the cookie names.
+#[must_use]
+pub fn hello_to(
+    key: &DatagramKey,
+    session: &SessionKey,
+    counter: Counter,
+    cookie: Cookie,
+    ticket: &str,
+) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(SHORT + COOKIE + ticket.len());
+    bytes.extend(head(HELLO, session, counter, true));
+    bytes.extend(cookie.0);
+    bytes.extend(ticket.as_bytes());
+    bytes.extend([0; MAC]);
+    key.seal(&mut bytes);
+    bytes
+}
+
+/// What became of a session, as its client must know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Status {
+    /// The viewer is in the live.
+    Here = 0,
+    /// As `Here`, but the gateway is about to stop: go on at another address.
+    Move = 1,
+    /// The client has left.
+    Left = 2,
+    /// The live was closed.
+    Closed = 3,
+    /// A moderator removed the user.
+    Removed = 4,
+    /// The user has opened too many sockets and sessions since.
+    CrowdedOut = 5,
+    /// The session is over for another reason, such as a token that has expired. The client may join
+    /// again.
+    Over = 6,
+}
+
+impl Status {
+    /// Every status.
+    pub const ALL: [Self; 7] = [
+        Self::Here,
+        Self::Move,
+        Self::Left,
+        Self::Closed,
+        Self::Removed,
+        Self::CrowdedOut,
+        Self::Over,
+    ];
+}
+
+/// The answer to a beat, a leave or a hello.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ack {
+    /// Of the datagram that this answers.
+    pub counter: Counter,
+    /// What became of the session.
+    pub status: Status,
+    /// Whether the user follows the streamer; `None` if that is not known yet.
+    pub fan: Option<bool>,
+    /// The viewers of the live; 0 if the session is over.
+    pub viewers: u32,
+    /// The fans among them.
+    pub fans: u32,
+    /// Changes whenever a back end has written something about the live. The client reads it over
+    /// HTTP; 0 if there is nothing.
+    pub info: u32,
+    /// How long the client should wait between two beats, in ms.
+    pub beat_ms: u32,
+}
+
+impl Ack {
+    /// Writes the answer.
+    #[must_use]
+    pub fn seal(&self, key: &DatagramKey) -> [u8; SHORT] {
+        let mut bytes = [0; SHORT];
+        bytes[0] = ACK;
+        bytes[1] = self.status as u8;
+        match self.fan {
+            None => {}
+            Some(false) => bytes[1] |= FAN_KNOWN,
+            Some(true) => bytes[1] |= FAN_KNOWN | FAN,
+        }
+        bytes[2..10].copy_from_slice(&counter_bytes(self.counter));
+        bytes[10..14].copy_from_slice(&self.viewers.to_be_bytes());
+        bytes[14..18].copy_from_slice(&self.fans.to_be_bytes());
+        bytes[18..22].copy_from_slice(&self.info.to_be_bytes());
+        bytes[22..26].copy_from_slice(&self.beat_ms.to_be_bytes());
+        key.seal(&mut bytes);
+        bytes
+    }
+
+    fn read(bytes: &[u8; SHORT]) -> Option<Self> {
+        let flags = bytes[1];
+        let status = Status::ALL.get(usize::from(flags & STATUS))?;
+        let fan = if flags & FAN_KNOWN == 0 {
+            None
+        } else {
+            Some(flags & FAN != 0)
+        };
+        Some(Self {
+            counter: counter_at(bytes, 2),
+            status: *status,
+            fan,
+            viewers: number_at(bytes, 10),
+            fans: number_at(bytes, 14),
+            info: number_at(bytes, 18),
+            beat_ms: number_at(bytes, 22),
+        })
+    }
+}
+
+/// Asks a client to show that it receives what is sent to its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Challenge {
+    /// Of the datagram that this answers.
+    pub counter: Counter,
+    /// What the client must send back in a hello.
+    pub cookie: Cookie,
+}
+
+impl Challenge {
+    /// Writes the challenge.
+    #[must_use]
+    pub fn seal(&self, key: &DatagramKey) -> [u8; SHORT] {
+        let mut bytes = [0; SHORT];
+        bytes[0] = CHALLENGE;
+        bytes[2..10].copy_from_slice(&counter_bytes(self.counter));
+        bytes[10..26].copy_from_slice(&self.cookie.0);
+        key.seal(&mut bytes);
+        bytes
+    }
+}
+
+/// A datagram of a gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The gateway has taken a datagram in.
+    Ack(Ack),
+    /// The gateway does not know the address yet.
+    Challenge(Challenge),
+}
+
+impl Answer {
+    /// Reads a datagram of a gateway. `None` if it is none, or not for the session of this key.
+    #[must_use]
+    pub fn read(bytes: &[u8], key: &DatagramKey) -> Option<Self> {
+        let bytes: &[u8; SHORT] = bytes.try_into().ok()?;
+        if !key.has_made(&bytes[HEAD..], &bytes[..HEAD]) {
+            return None;
+        }
+        match bytes[0] {
+            ACK => Ack::read(bytes).map(Self::Ack),
+            CHALLENGE => Some(Self::Challenge(Challenge {
+                counter: counter_at(bytes, 2),
+                cookie: Cookie(bytes[10..26].try_into().ok()?),
+            })),
+            _ => None,
+        }
+    }
+}
+
+fn counter_bytes(counter: Counter) -> [u8; 8] {
+    let whole = (u64::from(counter.channel) << 32) | u64::from(counter.number);
+    whole.to_be_bytes()
+}
+
+fn counter_at(bytes: &[u8], from: usize) -> Counter {
+    Counter {
+        channel: number_at(bytes, from),
+        number: number_at(bytes, from + 4),
+    }
+}
+
+/// The number that begins at `from`. The caller has checked the length.
+fn number_at(bytes: &[u8], from: usize) -> u32 {
+    let mut number = [0; 4];
+    number.copy_from_slice(&bytes[from..from + 4]);
+    u32::from_be_bytes(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SESSION: [u8; KEY_BYTES] = *b"0123456789abcdef";
+
+    const COUNTER: Counter = Counter {
+        channel: 0x0102_0304,
+        number: 0x0506_0708,
+    };
+
+    fn key() -> DatagramKey {
+        DatagramKey::new(&[7; 32])
+    }
+
+    fn session() -> SessionKey {
+        SessionKey::from_bytes(SESSION)
+    }
+
+    fn ack(status: Status, fan: Option<bool>) -> Ack {
+        Ack {
+            counter: COUNTER,
+            status,
+            fan,
+            viewers: 1_000_000,
+            fans: 3,
+            info: 9,
+            beat_ms: 5_000,
+        }
+    }
+
+    /// Every datagram that a client can send.
+    fn requests() -> [Vec<u8>; 3] {
+        [
+            beat(&key(), &session(), COUNTER, true).to_vec(),
+            leave(&key(), &session(), COUNTER).to_vec(),
+            hello_to(&key(), &session(), COUNTER, Cookie([9; COOKIE]), "ticket"),
+        ]
+    }
+
+    #[test]
+    fn what_a_client_wrote_is_read_alike() {
+        let [beat, leave, hello] = requests();
+        let beat = Request::read(&beat).unwrap();
+        assert_eq!(beat.wish, Wish::Beat);
+        assert_eq!(beat.session, session());
+        assert_eq!(beat.counter, COUNTER);
+        assert!(beat.wants_answer);
+        assert_eq!(Request::read(&leave).unwrap().wish, Wish::Leave);
+        let hello = Request::read(&hello).unwrap();
+        assert_eq!(
+            hello.wish,
+            Wish::Hello {
+                cookie: Cookie([9; COOKIE]),
+                ticket: "ticket",
+            }
+        );
+        assert!(hello.is_authentic(&key()));
+        let quiet = super::beat(&key(), &session(), COUNTER, false);
+        assert!(!Request::read(&quiet).unwrap().wants_answer);
+    }
+
+    #[test]
+    fn what_a_gateway_wrote_is_read_alike() {
+        for status in Status::ALL {
+            for fan in [None, Some(false), Some(true)] {
+                let ack = ack(status, fan);
+                let read = Answer::read(&ack.seal(&key()), &key());
+                assert_eq!(read, Some(Answer::Ack(ack)));
+            }
+        }
+        let challenge = Challenge {
+            counter: COUNTER,
+            cookie: Cookie(*b"fedcba9876543210"),
+        };
+        let read = Answer::read(&challenge.seal(&key()), &key());
+        assert_eq!(read, Some(Answer::Challenge(challenge)));
+    }
+
+    /// The document shows these bytes.
+    #[test]
+    fn the_bytes_are_those_of_the_document() {
+        let hex = |bytes: &[u8]| data_encoding::HEXLOWER.encode(bytes);
+        let key: [u8; 32] = std::array::from_fn(|at| at as u8);
+        let key = DatagramKey::new(&key);
+        let beat = super::beat(&key, &session(), COUNTER, true);
+        let ack = ack(Status::Here, Some(true)).seal(&key);
+        let page = include_str!("../../../docs/datagrams.md");
+        for datagram in [hex(&beat), hex(&ack)] {
+            assert!(page.contains(&datagram), "the document lacks {datagram}");
+        }
+    }
+
+    #[test]
+    fn a_changed_byte_makes_any_datagram_worthless() {
+        for sent in requests() {
+            for at in 0..sent.len() {
+                let mut forged = sent.clone();
+                forged[at] ^= 1;
+                let taken =
+                    Request::read(&forged).is_some_and(|request| request.is_authentic(&key()));
+                assert!(!taken, "byte {at} of {sent:?}");
+            }
+        }
+        let sent = ack(Status::Here, None).seal(&key());
+        for at in 0..sent.len() {
+            let mut forged = sent;
+            forged[at] ^= 1;
+            assert_eq!(Answer::read(&forged, &key()), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_datagram_with_another_length_is_none() {
+        for sent in requests() {
+            for length in 0..sent.len() {
+                let cut = Request::read(&sent[..length]);
+                let taken = cut.is_some_and(|request| request.is_authentic(&key()));
+                assert!(!taken, "{length} bytes of {sent:?}");
+            }
+            let padded = [sent.as_slice(), &[0; 1_500]].concat();
+            assert_eq!(Request::read(&padded), None);
+        }
+        let longest = "i".repeat(LONGEST - SHORT - COOKIE);
+        let cookie = Cookie([0; COOKIE]);
+        let fits = hello_to(&key(), &session(), COUNTER, cookie, &longest);
+        assert_eq!(fits.len(), LONGEST);
+        assert!(Request::read(&fits).is_some());
+        let id = longest + "i";
+        let too_long = hello_to(&key(), &session(), COUNTER, cookie, &id);
+        assert_eq!(Request::read(&too_long), None);
+    }
+
+    #[test]
+    fn a_datagram_that_is_sent_back_means_nothing() {
+        for sent in requests() {
+            assert_eq!(Answer::read(&sent, &key()), None);
+        }
+        let ack = ack(Status::Here, None).seal(&key());
+        assert_eq!(Request::read(&ack), None);
+        let challenge = Challenge {
+            counter: COUNTER,
+            cookie: Cookie([0; COOKIE]),
+        };
+        assert_eq!(Request::read(&challenge.seal(&key())), None);
+    }
+
+    #[test]
+    fn an_answer_is_never_larger_than_what_it_answers() {
+        let answer = ack(Status::Here, None).seal(&key()).len();
+        for sent in requests() {
+            assert!(answer <= sent.len());
+        }
+    }
+}

@@ -1,0 +1,560 @@
+//! One device of a person that opens no WebSocket: it joins a live by an HTTP request, and stays by
+//! beats, which any gateway takes. It switches to other lives, leaves, falls silent and goes on as
+//! its random generator says, and notes what it was answered.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::Method;
+use rand::rngs::StdRng;
+use rand::seq::IteratorRandom;
+use rand::{RngExt, SeedableRng};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::expectation::{Beat, How, Live, Place, User};
+use crate::network::derived;
+use crate::world::{Answer, Asked, Mode, World};
+
+/// A device does something each so often, on average, in seconds.
+const PACE: f64 = 25.0;
+
+/// How long a device is silent that goes on with its session, in seconds.
+const SILENCE: std::ops::Range<f64> = 3.0..60.0;
+
+/// A beat that no gateway took is sent again within this.
+const AGAIN_WITHIN: Duration = Duration::from_secs(1);
+
+/// A device sends its last beat so long after it has left, as a request may have been on its way
+/// for so long, in seconds.
+const LATE: std::ops::Range<f64> = 1.5..10.0;
+
+/// What a gateway answers to the beat of a session that has ended.
+const OVER: [&str; 3] = ["session_unknown", "removed", "too_many_sessions"];
+
+pub(crate) struct SocketlessDevice {
+    world: Arc<World>,
+    user: User,
+    rng: StdRng,
+    mode: watch::Receiver<Mode>,
+    /// Whether it sends its requests to one gateway as long as that takes them, as over a
+    /// connection that is kept open. Otherwise a balancer sends each to any gateway.
+    keeps_connection: bool,
+}
+
+/// A session, as its device knows it.
+struct Session<'a> {
+    device: &'a mut SocketlessDevice,
+    /// What the gateways call it.
+    id: String,
+    live: Live,
+    epoch: u64,
+    /// The gateways that have taken a beat of it, each with its place there.
+    places: BTreeMap<usize, Place>,
+    /// The gateway that answered last, unless it ended the connection.
+    connected: Option<usize>,
+    /// The gateway that is about to stop, as it said.
+    stops: Option<usize>,
+    beat_at: Instant,
+    act_at: Instant,
+}
+
+/// What a device asked for when it began a session.
+struct NewSession {
+    live: Live,
+    place: Place,
+    epoch: Option<u64>,
+    sent: Instant,
+}
+
+/// Whether a session goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Course {
+    GoesOn,
+    Over,
+}
+
+impl SocketlessDevice {
+    pub(crate) fn new(world: &Arc<World>, user: User, number: usize) -> Self {
+        let seed = derived(world.plan.seed, &format!("device {user} {number}"));
+        let mut rng = StdRng::seed_from_u64(seed);
+        Self {
+            world: world.clone(),
+            user,
+            keeps_connection: rng.random_bool(0.5),
+            rng,
+            mode: world.mode.subscribe(),
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        let mut wait = self.seconds(0.0..8.0);
+        loop {
+            sleep(wait).await;
+            if self.wait_for_unrest().await == Mode::GoHome {
+                return;
+            }
+            wait = match self.begin().await {
+                Some(session) => {
+                    session.run().await;
+                    self.seconds(0.05..20.0)
+                }
+                None => self.seconds(0.3..3.0),
+            };
+        }
+    }
+
+    fn seconds(&mut self, range: std::ops::Range<f64>) -> Duration {
+        Duration::from_secs_f64(self.rng.random_range(range))
+    }
+
+    fn idle(&mut self) -> Duration {
+        Duration::from_secs_f64(-PACE * (1.0 - self.rng.random::<f64>()).ln())
+    }
+
+    /// Waits until people do not have to stay where they are.
+    async fn wait_for_unrest(&mut self) -> Mode {
+        match self.mode.wait_for(|mode| *mode != Mode::Rest).await {
+            Ok(mode) => *mode,
+            // The world ends.
+            Err(_) => Mode::GoHome,
+        }
+    }
+
+    /// A gateway that a balancer finds ready.
+    fn any_gateway(&mut self, besides: Option<usize>) -> Option<usize> {
+        (0..self.world.plan.gateways)
+            .filter(|gateway| self.world.is_up(*gateway) && Some(*gateway) != besides)
+            .choose(&mut self.rng)
+    }
+
+    fn any_live(&mut self) -> Live {
+        self.rng.random_range(0..self.world.plan.lives)
+    }
+
+    fn tell(&self, gateway: usize, what: &str) {
+        let what = format!("u{} {what}", self.user);
+        self.world.trace.tell(Some(gateway), &what);
+    }
+
+    /// Begins a session. `None` if none began, as far as the device knows.
+    async fn begin(&mut self) -> Option<Session<'_>> {
+        let gateway = self.any_gateway(None)?;
+        let live = self.any_live();
+        let world = self.world.clone();
+        let place = world.place(gateway);
+        let epoch = world.epoch(live);
+        let role = if world.is_streamer(self.user) {
+            "streamer"
+        } else {
+            "viewer"
+        };
+        let user_id = world.user_id(self.user);
+        let path = format!("/v1/presence?user_id={user_id}&role={role}");
+        let wish = json!({"live_id": world.live_id(live).as_str()});
+        world.joining(self.user, live, place);
+        let sent = Instant::now();
+        let asked = world.ask(gateway, Method::POST, &path, &wish).await;
+        self.tell(
+            gateway,
+            &format!("joins l{live} by HTTP: {}", status(&asked)),
+        );
+        let how = match asked {
+            Asked::Answered(answer) if answer.status == 201 => {
+                let joined = NewSession {
+                    live,
+                    place,
+                    epoch,
+                    sent,
+                };
+                return self.is_in(joined, &answer).await;
+            }
+            Asked::Answered(_) | Asked::Nobody => How::Left,
+            Asked::Unanswered => How::Unanswered,
+        };
+        world.left(self.user, live, place, how);
+        None
+    }
+
+    /// A gateway answered that a session has joined.
+    async fn is_in(&mut self, joined: NewSession, answer: &Answer) -> Option<Session<'_>> {
+        let world = self.world.clone();
+        let NewSession {
+            live,
+            place,
+            epoch,
+            sent,
+        } = joined;
+        let id = answer.body["session_id"].as_str().unwrap_or_default();
+        let is_current = world.joined(self.user, live, place, epoch);
+        let Some(epoch) = epoch.filter(|_| is_current) else {
+            // It is not known which opening of the live the session is in.
+            let path = format!("/v1/presence/{id}");
+            let _ = world
+                .ask(place.gateway, Method::DELETE, &path, &Value::Null)
+                .await;
+            world.left(self.user, live, place, How::Unanswered);
+            return None;
+        };
+        let now = Instant::now();
+        let beat = Beat {
+            sent,
+            answered: now,
+        };
+        world.beaten(self.user, live, epoch, place, beat);
+        let beat_at = now + world.timing.heartbeat;
+        let act_at = now + self.idle();
+        Some(Session {
+            device: self,
+            id: id.to_owned(),
+            live,
+            epoch,
+            places: BTreeMap::from([(place.gateway, place)]),
+            connected: Some(place.gateway),
+            stops: None,
+            beat_at,
+            act_at,
+        })
+    }
+}
+
+impl Session<'_> {
+    fn world(&self) -> Arc<World> {
+        self.device.world.clone()
+    }
+
+    fn path(&self) -> String {
+        format!("/v1/presence/{}", self.id)
+    }
+
+    async fn run(mut self) {
+        let mut mode = self.device.mode.clone();
+        loop {
+            let present = *mode.borrow_and_update();
+            if present == Mode::GoHome {
+                self.leave().await;
+                return;
+            }
+            let now = Instant::now();
+            let course = if self.beat_at <= now {
+                self.beat().await
+            } else if self.act_at <= now {
+                self.act_at = now + self.device.idle();
+                if present == Mode::Wander {
+                    self.act().await
+                } else {
+                    Course::GoesOn
+                }
+            } else {
+                tokio::select! {
+                    biased;
+                    changed = mode.changed() => if changed.is_err() { return },
+                    () = sleep_until(self.beat_at.min(self.act_at)) => {}
+                }
+                Course::GoesOn
+            };
+            if course == Course::Over {
+                return;
+            }
+        }
+    }
+
+    async fn act(&mut self) -> Course {
+        match self.device.rng.random_range(0..100) {
+            0..40 => self.switch().await,
+            40..65 => {
+                if self.leave().await {
+                    self.beats_late().await;
+                }
+                Course::Over
+            }
+            65..90 => self.falls_silent().await,
+            // The person is gone, and does not come back to this session.
+            _ => Course::Over,
+        }
+    }
+
+    /// Where the next request goes.
+    fn gateway(&mut self) -> Option<usize> {
+        if let Some(gateway) = self.connected
+            && self.device.keeps_connection
+            && self.device.world.listens(gateway)
+        {
+            return Some(gateway);
+        }
+        self.device.any_gateway(self.stops)
+    }
+
+    /// The session's place on a gateway.
+    fn place(&mut self, gateway: usize) -> Place {
+        let world = self.world();
+        if let Some(place) = self.places.get(&gateway).copied()
+            && place.start == world.start_of(gateway)
+        {
+            return place;
+        }
+        let place = world.place(gateway);
+        self.places.insert(gateway, place);
+        place
+    }
+
+    fn tries_again_soon(&mut self) -> Course {
+        self.beat_at = Instant::now() + AGAIN_WITHIN.mul_f64(self.device.rng.random());
+        Course::GoesOn
+    }
+
+    async fn beat(&mut self) -> Course {
+        let Some(gateway) = self.gateway() else {
+            return self.tries_again_soon();
+        };
+        let world = self.world();
+        let place = self.place(gateway);
+        let sent = Instant::now();
+        let asked = world
+            .ask(gateway, Method::POST, &self.path(), &Value::Null)
+            .await;
+        let told = format!("#{} beats l{}: {}", place.socket, self.live, status(&asked));
+        self.device.tell(gateway, &told);
+        match asked {
+            Asked::Answered(answer) => self.answered(place, sent, &answer),
+            Asked::Nobody => {
+                self.connected = None;
+                self.tries_again_soon()
+            }
+            Asked::Unanswered => {
+                self.connected = None;
+                world.unanswered(self.device.user, self.live, place);
+                self.tries_again_soon()
+            }
+        }
+    }
+
+    fn answered(&mut self, place: Place, sent: Instant, answer: &Answer) -> Course {
+        let world = self.world();
+        match answer.status {
+            200 => {
+                let live_id = world.live_id(self.live);
+                if answer.body["live_id"] != live_id.as_str() {
+                    world.found(format!(
+                        "u{} sent a beat for {live_id} to gateway {}, which answered {}",
+                        self.device.user, place.gateway, answer.body
+                    ));
+                }
+                self.heard(place, sent);
+                self.beat_at = sent + world.timing.heartbeat;
+                self.connected = Some(place.gateway);
+                self.stops = None;
+                if answer.closes {
+                    // The next beat goes elsewhere.
+                    self.connected = None;
+                    self.stops = Some(place.gateway);
+                }
+                Course::GoesOn
+            }
+            _ if is_over(answer) => {
+                self.is_unknown(place);
+                Course::Over
+            }
+            _ => {
+                self.connected = None;
+                self.stops = Some(place.gateway);
+                self.tries_again_soon()
+            }
+        }
+    }
+
+    /// A gateway has taken a beat, and has the session from now on.
+    fn heard(&self, place: Place, sent: Instant) {
+        let beat = Beat {
+            sent,
+            answered: Instant::now(),
+        };
+        self.world()
+            .beaten(self.device.user, self.live, self.epoch, place, beat);
+    }
+
+    /// A gateway does not know the session, or says that it has ended.
+    fn is_unknown(&self, place: Place) {
+        let world = self.world();
+        let user = self.device.user;
+        let is_over = world.epoch(self.live) != Some(self.epoch) || world.was_removed(user);
+        if !is_over && !world.plan.loses_data() && world.is_sound(place.gateway) {
+            world.found(format!(
+                "gateway {} does not know a session of u{user} in l{}",
+                place.gateway, self.live
+            ));
+        }
+        world.leaving(user, self.live, place);
+    }
+
+    /// Leaves through any gateway. False if none says that the session has ended.
+    async fn leave(&mut self) -> bool {
+        let Some(gateway) = self.gateway() else {
+            return false;
+        };
+        let world = self.world();
+        let user = self.device.user;
+        self.doubt_all();
+        let asked = world
+            .ask(gateway, Method::DELETE, &self.path(), &Value::Null)
+            .await;
+        let told = format!("leaves l{} by HTTP: {}", self.live, status(&asked));
+        self.device.tell(gateway, &told);
+        let has_left = matches!(asked, Asked::Answered(answer) if answer.status == 204);
+        if has_left {
+            let places = self.places.values().copied().collect();
+            world.left_everywhere(user, self.live, places, gateway);
+        }
+        has_left
+    }
+
+    /// From now on some gateways may not have the session.
+    fn doubt_all(&self) {
+        let world = self.world();
+        for place in self.places.values() {
+            world.leaving(self.device.user, self.live, *place);
+        }
+    }
+
+    /// A beat that was sent before the session ended, and arrives after that.
+    async fn beats_late(&mut self) {
+        let ended = Instant::now();
+        let late = self.device.seconds(LATE);
+        sleep(late).await;
+        let Some(gateway) = self.device.any_gateway(None) else {
+            return;
+        };
+        let world = self.world();
+        let place = self.place(gateway);
+        let sent = Instant::now();
+        let asked = world
+            .ask(gateway, Method::POST, &self.path(), &Value::Null)
+            .await;
+        let told = format!("beats late in l{}: {}", self.live, status(&asked));
+        self.device.tell(gateway, &told);
+        match asked {
+            Asked::Answered(answer) if answer.status == 200 => {
+                if world.was_told_since(ended) {
+                    world.found(format!(
+                        "gateway {gateway} took a late beat of u{} in l{}",
+                        self.device.user, self.live
+                    ));
+                }
+                self.heard(place, sent);
+                self.doubt_all();
+            }
+            Asked::Unanswered => world.unanswered(self.device.user, self.live, place),
+            Asked::Answered(_) | Asked::Nobody => {}
+        }
+    }
+
+    /// Sends no beat for a while, and then goes on with the session.
+    async fn falls_silent(&mut self) -> Course {
+        let silence = self.device.seconds(SILENCE);
+        sleep(silence).await;
+        if self.device.wait_for_unrest().await == Mode::Wander {
+            self.beat_at = Instant::now();
+        }
+        Course::GoesOn
+    }
+
+    /// Goes to another live. The session has another id from then on.
+    async fn switch(&mut self) -> Course {
+        let live = self.device.any_live();
+        if live == self.live {
+            return Course::GoesOn;
+        }
+        let Some(gateway) = self.gateway() else {
+            return Course::GoesOn;
+        };
+        let world = self.world();
+        let user = self.device.user;
+        let here = self.place(gateway);
+        let there = world.place(gateway);
+        let epoch = world.epoch(live);
+        let wish = json!({"live_id": world.live_id(live).as_str()});
+        self.doubt_all();
+        world.joining(user, live, there);
+        let sent = Instant::now();
+        let asked = world.ask(gateway, Method::POST, &self.path(), &wish).await;
+        let told = format!("goes from l{} to l{live}: {}", self.live, status(&asked));
+        self.device.tell(gateway, &told);
+        match asked {
+            Asked::Answered(answer) if answer.status == 200 => {
+                let places = std::mem::take(&mut self.places).into_values().collect();
+                world.left_everywhere(user, self.live, places, gateway);
+                let joined = NewSession {
+                    live,
+                    place: there,
+                    epoch,
+                    sent,
+                };
+                self.goes_on_as(joined, &answer).await
+            }
+            Asked::Answered(answer) => {
+                world.left(user, live, there, How::Left);
+                if is_over(&answer) {
+                    self.is_unknown(here);
+                    return Course::Over;
+                }
+                // Before a gateway looks for the other live, it takes the beat.
+                self.heard(here, sent);
+                self.tries_again_soon()
+            }
+            Asked::Nobody => {
+                world.left(user, live, there, How::Left);
+                self.tries_again_soon()
+            }
+            Asked::Unanswered => {
+                world.left(user, live, there, How::Unanswered);
+                world.unanswered(user, self.live, here);
+                // The session may have another id now.
+                Course::Over
+            }
+        }
+    }
+
+    async fn goes_on_as(&mut self, joined: NewSession, answer: &Answer) -> Course {
+        let Some(next) = self.device.is_in(joined, answer).await else {
+            return Course::Over;
+        };
+        let Session {
+            id,
+            live,
+            epoch,
+            places,
+            connected,
+            beat_at,
+            ..
+        } = next;
+        self.id = id;
+        self.live = live;
+        self.epoch = epoch;
+        self.places = places;
+        self.connected = connected;
+        self.beat_at = beat_at;
+        if answer.closes {
+            self.stops = self.connected.take();
+        }
+        Course::GoesOn
+    }
+}
+
+/// Whether a refusal says that the session has ended.
+fn is_over(answer: &Answer) -> bool {
+    OVER.iter().any(|code| answer.body["code"] == *code)
+}
+
+/// An answer in a word, with its code if it is a refusal.
+fn status(asked: &Asked) -> String {
+    match asked {
+        Asked::Nobody => "nobody listens".to_owned(),
+        Asked::Unanswered => "no answer".to_owned(),
+        Asked::Answered(answer) => match answer.body["code"].as_str() {
+            Some(code) => format!("{} {code}", answer.status),
+            None => answer.status.to_string(),
+        },
+    }
+}
