@@ -63,7 +63,8 @@
 //! | how does a viewer without a WebSocket join, and stay? | `session/socketless/`, called by `edge/http/presence.rs` |
 //! | how does another gateway go on with such a session? | `auth/session_claims.rs`: its id tells all |
 //! | what keeps a session that left from coming back? | `presence/ended_sessions.rs` |
-//! | how does a heartbeat by datagram look? | `edge/datagrams/wire.rs`; `responder.rs` decides what becomes of it |
+//! | how does a datagram look? | `edge/datagrams/wire.rs` |
+//! | what becomes of a datagram? | `edge/datagrams/responder.rs` |
 //! | which datagrams has a session sent before? | `session/socketless/datagram_state.rs` |
 //! | what does a stream of events send? | `session/socketless/events.rs` |
 //! | what if a token expires? | `session/reaper.rs` finds its socket; `session/refresh.rs` takes in a new token |
@@ -92,6 +93,10 @@
 //! | which event is sent to the webhook next? | `sync/webhooks/backlog.rs`; `sync/webhooks.rs` sends |
 //! | how are clients told what a back end wrote? | `sync/info.rs` writes, `presence/room_info.rs` remembers |
 //! | which viewers are pushed counts, and how often? | `presence/pushed_counts.rs` |
+//! | what did a media server say of a stream? | `edge/media.rs`; `edge/media/signature.rs` for whether it did |
+//! | who may publish a stream? | `edge/media/publisher.rs` |
+//! | what does that mean for the live? | `store/streams/state.rs` decides, `sync/streams.rs` carries it out |
+//! | a stream is over: when does its live close? | `sync/streams/grace.rs` |
 //! | how does a live end? | `sync/lives/closing.rs`; `sync/walk/visit.rs` finishes a close that was interrupted |
 //! | has the streamer left? | `presence/platform.rs` knows who is here, `sync/streamer_timeout.rs` closes the live |
 //! | who was on the platform, and when? | `store/last_seen.rs`; `store/online_users.rs` for who is there now |

@@ -21,6 +21,7 @@ mod support {
     pub mod in_store;
     pub mod issuer;
     pub mod link;
+    pub mod media;
     pub mod mysql;
     pub mod postgres;
     pub mod presence;
@@ -29,6 +30,7 @@ mod support {
     pub mod redis_sentinels;
     pub mod redis_server;
     pub mod redis_view;
+    pub mod rtmp;
     pub mod socket;
     pub mod stores;
     pub mod terminal;
@@ -86,6 +88,8 @@ mod stories {
     mod leaving;
     mod lives_command;
     mod log_lines;
+    mod media_real;
+    mod media_servers;
     mod older_data;
     mod online;
     mod online_users;

@@ -11,7 +11,9 @@ use std::time::Duration;
 use clap::Args;
 use thiserror::Error;
 
-use crate::plan::{CrowdPlan, JoinBy, SHORTEST_HEARTBEAT, SLOWEST, Spread, is_prefix};
+use crate::plan::{
+    By, CONNECTIONS, CrowdPlan, JoinBy, SHORTEST_HEARTBEAT, SLOWEST, Spread, is_prefix,
+};
 use crate::proc_stats::open_files_limit;
 use crate::target::{Target, TargetError};
 
@@ -50,11 +52,11 @@ pub(crate) enum ArgError {
     Prefix(String),
     /// One process cannot hold its share of the sockets.
     #[error(
-        "{share} viewers in one process need {needed} open files, the limit is {limit}: \
+        "{share} sockets in one process need {needed} open files, the limit is {limit}: \
          use --processes {processes} or more, or raise `ulimit -n`"
     )]
     OpenFiles {
-        /// Viewers of the largest share.
+        /// Sockets of the largest share.
         share: usize,
         /// Descriptors that it needs.
         needed: usize,
@@ -71,6 +73,9 @@ pub(crate) enum ArgError {
         "more than {VIEWERS_PER_SOURCE} viewers need several source addresses: use 127.0.0.1 instead of ::1"
     )]
     OneSource,
+    /// A storm cuts WebSockets.
+    #[error("--by must be ws: a storm cuts the viewers' WebSockets")]
+    OnlySockets,
     /// A process to measure is not there.
     #[error("--{flag} {pid}: {why}")]
     Pid {
@@ -111,6 +116,15 @@ pub(crate) struct CrowdArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
 
+    /// How viewers reach the gateway. The viewers of one process share their connections for HTTP
+    /// (--connections), as behind a proxy, and 16 sockets for datagrams: the gateway tells sessions
+    /// by their key, and not by their address
+    #[arg(long, value_enum, default_value_t = By::Ws)]
+    pub(crate) by: By,
+    /// With --by http: so many connections stay open, over all processes (the gateway's
+    /// --max-handshakes must be a third more)
+    #[arg(long, default_value_t = CONNECTIONS, value_name = "N")]
+    pub(crate) connections: usize,
     /// How many viewers
     #[arg(long, default_value_t = 1000, value_name = "N")]
     pub(crate) viewers: usize,
@@ -201,7 +215,8 @@ pub(crate) struct CrowdArgs {
 impl CrowdArgs {
     /// The checked plan of the run, or the first thing that is wrong with it.
     pub(crate) fn plan(&self) -> Result<CrowdPlan, ArgError> {
-        let at_least_one: [(&'static str, usize); 4] = [
+        let at_least_one: [(&'static str, usize); 5] = [
+            ("connections", self.connections),
             ("viewers", self.viewers),
             ("lives", self.lives),
             ("processes", self.processes),
@@ -245,11 +260,13 @@ impl CrowdArgs {
             (self.ca.clone(), self.jwt_hs256_secret_file.clone());
         target.entry.check().map_err(ArgError::Entry)?;
         let sources = self.viewers.div_ceil(VIEWERS_PER_SOURCE);
-        if sources > 1 && target.address.is_ipv6() {
+        if self.by == By::Ws && sources > 1 && target.address.is_ipv6() {
             return Err(ArgError::OneSource);
         }
         Ok(CrowdPlan {
             target,
+            by: self.by,
+            connections: self.connections,
             sources,
             viewers: self.viewers,
             bystanders: self.viewers,
@@ -288,9 +305,9 @@ impl CrowdArgs {
 }
 
 /// Refuses more viewers than a process can have sockets.
-pub(crate) fn enough_files(viewers: usize, processes: usize) -> Result<(), ArgError> {
+pub(crate) fn enough_files(plan: &CrowdPlan) -> Result<(), ArgError> {
     let limit = open_files_limit().unwrap_or(usize::MAX);
-    let share = viewers.div_ceil(processes);
+    let share = plan.sockets_of_a_process();
     let needed = share + SPARE_FILES;
     if needed <= limit {
         return Ok(());
@@ -300,7 +317,7 @@ pub(crate) fn enough_files(viewers: usize, processes: usize) -> Result<(), ArgEr
         share,
         needed,
         limit,
-        processes: viewers.div_ceil(per_process),
+        processes: (share * plan.processes).div_ceil(per_process),
     })
 }
 

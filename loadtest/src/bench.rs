@@ -12,12 +12,14 @@
 )]
 
 pub(crate) mod bare;
+pub(crate) mod bare_datagrams;
 mod budgets;
 mod child;
 pub(crate) mod cpu;
 mod dashboard;
 mod figures;
 pub(crate) mod generator;
+mod kernel_memory;
 pub(crate) mod naive;
 mod ping;
 mod process;
@@ -25,6 +27,7 @@ mod profile;
 mod report;
 mod rows;
 pub(crate) mod servers;
+pub(crate) mod sessions;
 mod settings;
 
 use std::io::Write;
@@ -52,7 +55,7 @@ use crate::target::Target;
 /// cores need half an hour.
 const ROW_DEADLINE: Duration = Duration::from_secs(2_700);
 
-/// `loadtest bare`
+/// `loadtest bare` and `loadtest bare-datagrams`
 #[derive(Debug, Clone, Args)]
 pub(crate) struct BareArgs {
     /// Where to listen; port 0 picks one
@@ -136,6 +139,11 @@ pub(crate) struct BenchArgs {
 /// Runs `loadtest bare`.
 pub(crate) fn bare_main(args: &BareArgs) -> ExitCode {
     serve(own(args.listen).map(bare::serve))
+}
+
+/// Runs `loadtest bare-datagrams`.
+pub(crate) fn bare_datagrams_main(args: &BareArgs) -> ExitCode {
+    serve(own(args.listen).map(bare_datagrams::serve))
 }
 
 /// Runs `loadtest naive`.

@@ -4,8 +4,9 @@
 //! A run starts and owns a [`testbed`]: Redis, the gateways, and a link from each gateway to Redis
 //! that can be cut. [`faults`] breaks it in an order that follows from the seed. Each [`person`] of
 //! the crowd uses one or two [`device`]s, which record in [`run_state`] what the gateways told
-//! them; a [`socketless`] one sends beats over HTTP instead. From these records [`simulation::expectation`] derives who must be in Redis; [`observer`]
-//! compares Redis with that all the time, and [`audit`] compares everything at rest.
+//! them; a [`socketless`] one sends beats over HTTP instead. From these records
+//! [`simulation::expectation`] derives who must be in Redis; [`observer`] compares Redis with that
+//! all the time, and [`audit`] compares everything at rest.
 
 pub(crate) mod audit;
 mod audit_command;

@@ -2,8 +2,15 @@
 //! it connects, sends text and returns text. It decides nothing: callers choose when to retry, and
 //! what an ended socket means.
 //!
+//! Viewers without a WebSocket use [`http`] and [`datagrams`].
+//!
 //! Only `bench/generator` has a client of its own, because the cost of this one would distort what
 //! it measures.
+
+pub(crate) mod datagrams;
+pub(crate) mod http;
+pub(crate) mod http_answer;
+pub(crate) mod presence;
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -58,7 +58,7 @@ pub(crate) fn main(mut command: CrowdCommand) -> ExitCode {
         runtime.block_on(async {
             let machines = match command.coordinator {
                 Some(at) => Some(gather(at, plan.processes, command.join_within).await?),
-                None => enough_files(plan.viewers, plan.processes).map(|()| None)?,
+                None => enough_files(&plan).map(|()| None)?,
             };
             Run::new(args, plan)?.finish(machines).await
         })
@@ -433,6 +433,7 @@ impl<'a> Run<'a> {
             ramp_per_second: plan.ramp_per_second,
             in_flight: plan.in_flight,
             join: plan.join,
+            by: plan.by,
             duration_ms: self.args.duration.as_millis() as u64,
             source_addresses: plan.sources,
         }

@@ -19,6 +19,8 @@ pub(crate) const LATE_ACK: Kind = Cow::Borrowed("late_ack");
 pub(crate) const UNASKED_ACK: Kind = Cow::Borrowed("unasked_ack");
 pub(crate) const BAD_FRAME: Kind = Cow::Borrowed("bad_frame");
 pub(crate) const LIVE_CLOSED: Kind = Cow::Borrowed("live_closed");
+pub(crate) const NO_DATAGRAMS: Kind = Cow::Borrowed("no_datagrams");
+pub(crate) const SESSION_OVER: Kind = Cow::Borrowed("session_over");
 pub(crate) const RECONNECT_TOLD: Kind = Cow::Borrowed("reconnect_told");
 
 /// A TCP connection that did not come about.
@@ -28,6 +30,16 @@ pub(crate) fn of_connect(error: &std::io::Error) -> Kind {
         ErrorKind::AddrNotAvailable | ErrorKind::AddrInUse => "connect_no_source_port".into(),
         kind => format!("connect:{kind}").into(),
     }
+}
+
+/// A request over HTTP that was not answered.
+pub(crate) fn of_http(error: &std::io::Error) -> Kind {
+    format!("http:{}", error.kind()).into()
+}
+
+/// A refusal over HTTP without a code.
+pub(crate) fn of_status(status: u16) -> Kind {
+    format!("http_status:{status}").into()
 }
 
 /// A WebSocket that failed, in the upgrade or later.

@@ -6,8 +6,9 @@
 //! viewers: [`plan`] decides who watches what, [`worker`] runs the viewers of one process, and
 //! [`workers`] commands all processes and machines. [`chaos`] breaks gateways of its own, [`soak`]
 //! looks for what stays behind, [`hostile`] attacks one, [`fan_source_outage`] takes the database
-//! away that knows the fans, [`fanout`] lets a streamer with very many followers go on air, and
-//! [`mod@bench`] compares the gateway with a bare echo. All of them connect through [`client`].
+//! away that knows the fans, [`fanout`] lets a streamer with very many followers go on air,
+//! [`takeover`] kills a gateway whose sessions have no sockets, and [`mod@bench`] compares the
+//! gateway with a bare echo. All of them connect through [`client`].
 
 mod api;
 mod args;
@@ -29,6 +30,7 @@ mod report;
 mod simulate;
 mod soak;
 mod storm;
+mod takeover;
 mod tally;
 mod target;
 mod webhooks;
@@ -65,11 +67,16 @@ enum Command {
     Profile(bench::ProfileArgs),
     /// A heartbeat echo that does nothing else: the yardstick of the bench
     Bare(bench::BareArgs),
+    /// An echo of datagrams that does nothing else: the yardstick of sessions that beat by datagram
+    BareDatagrams(bench::BareArgs),
     /// What most teams write: four calls to Redis on each heartbeat
     Naive(bench::NaiveArgs),
     /// One process's sockets of the bench, told what to do on standard input
     #[command(hide = true)]
     Generator,
+    /// One process's sessions without a WebSocket, told what to do on standard input
+    #[command(hide = true)]
+    SessionGenerator,
     /// One gateway of the bench with its viewers in memory, told what to do on standard input
     #[command(hide = true)]
     Hosted,
@@ -92,6 +99,9 @@ enum Command {
     Soak(soak::SoakArgs),
     /// A crowd of which most lose their connection at once and all come back
     Storm(Box<storm::StormArgs>),
+    /// A gateway with thousands of sessions that beat by datagram is killed: another one goes on with
+    /// them, and nobody is counted twice
+    Takeover(takeover::TakeoverArgs),
     /// A webhook whose receiver is down for a while and whose sender is killed: is every event
     /// there, in order
     Webhooks(webhooks::WebhookArgs),
@@ -108,8 +118,10 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::main(&args),
         Command::Profile(args) => bench::profile_main(&args),
         Command::Bare(args) => bench::bare_main(&args),
+        Command::BareDatagrams(args) => bench::bare_datagrams_main(&args),
         Command::Naive(args) => bench::naive_main(&args),
         Command::Generator => bench::generator::child_main(),
+        Command::SessionGenerator => bench::sessions::child_main(),
         Command::Hosted => bench::hosted_main(),
         Command::Chaos(args) => chaos::main(&args),
         Command::Hostile(args) => hostile::main(&args),
@@ -118,6 +130,7 @@ fn main() -> ExitCode {
         Command::Simulate(args) => simulate::main(&args),
         Command::Soak(args) => soak::main(&args),
         Command::Storm(args) => storm::main(*args),
+        Command::Takeover(args) => takeover::main(&args),
         Command::Webhooks(args) => webhooks::main(&args),
         Command::Join(args) => workers::join_main(&args),
         Command::CrowdShare => workers::child_main(),

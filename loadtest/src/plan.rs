@@ -35,10 +35,25 @@ pub(crate) enum JoinBy {
     Url,
 }
 
+/// How viewers reach the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum By {
+    /// A WebSocket for each
+    Ws,
+    /// Sessions without a WebSocket (POST /v1/presence), whose heartbeats are HTTP requests
+    Http,
+    /// Sessions without a WebSocket, whose heartbeats are datagrams (the gateway needs --udp)
+    Udp,
+}
+
 /// The checked settings of one run, as every process of it gets them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CrowdPlan {
     pub(crate) target: Target,
+    pub(crate) by: By,
+    /// Connections that the viewers of all processes share, if they come by HTTP.
+    pub(crate) connections: usize,
     /// How many source addresses the connections come from.
     pub(crate) sources: usize,
     pub(crate) viewers: usize,
@@ -68,6 +83,10 @@ pub(crate) struct Role {
     pub(crate) fan: bool,
 }
 
+/// As many connections as a gateway takes that has its default of `--max-handshakes`, without
+/// closing them early because they are scarce.
+pub(crate) const CONNECTIONS: usize = 512;
+
 /// Larger plans come from nobody who means well.
 const MOST_VIEWERS: usize = 10_000_000;
 const MOST_LIVES: usize = 1_000_000;
@@ -93,14 +112,17 @@ impl CrowdPlan {
             processes,
             sources,
             in_flight,
+            connections,
             ..
         } = *self;
         ensure!((1..=MOST_VIEWERS).contains(&viewers), "{viewers} viewers");
         ensure!((1..=MOST_LIVES).contains(&lives), "{lives} lives");
         ensure!((1..=viewers).contains(&processes), "{processes} processes");
         ensure!(
-            (1..=viewers).contains(&sources) && (1..=MOST_VIEWERS).contains(&in_flight),
-            "sources or in flight"
+            (1..=viewers).contains(&sources)
+                && (1..=MOST_VIEWERS).contains(&in_flight)
+                && (1..=MOST_VIEWERS).contains(&connections),
+            "sources, in flight or connections"
         );
         ensure!(
             (0.0..=1.0).contains(&self.fans),
@@ -134,6 +156,8 @@ impl CrowdPlan {
     pub(crate) fn steady(target: Target, prefix: &str, viewers: usize, lives: usize) -> Self {
         Self {
             target,
+            by: By::Ws,
+            connections: CONNECTIONS,
             sources: 1,
             viewers,
             bystanders: viewers,
@@ -220,6 +244,17 @@ impl CrowdPlan {
         (process..self.viewers).step_by(self.processes)
     }
 
+    /// How many sockets a process needs for its share of the viewers.
+    pub(crate) fn sockets_of_a_process(&self) -> usize {
+        let all = match self.by {
+            By::Ws => self.viewers,
+            By::Http => self.connections,
+            // Few sockets for datagrams, and few connections to join over.
+            By::Udp => 0,
+        };
+        all.div_ceil(self.processes)
+    }
+
     fn cumulative_weights(&self) -> Vec<f64> {
         let mut sum = 0.0;
         let mut sums = Vec::new();
@@ -238,6 +273,8 @@ mod tests {
     fn plan(spread: Spread) -> CrowdPlan {
         CrowdPlan {
             target: Target::websocket("ws://127.0.0.1:1").unwrap(),
+            by: By::Ws,
+            connections: CONNECTIONS,
             sources: 1,
             viewers: 10_000,
             bystanders: 10_000,
@@ -261,7 +298,8 @@ mod tests {
     #[test]
     fn a_plan_that_asks_for_too_much_is_refused() {
         plan(Spread::Zipf).check().unwrap();
-        let bad: [fn(&mut CrowdPlan); 8] = [
+        let bad: [fn(&mut CrowdPlan); 9] = [
+            |plan| plan.connections = 0,
             |plan| plan.viewers = usize::MAX,
             |plan| plan.lives = 0,
             |plan| plan.processes = 0,

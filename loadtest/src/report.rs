@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::args::ArgError;
 use crate::dashboards::Verdict;
-use crate::plan::{JoinBy, Spread};
+use crate::plan::{By, JoinBy, Spread};
 use crate::proc_stats::{Machine, ProcStats};
 use crate::tally::{FanFlags, Latencies, Tally};
 
@@ -55,6 +55,7 @@ pub(crate) struct Settings {
     pub(crate) ramp_per_second: f64,
     pub(crate) in_flight: usize,
     pub(crate) join: JoinBy,
+    pub(crate) by: By,
     pub(crate) duration_ms: u64,
     pub(crate) source_addresses: usize,
 }

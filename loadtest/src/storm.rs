@@ -15,7 +15,7 @@ use clap::Args;
 use crate::api::Api;
 use crate::args::{ArgError, CrowdArgs, enough_files};
 use crate::dashboards::Dashboards;
-use crate::plan::CrowdPlan;
+use crate::plan::{By, CrowdPlan};
 use crate::tally::unix_micros;
 use crate::worker::messages::Command;
 use crate::workers::Workers;
@@ -46,11 +46,14 @@ pub(crate) struct StormArgs {
 }
 
 fn run_on_runtime(args: &StormArgs, cut: usize) -> anyhow::Result<StormReport> {
+    if args.crowd.by != By::Ws {
+        return Err(ArgError::OnlySockets.into());
+    }
     let plan = CrowdPlan {
         bystanders: args.bystanders,
         ..args.crowd.plan()?
     };
-    enough_files(plan.viewers, plan.processes)?;
+    enough_files(&plan)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()

@@ -5,6 +5,7 @@
 //! One ticker wakes all viewers: it visits a slot of 5 ms after the other, and all of them once per
 //! interval.
 
+mod line;
 pub(crate) mod messages;
 mod reconnect;
 mod state;
@@ -16,10 +17,10 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
+use self::line::{Line, Lines};
 use self::messages::{Command, Event};
 use self::state::WorkerState;
 use self::viewer::{End, Viewer};
-use crate::client::Socket;
 use crate::error_kind;
 use crate::plan::CrowdPlan;
 use crate::proc_stats;
@@ -35,7 +36,16 @@ pub(crate) async fn run(
     events: mpsc::Sender<Event>,
 ) {
     let slots = (plan.heartbeat.as_millis() / SLOT.as_millis()).max(1) as usize;
-    let state = Arc::new(WorkerState::new(plan, slots));
+    let lines = match Lines::open(&plan).await {
+        Ok(lines) => lines,
+        Err(error) => {
+            let why = format!("its sockets for datagrams: {error}");
+            // Without a coordinator nobody needs to know.
+            let _ = events.send(Event::Died(why)).await;
+            return;
+        }
+    };
+    let state = Arc::new(WorkerState::new(plan, lines, slots));
     let ramp = tokio::spawn(ramp(state.clone(), process));
     tokio::spawn(tick(state.clone()));
     let reporter = tokio::spawn(report(state.clone(), events.clone()));
@@ -108,20 +118,21 @@ async fn admit(state: Arc<WorkerState>, number: usize, permit: OwnedSemaphorePer
     drop(permit);
     match entered {
         // A task of its own, so that the memory of this one is given back.
-        Ok(socket) => drop(tokio::spawn(Box::pin(attend(state, number, socket)))),
+        Ok(line) => drop(tokio::spawn(Box::pin(attend(state, number, line)))),
         Err(failure) => state.viewer_refused(failure.kind),
     }
 }
 
 /// The life of a viewer that has joined, with a new connection after each cut.
-async fn attend(state: Arc<WorkerState>, number: usize, socket: Socket) {
-    let mut viewer = Viewer::new(state.clone(), state.viewer_joined(number), number, socket);
+async fn attend(state: Arc<WorkerState>, number: usize, line: Line) {
+    let mut viewer = Viewer::new(state.clone(), state.viewer_joined(number), number, line);
     while let End::Cut = Box::pin(viewer.stay()).await {
         let cut = Instant::now();
         match Box::pin(reconnect::reconnect(&state, number)).await {
             Ok(socket) => {
                 let handle = state.viewer_returned(number, cut.elapsed());
-                viewer = Viewer::new(state.clone(), handle, number, socket);
+                let line = Line::Socket(Box::new(socket));
+                viewer = Viewer::new(state.clone(), handle, number, line);
             }
             Err(kind) => return state.viewer_stranded(state.role(number), kind),
         }

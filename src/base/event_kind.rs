@@ -22,11 +22,17 @@ pub enum EventKind {
     FanJoined,
     /// Fans left a live.
     FanLeft,
+    /// A stream of a live began on a media server, or came back.
+    StreamStarted,
+    /// A live has no stream any more, and may get one back.
+    StreamLost,
+    /// A live had no stream for too long.
+    StreamEnded,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::LiveOpened,
         Self::LiveClosed,
         Self::LiveCounts,
@@ -35,6 +41,9 @@ impl EventKind {
         Self::UserUnbanned,
         Self::FanJoined,
         Self::FanLeft,
+        Self::StreamStarted,
+        Self::StreamLost,
+        Self::StreamEnded,
     ];
 
     /// Its name.
@@ -48,6 +57,9 @@ impl EventKind {
             Self::UserUnbanned => "user.unbanned",
             Self::FanJoined => "fan.joined",
             Self::FanLeft => "fan.left",
+            Self::StreamStarted => "stream.started",
+            Self::StreamLost => "stream.lost",
+            Self::StreamEnded => "stream.ended",
         }
     }
 

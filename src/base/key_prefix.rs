@@ -13,7 +13,7 @@ const MAX_LEN: usize = 64;
 
 /// The beginnings of the keys that end in an id. [`tests/documents`] compares this list with
 /// docs/redis.md.
-const BEGINNINGS: [&str; 12] = [
+const BEGINNINGS: [&str; 13] = [
     "online-fans:",
     "last-seen:",
     "live:",
@@ -25,6 +25,7 @@ const BEGINNINGS: [&str; 12] = [
     "list:",
     "past-lives:",
     "statuses:",
+    "rollcall:stream-key:",
     "rollcall:changes:",
 ];
 

@@ -53,6 +53,14 @@ pub(crate) struct Build {
     pub(crate) version: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct MediaCallback {
+    /// The kind of the server.
+    pub(crate) kind: &'static str,
+    /// What became of the callback, one of a fixed few.
+    pub(crate) result: &'static str,
+}
+
 const THIS_BUILD: Build = Build {
     version: env!("CARGO_PKG_VERSION"),
 };
@@ -266,6 +274,10 @@ metrics! {
     fanout_writes: Counter,
     /// Lives closed, by reason
     lives_closed: Family<Why, Counter>,
+    /// Callbacks of media servers, by the kind of the server and by result
+    media_callbacks: Family<MediaCallback, Counter>,
+    /// Questions to media servers which sessions publish, by result
+    media_polls: Family<Outcome, Counter>,
     /// Removals, bans and lifted bans requested through this gateway, by kind
     removals: Family<Why, Counter>,
     /// Calls that write the counts of a live into its record, by result
@@ -375,6 +387,13 @@ impl Metrics {
             self.fan_checks.inc();
             self.fan_hits.inc_by(u64::from(is_fan));
         }
+    }
+
+    /// Counts a callback of a media server.
+    pub(crate) fn media_callback(&self, kind: &'static str, result: &'static str) {
+        self.media_callbacks
+            .get_or_create(&MediaCallback { kind, result })
+            .inc();
     }
 
     pub(crate) fn store_error(&self, call: &'static str, error: &'static str) {

@@ -16,6 +16,8 @@ pub mod ids;
 pub(crate) mod json_error;
 pub mod key_prefix;
 pub(crate) mod keyed_permits;
+pub mod media_event;
+pub mod media_server;
 pub mod metrics;
 pub mod process;
 pub(crate) mod public_address;

@@ -22,6 +22,7 @@ use crate::base::metrics::Metrics;
 use crate::base::terminal::harmless;
 use crate::config::{AuthMode, CheckArgs, Config, SettingInForce};
 use crate::edge::listener::tls;
+use crate::edge::media::servers::MediaServers;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{ConnectError, RedisStore, TriedOut};
 use crate::store::{Store, fans};
@@ -102,6 +103,9 @@ pub(crate) fn wrong_files(config: &Config) -> Vec<String> {
     }
     let nobody: Arc<dyn Store> = Arc::new(MemoryStore::new(Clock::start()));
     if let Err(why) = fans::open(config, &nobody, &Arc::default()) {
+        wrong.push(why.to_string());
+    }
+    if let Err(why) = MediaServers::open(config) {
         wrong.push(why.to_string());
     }
     wrong

@@ -1,44 +1,77 @@
 //! Reads the settings file: flat TOML such as `heartbeat = "5s"`, with dashes or underscores in
 //! names. An unknown key is a mistake. Each setting and each mistake knows its line. No mistake
-//! quotes a line of the file, because the line may hold a password.
+//! quotes a line of the file, because the line may hold a password. `media` is no setting: it has a
+//! table for each media server, which `media.rs` reads.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use super::given::{Given, GivenMap};
+use super::media::{self, MediaServer};
 use super::mistakes::did_you_mean;
 use super::settings::{self, SETTINGS};
 
 /// The maximum size of a settings file. It limits the bytes that are read if the path is wrong.
 const MAX_BYTES: u64 = 64 * 1024;
 
+/// The key of the tables of media servers.
+const MEDIA: &str = "media";
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub(super) struct FromFile {
+    pub given: GivenMap,
+    pub media: Vec<MediaServer>,
+}
+
 /// A key of the file, the line on which it stands, and its value.
 type Entry = (String, usize, Value);
 
-pub(super) fn read(path: &Path, mistakes: &mut Vec<String>) -> GivenMap {
-    given(path, contents(path).and_then(parse), mistakes)
+/// What a file has, key by key.
+#[derive(Default)]
+struct Entries {
+    /// In the order of the file.
+    settings: Vec<Entry>,
+    media: Vec<Entry>,
 }
 
-/// The settings in the text of a file at `path`.
+pub(super) fn read(path: &Path, mistakes: &mut Vec<String>) -> FromFile {
+    take(path, contents(path).and_then(parse), mistakes)
+}
+
+/// What the text of a file at `path` says.
 #[cfg(any(test, fuzzing))]
-pub(super) fn read_text(path: &Path, text: &[u8], mistakes: &mut Vec<String>) -> GivenMap {
-    given(path, parse(text.to_vec()), mistakes)
+pub(super) fn read_text(path: &Path, text: &[u8], mistakes: &mut Vec<String>) -> FromFile {
+    take(path, parse(text.to_vec()), mistakes)
 }
 
-fn given(path: &Path, entries: Result<Vec<Entry>, String>, mistakes: &mut Vec<String>) -> GivenMap {
-    let mut given = GivenMap::new();
+fn take(path: &Path, entries: Result<Entries, String>, mistakes: &mut Vec<String>) -> FromFile {
     let file = format!("file {}", path.display());
     let entries = match entries {
         Ok(entries) => entries,
         Err(problem) => {
             mistakes.push(format!("{file}: {problem}"));
-            return given;
+            return FromFile::default();
         }
     };
+    let mut servers = Vec::new();
+    for (name, line, value) in entries.media {
+        let place = format!("{file}, line {line}");
+        servers.push(media::Entry { name, place, value });
+    }
+    FromFile {
+        given: given(&file, entries.settings, mistakes),
+        media: media::read(servers, mistakes),
+    }
+}
+
+fn given(file: &str, entries: Vec<Entry>, mistakes: &mut Vec<String>) -> GivenMap {
+    let mut given = GivenMap::new();
     for (key, line, value) in entries {
         let name = key.replace('_', "-");
         let place = format!("{file}, line {line}");
@@ -73,8 +106,7 @@ fn contents(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// The entries in the order of the file.
-fn parse(bytes: Vec<u8>) -> Result<Vec<Entry>, String> {
+fn parse(bytes: Vec<u8>) -> Result<Entries, String> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(format!(
             "is longer than {} KiB, so probably not a settings file",
@@ -89,13 +121,39 @@ fn parse(bytes: Vec<u8>) -> Result<Vec<Entry>, String> {
         };
         format!("is not valid TOML, line {line}; use lines like: heartbeat = \"5s\"")
     })?;
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries = Entries::default();
     for (key, value) in table {
         let line = line_of(&text, key.span().start);
-        entries.push((key.into_inner(), line, value));
+        if key.get_ref() != MEDIA {
+            entries.settings.push((key.into_inner(), line, value));
+            continue;
+        }
+        let Value::Table(_) = value else {
+            let problem = "media must be tables, one a server, such as [media.main]";
+            return Err(format!("line {line}: {problem}"));
+        };
+        entries.media = media_entries(&text);
+    }
+    entries.settings.sort_by_key(|(_, line, _)| *line);
+    Ok(entries)
+}
+
+/// The tables of media servers, each with its own line. `text` is TOML, and its `media` is a table.
+fn media_entries(text: &str) -> Vec<Entry> {
+    #[derive(Deserialize)]
+    struct OnlyMedia {
+        media: BTreeMap<Spanned<String>, Value>,
+    }
+    let Ok(read) = toml::from_str::<OnlyMedia>(text) else {
+        return Vec::new();
+    };
+    let mut entries: Vec<Entry> = Vec::new();
+    for (name, value) in read.media {
+        let line = line_of(text, name.span().start);
+        entries.push((name.into_inner(), line, value));
     }
     entries.sort_by_key(|(_, line, _)| *line);
-    Ok(entries)
+    entries
 }
 
 /// The line of a byte of the text. The first line is 1.

@@ -13,6 +13,7 @@ mod file;
 mod flag_value;
 mod flags;
 mod given;
+mod media;
 mod mistakes;
 mod relations;
 mod review;
@@ -27,6 +28,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use self::file::FromFile;
 use self::given::{Given, GivenMap};
 use self::mistakes::subject;
 
@@ -34,6 +36,7 @@ pub use command::{
     AuditArgs, CheckArgs, EventsAction, EventsArgs, ExplainArgs, GatewayArgs, KeyArgs, KeysArgs,
     LivesArgs, LivesSort, Task, TokenArgs,
 };
+pub use media::{MediaServer, Placeholder, Template};
 pub use mistakes::ConfigError;
 pub use review::SettingInForce;
 pub use settings::{SETTINGS, Setting, Shown, markdown_table};
@@ -70,18 +73,20 @@ pub fn load(
         Some(Given { text: Ok(path), .. }) => Some(PathBuf::from(path)),
         _ => None,
     };
-    let mut given = match &path {
+    let FromFile { mut given, media } = match &path {
         Some(path) => file::read(path, &mut mistakes),
-        None => GivenMap::new(),
+        None => FromFile::default(),
     };
     let file_has_secret = given
         .iter()
-        .any(|(name, given)| may_hold_secret(name, given));
+        .any(|(name, given)| may_hold_secret(name, given))
+        || media.iter().any(MediaServer::has_secret_in_file);
     let file_with_secrets = if file_has_secret { path } else { None };
     given.extend(env);
     given.extend(flags);
     let (mut config, wrong) = take(&given, &mut mistakes);
     config.file_with_secrets = file_with_secrets;
+    config.media = media;
     if !task.stands_alone() {
         check_relations(&config, &given, &wrong, &mut mistakes);
     }
@@ -94,7 +99,7 @@ pub fn load(
         Task::CheckConfig(args) => {
             let args = CheckArgs {
                 mistakes,
-                settings: review::in_force(&given, &wrong),
+                settings: review::in_force(&given, &wrong, &config.media),
                 ..args
             };
             Ok(Loaded::Run(Task::CheckConfig(args), Box::new(config)))
@@ -119,8 +124,10 @@ fn may_hold_secret(name: &str, given: &Given) -> bool {
 #[cfg(any(test, fuzzing))]
 pub(crate) fn mistakes_in(text: &[u8]) -> usize {
     let mut mistakes = Vec::new();
-    let given = file::read_text(std::path::Path::new("fuzz"), text, &mut mistakes);
-    let (config, wrong) = take(&given, &mut mistakes);
+    let FromFile { given, media } =
+        file::read_text(std::path::Path::new("fuzz"), text, &mut mistakes);
+    let (mut config, wrong) = take(&given, &mut mistakes);
+    config.media = media;
     check_relations(&config, &given, &wrong, &mut mistakes);
     mistakes.len()
 }
@@ -167,5 +174,8 @@ fn check_relations(
             .map(|setting| subject(setting, given.get(setting.name)))
             .collect();
         mistakes.push(format!("{}: {}", subjects.join(", "), broken.problem));
+    }
+    if !wrong.contains("auth") {
+        mistakes.extend(config.media_mistakes());
     }
 }

@@ -6,6 +6,7 @@ use reqwest::Url;
 use serde::Serialize;
 
 use super::given::{Given, GivenMap};
+use super::media::server::MediaServer;
 use super::mistakes::may_be_shown;
 use super::settings::{SETTINGS, Setting, Shown};
 use crate::base::redis_address::{Address, Layout};
@@ -16,7 +17,7 @@ const HIDDEN: &str = "(not shown)";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SettingInForce {
     /// Its name.
-    pub name: &'static str,
+    pub name: String,
     /// The given value or the default, without parts that may hold a secret. `None` if the setting
     /// has no value.
     pub value: Option<String>,
@@ -24,13 +25,25 @@ pub struct SettingInForce {
     pub origin: String,
 }
 
-/// Every setting, in the order of the table. `wrong` has the names of the settings with a wrong
-/// value.
-pub(super) fn in_force(given: &GivenMap, wrong: &BTreeSet<&str>) -> Vec<SettingInForce> {
-    SETTINGS
-        .iter()
-        .map(|setting| one_in_force(setting, given, wrong))
-        .collect()
+/// Every setting, in the order of the table, and then every media server with its kind. `wrong` has
+/// the names of the settings with a wrong value.
+pub(super) fn in_force(
+    given: &GivenMap,
+    wrong: &BTreeSet<&str>,
+    media: &[MediaServer],
+) -> Vec<SettingInForce> {
+    let mut settings = Vec::new();
+    for setting in SETTINGS {
+        settings.push(one_in_force(setting, given, wrong));
+    }
+    for server in media {
+        settings.push(SettingInForce {
+            name: format!("media.{}", server.name),
+            value: Some(server.kind.as_str().to_owned()),
+            origin: "file".to_owned(),
+        });
+    }
+    settings
 }
 
 fn one_in_force(setting: &Setting, given: &GivenMap, wrong: &BTreeSet<&str>) -> SettingInForce {
@@ -41,7 +54,7 @@ fn one_in_force(setting: &Setting, given: &GivenMap, wrong: &BTreeSet<&str>) -> 
                 _ => "(wrong)".to_owned(),
             };
             SettingInForce {
-                name: setting.name,
+                name: setting.name.to_owned(),
                 value: Some(value),
                 origin: place.clone(),
             }
@@ -49,7 +62,7 @@ fn one_in_force(setting: &Setting, given: &GivenMap, wrong: &BTreeSet<&str>) -> 
         None => {
             let value = setting.default.map(str::to_owned);
             SettingInForce {
-                name: setting.name,
+                name: setting.name.to_owned(),
                 value,
                 origin: "default".to_owned(),
             }

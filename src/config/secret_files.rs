@@ -34,15 +34,26 @@ impl Config {
         }
         let mut warnings = Vec::new();
         for (setting, file) in files {
-            if is_read_by_all(file) {
-                warnings.push(format!(
-                    "{setting}: every user of this machine may read {}; chmod o-r takes that away",
-                    file.display()
-                ));
+            warnings.extend(warning(setting, file));
+        }
+        for server in &self.media {
+            for (key, file) in server.secret_files() {
+                warnings.extend(warning(&format!("media.{}.{key}", server.name), file));
             }
         }
         warnings
     }
+}
+
+/// A warning if every user of the machine may read the file.
+fn warning(setting: &str, file: &Path) -> Option<String> {
+    if !is_read_by_all(file) {
+        return None;
+    }
+    Some(format!(
+        "{setting}: every user of this machine may read {}; chmod o-r takes that away",
+        file.display()
+    ))
 }
 
 /// False if the file cannot be inspected. The code that reads the file reports the reason.

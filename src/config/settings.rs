@@ -640,6 +640,16 @@ pub const SETTINGS: &[Setting] = &[
         ..PLAIN
     },
     Setting {
+        name: "stream-grace",
+        group: WHO,
+        hint: "DURATION",
+        default: Some("20s"),
+        doc: "How long a live that a stream opened outlives the end of its stream, see docs/media-servers.md",
+        more: "A streamer who comes back in that time goes on with the same live. The same for all gateways.",
+        take: |c, text| set(&mut c.stream_grace, duration(text, s(1)..=s(3_600))),
+        ..PLAIN
+    },
+    Setting {
         name: "events-kept",
         group: EVENTS,
         hint: "EVENTS",

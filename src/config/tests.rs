@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::base::ids::GatewayId;
 use crate::base::key_prefix::KeyPrefix;
+use crate::base::media_server::MediaKind;
 use crate::base::secret::Secret;
 use crate::base::telemetry::LogFormat;
 
@@ -161,6 +162,8 @@ fn the_table_shows_the_defaults_that_apply() {
         fan_sql_ids: SqlIds::Integer,
         fan_ttl: Duration::ZERO,
         streamer_timeout: None,
+        stream_grace: Duration::ZERO,
+        media: Vec::new(),
         events_kept: 0,
         count_events: false,
         fan_events: true,
@@ -308,6 +311,7 @@ fn every_setting_can_be_given_in_every_way() {
         ("join-rate", "100"),
         ("http-rate", "9"),
         ("user-rate", "7"),
+        ("stream-grace", "30s"),
         ("events-kept", "1000"),
         ("count-events", "off"),
         ("fan-events", "on"),
@@ -994,4 +998,116 @@ fn a_webhook_needs_a_url_a_secret_and_events_that_are_written() {
         "{hook} --webhook-events live.counts --count-events off"
     ))
     .refused_with(&["count-events"]);
+}
+
+/// A settings file with one media server that has these lines.
+fn media(lines: &str) -> Start {
+    file(&format!("[media.main]\n{lines}"))
+}
+
+#[test]
+fn a_table_describes_each_media_server() {
+    let text = "heartbeat = '4s'\n\n[media.main]\nkind = 'nginx-rtmp'\nsecret_file = '/etc/rtmp'\n\
+                live = '{app}-{name}'\nnetworks = '10.0.0.0/8, ::1'\n\n[media.eu-1]\nkind = \"livekit\"\n\
+                secret = \"devsecret\"\nstreamer = \"{streamer_id}\"\n";
+    let config = file(text).config();
+    assert_eq!(config.heartbeat, secs(4));
+    let [main, eu] = config.media.as_slice() else {
+        panic!("{:?}", config.media)
+    };
+    assert_eq!(main.name.as_str(), "main");
+    assert_eq!(main.kind, MediaKind::NginxRtmp);
+    assert_eq!(main.secret_file, Some(PathBuf::from("/etc/rtmp")));
+    assert_eq!(main.networks.len(), 2);
+    assert_ne!(main.live, Template::default());
+    assert_eq!(eu.name.as_str(), "eu-1");
+    assert_eq!(eu.secret.as_ref().unwrap().reveal(), "devsecret");
+    assert_eq!(eu.live, Template::default());
+    assert!(config.file_with_secrets.is_some());
+    let debug = format!("{config:?}");
+    assert!(!debug.contains("devsecret"), "{debug}");
+}
+
+#[test]
+fn a_wrong_media_server_is_refused_with_the_name_of_its_key() {
+    for (lines, words) in [
+        (
+            "",
+            [
+                "media.main.kind (file ",
+                "is missing; use one of nginx-rtmp, srs",
+            ],
+        ),
+        ("kind = 'nginx'", ["media.main.kind (file ", "line 1"]),
+        ("kind = 7", ["media.main.kind (file ", "text in quotes"]),
+        (
+            "kind = 'srs'\nkidn = 'x'",
+            ["media.main.kidn (file ", "did you mean kind?"],
+        ),
+        (
+            "kind = 'srs'\nlive = ''",
+            ["media.main.live (file ", "is empty"],
+        ),
+        (
+            "kind = 'srs'\nlive = '{live}'",
+            ["media.main.live (file ", "{name} or {app}"],
+        ),
+        (
+            "kind = 'srs'\nlive = '{name'",
+            ["media.main.live (file ", "brace"],
+        ),
+        (
+            "kind = 'srs'\nsecret = 'hunter2'",
+            ["media.main.secret: ", "16 characters"],
+        ),
+        (
+            "kind = 'mux'",
+            ["media.main.secret-file: ", "callbacks of mux"],
+        ),
+        (
+            "kind = 'srs'\npublish-url = 'hunter2'",
+            ["media.main.publish-url (file ", "not a URL"],
+        ),
+        (
+            "kind = 'srs'\npublish-secret-file = 'x'",
+            ["media.main.publish-secret-file: ", "publish-url"],
+        ),
+        (
+            "kind = 'mux'\nsecret = 'x'\npoll-url = 'http://h/'",
+            ["media.main.poll-url: ", "kind srs"],
+        ),
+        (
+            "kind = 'srs'\nnetworks = 'here'",
+            ["media.main.networks (file ", "10.0.0.0/8"],
+        ),
+        (
+            "kind = 'srs'\nsecret-file = 'a'\nsecret_file = 'b'",
+            ["media.main.secret", "set twice"],
+        ),
+        (
+            "kind = 'srs'\nsecret = 'hunter2hunter2hunter2'\nsecret-file = 'x'",
+            ["media.main.secret: ", "use one of them"],
+        ),
+    ] {
+        let start = media(lines);
+        start.refused_with(&words);
+        assert!(
+            !start.load().unwrap_err().to_string().contains("hunter2"),
+            "{lines}"
+        );
+    }
+    file("media = 'srs'").refused_with(&["line 1", "[media.main]"]);
+    file("media.main = 'srs'").refused_with(&["media.main (file ", "write [media.main]"]);
+    file("[media.Main]\nkind = 'srs'").refused_with(&["media.Main (file ", "a-z 0-9 -"]);
+}
+
+#[test]
+fn with_tokens_a_media_server_has_a_secret_and_names_the_streamer() {
+    let jwt = |lines: &str| media(lines).flags("--auth jwt --jwt-public-key k");
+    jwt("kind = 'srs'").refused_with(&["media.main.secret-file: ", "callbacks of srs"]);
+    jwt("kind = 'mux'\nsecret-file = 'x'")
+        .refused_with(&["media.main.streamer: ", "mux sends no token"]);
+    jwt("kind = 'mux'\nsecret-file = 'x'\nstreamer = '{live}'").config();
+    jwt("kind = 'srs'\nsecret-file = 'x'").config();
+    media("kind = 'srs'").config();
 }

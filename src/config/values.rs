@@ -8,6 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use reqwest::Url;
 
+use super::media::server::MediaServer;
 use crate::base::event_kind::EventKind;
 use crate::base::http_client::Proxy;
 use crate::base::ids::{GatewayId, UserId};
@@ -92,6 +93,10 @@ pub struct Config {
     pub fan_ttl: Duration,
     /// `None`: a streamer may stay away for ever.
     pub streamer_timeout: Option<Duration>,
+    /// How long a live that a stream opened outlives the end of the stream.
+    pub stream_grace: Duration,
+    /// The media servers of the settings file.
+    pub media: Vec<MediaServer>,
     /// Of each stream: that of events, and that of events given up.
     pub events_kept: u64,
     pub count_events: bool,
@@ -222,6 +227,8 @@ impl Default for Config {
             fan_sql_ids: SqlIds::Text,
             fan_ttl: Duration::from_secs(30),
             streamer_timeout: Some(Duration::from_secs(60)),
+            stream_grace: Duration::from_secs(20),
+            media: Vec::new(),
             events_kept: 250_000,
             count_events: true,
             fan_events: false,

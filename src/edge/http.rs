@@ -29,6 +29,7 @@ mod known_fields;
 mod live_lists;
 mod lives;
 mod logging;
+mod media;
 mod middleware;
 mod online;
 mod openapi;

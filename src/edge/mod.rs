@@ -10,4 +10,5 @@ pub(crate) mod fields;
 pub mod http;
 pub(crate) mod keep_alive;
 pub mod listener;
+pub mod media;
 pub(crate) mod reload;

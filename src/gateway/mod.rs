@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use parts::{Parts, Verifiers};
+use parts::{Parts, SetupError, Verifiers};
 
 use crate::auth::api_keys::ApiKeys;
 use crate::auth::presence_secret::PresenceSecret;
@@ -37,6 +37,7 @@ use crate::edge::http::state::AppState;
 use crate::edge::listener::PortSettings;
 use crate::edge::listener::pending_connections::PerAddress;
 use crate::edge::listener::tls::{Certificate, CertificateError};
+use crate::edge::media::setup_error::MediaSetupError;
 use crate::edge::{http, listener};
 use crate::peers::publisher::Publisher;
 use crate::presence::conn::Signals;
@@ -81,7 +82,19 @@ pub enum StartError {
     Certificate(#[from] CertificateError),
     /// The fan source cannot be used as it is set up.
     #[error("{0}")]
-    FanSource(#[from] FanSetupError),
+    FanSource(FanSetupError),
+    /// A media server cannot be used as it is set up.
+    #[error("{0}")]
+    Media(MediaSetupError),
+}
+
+impl From<SetupError> for StartError {
+    fn from(error: SetupError) -> Self {
+        match error {
+            SetupError::FanSource(why) => Self::FanSource(why),
+            SetupError::Media(why) => Self::Media(why),
+        }
+    }
 }
 
 impl StartError {
@@ -91,7 +104,8 @@ impl StartError {
             Self::Keys(KeysError::File(_))
             | Self::Certificate(_)
             | Self::Settings(_)
-            | Self::FanSource(_) => true,
+            | Self::FanSource(_)
+            | Self::Media(_) => true,
             Self::Store(why) => why.is_mistake(),
             Self::Keys(KeysError::Url(_)) | Self::Address(..) => false,
         }
@@ -387,6 +401,10 @@ async fn run(
         &failed,
         parts.streamer_timeout.run(readers.stop.clone()),
     );
+    readers.spawn("streams", &failed, parts.streams.run(readers.stop.clone()));
+    if let Some(poller) = parts.poller {
+        readers.spawn("media poller", &failed, poller.run(readers.stop.clone()));
+    }
     if let Some(fan_asker) = parts.fan_asker {
         readers.spawn("fan asker", &failed, fan_asker.run(readers.stop.clone()));
     }

@@ -21,6 +21,9 @@ use crate::edge::http::browsers::Browsers;
 use crate::edge::http::rate_limits::RateLimits;
 use crate::edge::http::snapshots::Snapshots;
 use crate::edge::http::state::{AppState, OnlineSettings};
+use crate::edge::media::poller::{Poller, PollerParts};
+use crate::edge::media::servers::MediaServers;
+use crate::edge::media::setup_error::MediaSetupError;
 use crate::edge::reload::Reloader;
 use crate::peers::Outbox;
 use crate::peers::publisher::Publisher;
@@ -33,6 +36,7 @@ use crate::presence::gateways::Gateways;
 use crate::presence::trust::Trust;
 use crate::presence::user_budgets::UserBudgets;
 use crate::presence::user_sockets::UserSockets;
+use crate::presence::watched_streams::WatchedStreams;
 use crate::session::context::SessionContext;
 use crate::session::limits::Limits;
 use crate::session::reaper::Reaper;
@@ -62,10 +66,22 @@ use crate::sync::seen::{self, SeenUsers};
 use crate::sync::social::fanout::Fanout;
 use crate::sync::social::feeds::Feeds;
 use crate::sync::streamer_timeout::StreamerTimeout;
+use crate::sync::streams::{StreamKeeper, Unheard};
 use crate::sync::sweep::Sweeper;
 use crate::sync::upkeep::Upkeep;
 use crate::sync::user_upkeep::UserUpkeep;
 use crate::sync::walk::Walk;
+
+/// Why a part cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SetupError {
+    /// The fan source cannot be used as it is set up.
+    #[error("{0}")]
+    FanSource(#[from] FanSetupError),
+    /// A media server cannot be used as it is set up.
+    #[error("{0}")]
+    Media(#[from] MediaSetupError),
+}
 
 /// The parts that nearly all tasks share.
 #[derive(Clone)]
@@ -403,6 +419,9 @@ pub struct Parts {
     pub changed_records: Arc<ChangedRecords>,
     pub upkeep: Upkeep,
     pub streamer_timeout: Arc<StreamerTimeout>,
+    pub streams: Arc<StreamKeeper>,
+    /// `None` if no media server is asked.
+    pub(crate) poller: Option<Poller>,
     pub walk: Walk,
     /// `None` unless the fan source is elsewhere.
     pub fan_asker: Option<FanAsker>,
@@ -418,14 +437,14 @@ impl Parts {
     /// `tasks` tracks the tasks that must end before the process does.
     ///
     /// # Errors
-    /// The fan source is set up wrongly.
+    /// The fan source or a media server is set up wrongly.
     pub(crate) fn new(
         config: &Config,
         verifiers: Verifiers,
         store: &Arc<dyn Store>,
         metrics: &Arc<Metrics>,
         tasks: &TaskTracker,
-    ) -> Result<Self, FanSetupError> {
+    ) -> Result<Self, SetupError> {
         metrics.store_up.set(1);
         let core = Core::new(config, store, metrics);
         let Core {
@@ -440,6 +459,10 @@ impl Parts {
 
         // presence
         let absent_streamers = Arc::<AbsentStreamers>::default();
+        let watched_streams = Arc::new(WatchedStreams::new(
+            config.stream_grace,
+            config.streamer_timeout,
+        ));
         let trust = Arc::new(core.trust());
 
         // peers and dashboards
@@ -460,6 +483,7 @@ impl Parts {
             gateways: gateways.clone(),
             checks: checks.clone(),
             absent_streamers: absent_streamers.clone(),
+            watched_streams: watched_streams.clone(),
             outbox: outbox.clone(),
             feeds: feeds.clone(),
             metrics: metrics.clone(),
@@ -470,6 +494,15 @@ impl Parts {
             claim_limits,
             tasks: tasks.clone(),
         }));
+        let streams = Arc::new(StreamKeeper {
+            store: store.clone(),
+            lives: lives.clone(),
+            outbox: outbox.clone(),
+            watched: watched_streams,
+            unheard: Unheard::default(),
+            clock,
+            events_kept: config.events_kept,
+        });
         let catch_up = Arc::new(core.catch_up());
         let keeper = Arc::new(core.keeper(&lives, &catch_up));
         let sweeper = Arc::new(core.sweeper(config));
@@ -491,6 +524,8 @@ impl Parts {
             from_files.push(tokens.clone());
         }
         from_files.extend(fan_source.clone().secret_file());
+        let media = Arc::new(MediaServers::open(config)?);
+        from_files.push(media.clone());
         let reloader = Arc::new(Reloader::new(from_files, tokens.clone(), metrics.clone()));
         let fans = Arc::new(core.fan_check(&fan_source));
         let fan_asker = core.fan_asker(config, &fan_source);
@@ -528,6 +563,17 @@ impl Parts {
             outbox: outbox.clone(),
             feeds: feeds.clone(),
         });
+        let poller = Poller::of(
+            config,
+            &media,
+            PollerParts {
+                absent_streamers: absent_streamers.clone(),
+                tokens: tokens.clone(),
+                store: store.clone(),
+                streams: streams.clone(),
+                metrics: metrics.clone(),
+            },
+        )?;
         let walk = Walk {
             users: core.user_upkeep(config),
             attendance: core.attendance_upkeep(config),
@@ -604,6 +650,9 @@ impl Parts {
             follows,
             info,
             removals,
+            media,
+            streams: streams.clone(),
+            stream_grace: config.stream_grace,
             sessions,
             presences,
             udp_addresses: datagrams::advertised(config),
@@ -628,6 +677,8 @@ impl Parts {
             changed_records,
             upkeep,
             streamer_timeout,
+            streams,
+            poller,
             walk,
             fan_asker,
             count_events,

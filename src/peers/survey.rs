@@ -226,6 +226,7 @@ mod tests {
             counted: None,
             sums: Sums::default(),
             events: RecordEvents::default(),
+            stream: None,
         };
         let part = |gateway: &GatewayId| SlicePart {
             gateway: gateway.clone(),

@@ -62,6 +62,11 @@ impl AbsentStreamers {
         self.judges_all.store(judges_all, Ordering::Relaxed);
     }
 
+    /// Whether this gateway walks over all lives.
+    pub fn judges_all(&self) -> bool {
+        self.judges_all.load(Ordering::Relaxed)
+    }
+
     /// Notes that the walk found the streamer of a live gone.
     pub fn found_absent(&self, live: &LiveId, now: Millis) {
         self.absent.lock().entry(live.clone()).or_insert(Absence {

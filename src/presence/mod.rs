@@ -32,6 +32,7 @@ mod remote_viewers;
 pub(crate) mod room;
 pub(crate) mod room_info;
 mod room_peaks;
+pub(crate) mod room_stream;
 pub(crate) mod rooms;
 mod seating;
 mod seats;
@@ -44,6 +45,7 @@ pub mod turn;
 pub(crate) mod unconfirmed;
 pub(crate) mod user_budgets;
 pub(crate) mod user_sockets;
+pub(crate) mod watched_streams;
 
 pub(crate) use audience::Audience;
 pub(crate) use platform::Platform;

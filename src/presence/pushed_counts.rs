@@ -256,6 +256,7 @@ mod tests {
             figures: Figures { viewers, fans: 0 },
             away: 0,
             arrived: Arrived::default(),
+            stream: None,
             quality: Quality::Exact,
         }
     }

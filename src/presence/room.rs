@@ -27,6 +27,7 @@ use super::queue::Queued;
 use super::remote_viewers::RemoteViewers;
 use super::room_info::RoomInfo;
 use super::room_peaks::RoomPeaks;
+use super::room_stream::{RoomStream, ShownStream};
 use super::seats::Seats;
 use super::slice::{ReadSize, SetSize, Slice};
 use super::tally::{Tally, ViewerCount};
@@ -77,6 +78,8 @@ pub struct RoomTerms {
     /// Whether the gateway counts different users.
     pub uniques: bool,
     pub own: Arc<OwnLease>,
+    /// How long a live that a stream opened outlives it.
+    pub stream_grace: Duration,
 }
 
 impl Default for RoomTerms {
@@ -85,6 +88,7 @@ impl Default for RoomTerms {
             fan_source: FanSource::default(),
             uniques: true,
             own: Arc::default(),
+            stream_grace: Duration::from_secs(20),
         }
     }
 }
@@ -128,6 +132,8 @@ pub struct Room {
     pub acks: ArcSwap<CachedAcks>,
     /// The information that a back end wrote about the live.
     pub info: RoomInfo,
+    pub stream: RoomStream,
+    stream_grace: Duration,
     pub counting: Counting,
     /// The fans whose attendance the store does not have yet.
     pub unrecorded: Unrecorded,
@@ -149,6 +155,7 @@ impl Room {
             fan_source,
             uniques,
             own,
+            stream_grace,
         } = terms;
         let by_token = match fan_source {
             FanSource::Token => Some(&record.streamer),
@@ -186,6 +193,8 @@ impl Room {
             counts_queued: Queued::default(),
             acks: ArcSwap::from_pointee(CachedAcks::default()),
             info: RoomInfo::new(record.info.clone(), record.terms.clone()),
+            stream: RoomStream::new(record.stream),
+            stream_grace,
             counting: Counting::default(),
             unrecorded: Unrecorded::new(slices_with_attendance),
             used: AtomicU64::new(now),
@@ -352,8 +361,15 @@ impl Room {
             figures,
             away: self.tally.away().min(figures.viewers),
             arrived,
+            stream: self.shown_stream(),
             quality: quality(),
         }
+    }
+
+    /// The stream of the live, for clients; `None` if no media server told of one.
+    pub fn shown_stream(&self) -> Option<ShownStream> {
+        let status = self.stream.status()?;
+        Some(ShownStream::of(&self.record, status, self.stream_grace))
     }
 
     /// Notes the size of a slice, which the store told this gateway or a peer, and a new peak if it

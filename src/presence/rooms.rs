@@ -18,7 +18,7 @@ use super::slice::ReadSize;
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
 use crate::config::Config;
-use crate::store::{LiveRecord, SliceSize};
+use crate::store::{KnownStreams, LiveRecord, SliceSize};
 
 #[derive(Debug)]
 pub struct Rooms {
@@ -83,6 +83,7 @@ impl Rooms {
                 fan_source: config.fan_source,
                 uniques: config.uniques,
                 own,
+                stream_grace: config.stream_grace,
             },
             to_flush: Queue::default(),
             to_ask: Queue::default(),
@@ -245,6 +246,14 @@ impl Rooms {
     pub fn note_info(&self, room: &Arc<Room>, record: &LiveRecord) {
         if room.info.note(&record.info, &record.terms) && room.is_watched() {
             room.throttle.lock().force();
+            self.show(room);
+        }
+    }
+
+    /// Notes the streams of a live, as the store has them.
+    pub fn note_stream(&self, room: &Arc<Room>, read: &KnownStreams) {
+        let status = read.streams.status(room.record.epoch);
+        if room.stream.note(read, status) {
             self.show(room);
         }
     }
@@ -574,6 +583,7 @@ mod tests {
             counted: None,
             sums: Sums::default(),
             events: RecordEvents::default(),
+            stream: None,
         }
     }
 

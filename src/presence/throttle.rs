@@ -5,6 +5,7 @@
 //! once per [`GAP`], the newest always within it.
 
 use super::figures::{Figures, Quality};
+use super::room_stream::ShownStream;
 use crate::base::clock::Millis;
 use crate::store::Arrived;
 
@@ -37,6 +38,7 @@ pub struct Shown {
     /// The numbers of users who came and left. A change of these alone goes out with the next
     /// change of the others.
     pub arrived: Arrived,
+    pub stream: Option<ShownStream>,
     pub quality: Quality,
 }
 
@@ -79,7 +81,8 @@ impl Throttle {
         self.waiting.get_or_insert(now);
         let is_urgent = crosses_zero(shown.figures.viewers, figures.viewers)
             || crosses_zero(shown.figures.fans, figures.fans)
-            || shown.quality != quality;
+            || shown.quality != quality
+            || shown.stream != next.stream;
         let due = shown.at + if is_urgent { ZERO_GAP } else { GAP };
         if now < due {
             return Step::At(due);

@@ -77,10 +77,10 @@ pub(crate) const AT_ONCE: Duration =
 pub(crate) async fn run(context: &SessionContext, within: Duration) {
     let start = context.clock.now();
     let end = start + millis(within);
-    // The clients that are told last need time to arrive elsewhere, too. Without a socket they do so
-    // with their next beat.
+    // The clients that are told last need time to arrive elsewhere, too. Without a socket they learn
+    // of the stop with one beat, and arrive with the next.
     let arrival = if context.metrics.presences.get() > 0 {
-        millis(context.heartbeat).max(RECONNECT_WITHIN)
+        2 * millis(context.heartbeat).max(RECONNECT_WITHIN)
     } else {
         RECONNECT_WITHIN
     };

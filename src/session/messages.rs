@@ -20,6 +20,7 @@ use crate::presence::acks::CachedAcks;
 use crate::presence::figures::Figures;
 use crate::presence::figures::Quality;
 use crate::presence::room_info::KnownInfo;
+use crate::presence::room_stream::ShownStream;
 use crate::presence::{Away, Fan};
 use crate::store::{CloseReason, Info, LiveRecord};
 
@@ -408,6 +409,9 @@ pub(crate) struct CountsMessage<'a> {
     /// How often users came to the live, and how often they left it, on all gateways together.
     pub(crate) joins: u64,
     pub(crate) leaves: u64,
+    /// Left out if no media server told of a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stream: Option<ShownStream>,
     #[serde(flatten)]
     pub(crate) told: Option<InfoTold<'a>>,
 }

@@ -249,7 +249,7 @@ impl<S: Transport> Session<S> {
                     .filter(|room| room.record.live != wish.live)
                     .count()
             }
-            OpenedBy::Service => 0,
+            OpenedBy::Service | OpenedBy::Media => 0,
         };
         if by_socket.max(by_streamer) >= most {
             return Err(self.limited("opens", format!("a socket may have {most} lives open")));

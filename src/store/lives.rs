@@ -9,7 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{
-    Arrived, Attended, Counted, Figures, LiveEpoch, Peaks, RecordEvents, StoreResult, Sums, Uniques,
+    Arrived, Attended, Counted, Figures, LiveEpoch, OpenEpoch, Peaks, RecordEvents, StoreResult,
+    StreamStatus, Sums, Uniques,
 };
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
@@ -32,6 +33,8 @@ pub enum OpenedBy {
     Streamer,
     /// A back end: only a back end (or the streamer, by asking) closes it.
     Service,
+    /// A stream on a media server: the end of the stream closes the live after `stream-grace`.
+    Media,
 }
 
 /// Why a live closed.
@@ -43,6 +46,8 @@ pub enum CloseReason {
     StreamerTimeout,
     /// A moderator ended it.
     Moderated,
+    /// The stream that had opened it is over.
+    StreamEnded,
 }
 
 macro_rules! words {
@@ -61,8 +66,13 @@ macro_rules! words {
     };
 }
 words!(LiveState { Open = "open", Closing = "closing", Closed = "closed" });
-words!(OpenedBy { Streamer = "streamer", Service = "service" });
-words!(CloseReason { Requested = "requested", StreamerTimeout = "streamer_timeout", Moderated = "moderated" });
+words!(OpenedBy { Streamer = "streamer", Service = "service", Media = "media" });
+words!(CloseReason {
+    Requested = "requested",
+    StreamerTimeout = "streamer_timeout",
+    Moderated = "moderated",
+    StreamEnded = "stream_ended",
+});
 
 /// The properties, besides the owner, with which a live is opened. Its title and its streamer
 /// timeout may change, see [`ChangeTerms`]; the others are fixed for the epoch.
@@ -133,6 +143,8 @@ pub struct LiveRecord {
     pub sums: Sums,
     /// The events of the epoch that are not in the stream yet.
     pub events: RecordEvents,
+    /// The stream that a media server has of it; `None` if no server told of one.
+    pub stream: Option<StreamStatus>,
 }
 
 impl LiveRecord {
@@ -164,6 +176,17 @@ impl LiveRecord {
         self.state == LiveState::Open && self.epoch == epoch
     }
 
+    /// The open epoch, for the state of its streams; `None` if the live is not open.
+    pub fn open_epoch(&self) -> Option<OpenEpoch> {
+        if self.state != LiveState::Open {
+            return None;
+        }
+        Some(OpenEpoch {
+            epoch: self.epoch,
+            by_stream: self.opened_by == OpenedBy::Media,
+        })
+    }
+
     /// The figures that other services read; zeros if none were written.
     pub(super) fn figures(&self) -> Figures {
         match self.counted {
@@ -184,7 +207,7 @@ impl LiveRecord {
             (Some(own), _) if own.is_zero() => None,
             (Some(own), _) => Some(own),
             (None, OpenedBy::Streamer) => usual,
-            (None, OpenedBy::Service) => None,
+            (None, OpenedBy::Service | OpenedBy::Media) => None,
         }
     }
 }

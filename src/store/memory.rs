@@ -26,7 +26,9 @@ mod records;
 mod removals;
 mod slices;
 mod social;
+mod stream_records;
 mod streamers;
+mod streams;
 mod user_slice;
 mod users;
 

@@ -37,6 +37,7 @@ mod slices;
 mod social;
 mod status;
 mod streamers;
+mod streams;
 mod sums;
 
 pub use answers::{AnswerName, Answers};
@@ -99,6 +100,10 @@ pub use social::statuses::{Entry, Post, StatusId, Statuses, Subject};
 pub use social::timelines::{MAX_TIMELINE, Timeline, Timelines};
 pub use status::Status;
 pub use streamers::{ClaimLimits, Claimed, Streamers};
+pub use streams::{
+    End, Heard, KnownStreams, MAX_PUBLISHERS, OpenEpoch, STREAMS_TTL, Step, StreamChange,
+    StreamStatus, StreamStore, Streams, StreamsReply, WriteStreams,
+};
 pub use sums::{Arrived, Sums, Uniques};
 
 /// Everything a gateway needs of its store.
@@ -110,6 +115,7 @@ pub trait Store:
     + History
     + Checks
     + Streamers
+    + StreamStore
     + Moderation
     + Events
     + Follows

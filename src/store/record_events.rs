@@ -1,9 +1,10 @@
 //! The events that a record notes until they are in the stream, see [`super::Events`].
 
-use super::{Counted, Figures};
+use super::{Counted, Figures, StreamChange};
 use crate::base::clock::UnixMillis;
 use crate::base::event_kind::EventKind;
 use crate::base::ids::UserId;
+use crate::base::media_server::MediaServerName;
 
 /// Maximum fields of a record that may take another pending event. This keeps a record small while
 /// the stream cannot be written. Beyond it, the record notes only the close of the live: counts are
@@ -25,6 +26,8 @@ pub enum Happened {
     Banned(UserId, UnixMillis),
     /// A user's ban was lifted.
     Unbanned(UserId),
+    /// The stream of the live began, was lost or ended, on this media server.
+    Stream(StreamChange, MediaServerName),
 }
 
 impl Happened {
@@ -37,6 +40,7 @@ impl Happened {
             Self::Removed(_) => EventKind::UserRemoved,
             Self::Banned(..) => EventKind::UserBanned,
             Self::Unbanned(_) => EventKind::UserUnbanned,
+            Self::Stream(change, _) => change.kind(),
         }
     }
 
@@ -57,6 +61,9 @@ impl Happened {
                 words.next()?.parse().ok()?,
             ),
             EventKind::UserUnbanned => Self::Unbanned(UserId::parse(words.next()?).ok()?),
+            EventKind::StreamStarted => read_stream(StreamChange::Started, words.next())?,
+            EventKind::StreamLost => read_stream(StreamChange::Lost, words.next())?,
+            EventKind::StreamEnded => read_stream(StreamChange::Ended, words.next())?,
             EventKind::FanJoined | EventKind::FanLeft => return None,
         };
         if words.next().is_some() {
@@ -64,6 +71,10 @@ impl Happened {
         }
         Some(happened)
     }
+}
+
+fn read_stream(change: StreamChange, server: Option<&str>) -> Option<Happened> {
+    Some(Happened::Stream(change, MediaServerName::parse(server?)?))
 }
 
 /// An event that a record notes until it is in the stream.
@@ -119,6 +130,15 @@ mod tests {
             ("user.removed {u}", None),
             ("user.banned u1", None),
             ("fan.joined u1", None),
+            (
+                "stream.lost main",
+                Some(Happened::Stream(
+                    StreamChange::Lost,
+                    MediaServerName::parse("main").unwrap(),
+                )),
+            ),
+            ("stream.started", None),
+            ("stream.ended Main", None),
         ] {
             assert_eq!(Happened::parse(text), right, "{text}");
         }

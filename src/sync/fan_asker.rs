@@ -6,7 +6,7 @@
 //! While the source is down, a circuit breaker lets one call try from time to time. No user is
 //! turned away meanwhile: known answers stay, unknown users are viewers.
 
-mod breaker;
+pub mod breaker;
 mod waiting;
 
 use std::collections::HashMap;

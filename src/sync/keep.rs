@@ -9,6 +9,7 @@ use crate::presence::{Room, Rooms};
 use crate::store::{CloseReason, LiveRecord, Standing, Store, StoreResult};
 use crate::sync::catch_up::CatchUp;
 use crate::sync::lives::Lives;
+use crate::sync::streams;
 
 pub struct Keeper {
     pub store: Arc<dyn Store>,
@@ -54,6 +55,7 @@ impl Keeper {
                         .begin_attendance(&room.record.live_epoch(), &room.record.attended())
                         .await?;
                 }
+                streams::restore(self.store.as_ref(), room, self.outbox.record_changed()).await?;
                 self.rooms.publish(room);
                 room.counting.require(now);
                 self.rooms.record(room);

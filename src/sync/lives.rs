@@ -178,6 +178,7 @@ impl Lives {
             _ if record.epoch < room.record.epoch => {}
             LiveState::Open if is_same_epoch => {
                 parts.rooms.note_info(&room, &record);
+                parts.note_stream(&room, &record).await?;
                 return Ok(Some(record.removals));
             }
             // The gateway that began the close finishes it.
@@ -185,6 +186,12 @@ impl Lives {
             _ => parts.let_go(&room, record).await?,
         }
         Ok(None)
+    }
+
+    /// Notes what the walk found in a record about the stream of its live.
+    pub fn found_stream(&self, record: &LiveRecord) {
+        let parts = &self.parts;
+        parts.watched_streams.note(record, parts.clock.now());
     }
 
     /// The record of a live, and nothing of its slices.

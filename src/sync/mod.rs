@@ -23,6 +23,7 @@ pub mod room_friends;
 pub mod seen;
 pub mod social;
 pub mod streamer_timeout;
+pub mod streams;
 pub mod sweep;
 pub mod upkeep;
 pub mod user_upkeep;

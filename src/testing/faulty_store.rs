@@ -351,6 +351,15 @@ answered_by_the_embedded_store! {
 }
 
 answered_by_the_embedded_store! {
+    StreamStore {
+        fn load_streams(&self, live: &LiveId) -> KnownStreams;
+        fn write_streams(&self, wish: &WriteStreams) -> StreamsReply;
+        fn note_stream_key(&self, digest: &str, live: &LiveId) -> ();
+        fn find_stream_key(&self, digest: &str) -> Option<LiveId>;
+    }
+}
+
+answered_by_the_embedded_store! {
     Counts {
         fn count_live(&self, wish: &CountLive) -> CountReply;
         fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> ();

@@ -16,6 +16,7 @@ use crate::config::{self, Config};
 use crate::edge::client_address::forwarded::{forwarded_elements, last_untrusted, plain_elements};
 use crate::edge::datagrams::wire::{self, Answer, DatagramKey, Request, Wish};
 use crate::edge::listener::proxy_header::{self, Start};
+use crate::edge::media::fuzzing as media;
 use crate::peers::message;
 use crate::session::fuzzing as session;
 use crate::store::redis::fuzzing as redis;
@@ -33,6 +34,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("frames", frames),
     ("ids", ids),
     ("jwks", jwks),
+    ("media_callback", media_callback),
     ("peer_message", peer_message),
     ("proxy_header", proxy_header),
     ("redis_reply", redis_reply),
@@ -48,6 +50,12 @@ pub fn api_keys(bytes: &[u8]) {
 /// A JSON Web Key Set, from a file and from a URL.
 pub fn jwks(bytes: &[u8]) {
     auth::jwks(bytes);
+}
+
+/// A callback of a media server, whose kind the first byte chooses: it is read, ignored or refused.
+/// Nothing is believed that the server did not sign.
+pub fn media_callback(bytes: &[u8]) {
+    media::callback(bytes);
 }
 
 /// A text message of a client: it is a request, or it is refused. An answer that echoes its id is

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use crate::limits::FAKE_GATEWAY;
 use crate::page::{PATIENCE, Visitor, streamer_sees};
 use crate::stories;
+use crate::support::media::{Nginx, with_nginx};
 use crate::support::wait::{SLACK, same, throughout, until};
 use crate::support::world::World;
 
@@ -64,6 +65,23 @@ stories! {
         world.open("7").await;
         page.shows("#state-text", "Connected. The figures are exact.").await;
         page.hides("#summary").await;
+        page.does_not_complain();
+    }
+
+    async fn a_lost_stream_is_shown_with_the_time_until_the_live_closes() {
+        let world = World::on_memory(|config| {
+            with_nginx(config);
+            config.stream_grace = Duration::from_secs(30);
+        })
+        .await;
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(1, "42").await;
+        let page = streamer_sees("42", world.addr).await;
+        page.mentions("#on-air", "on air for").await;
+        nginx.done(1, "42").await;
+        page.mentions("#on-air", "stream lost, closing in").await;
+        nginx.lets_in(2, "42").await;
+        page.mentions("#on-air", "on air for").await;
         page.does_not_complain();
     }
 

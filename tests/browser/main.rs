@@ -32,6 +32,7 @@ mod support {
     pub mod hearing;
     pub mod in_store;
     pub mod link;
+    pub mod media;
     pub mod program;
     pub mod redis_server;
     pub mod redis_view;

@@ -13,6 +13,8 @@ use rollcall::base::ids::{
     UserId,
 };
 use rollcall::base::key_prefix::KeyPrefix;
+use rollcall::base::media_event::{StreamNews, StreamSession};
+use rollcall::base::media_server::MediaServerName;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::config::{AttendanceForm, Config, SeenIds};
@@ -22,12 +24,13 @@ use rollcall::store::{
     Burial, Bus, BusEvent, ChangeTerms, Channel, CheckLive, Checks, CloseLive, CloseReason,
     CloseReply, CountLive, CountReply, Counts, DeadEvent, Edge, Entry, Event, Events,
     ExpectedSlice, FanoutJobs, FanoutTask, Figures, FinishClose, FinishedChanges, Followed,
-    Follows, HeldFrom, History, Holders, InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan,
-    ListedLive, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation,
+    Follows, Heard, HeldFrom, History, Holders, InfoReply, Job, LastSeen, LeaseReply, LeaseStore,
+    LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation,
     NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post, Profiles, PutInList,
     Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn, Sessions,
-    SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays, Summary, Terms, Timeline,
-    Timelines, Uniques, UserLists, WriteInfo, find_attendees,
+    SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays, StreamChange, StreamStore,
+    Streams, StreamsReply, Summary, Terms, Timeline, Timelines, Uniques, UserLists, WriteInfo,
+    WriteStreams, find_attendees,
 };
 use tokio::time::Instant;
 
@@ -154,6 +157,29 @@ fn wish() -> OpenLive {
     }
 }
 
+async fn streams(store: &RedisStore, record: &LiveRecord) {
+    let heard = Heard {
+        server: MediaServerName::parse("main").unwrap(),
+        session: StreamSession::Unique("a".to_owned()),
+        news: StreamNews::Publish,
+        at: None,
+    };
+    let request = WriteStreams {
+        live: record.live.clone(),
+        seen: 0,
+        streams: Streams::default().begin(&heard, record.epoch, 1),
+        epoch: record.epoch,
+        must_be_open: true,
+        change: Some((StreamChange::Started, heard.server)),
+        message: Some("word".to_owned()),
+    };
+    let written = store.write_streams(&request).await.unwrap();
+    assert!(matches!(written, StreamsReply::Written(Some(_))));
+    assert!(store.load_streams(&record.live).await.unwrap().version > 0);
+    store.note_stream_key("0", &record.live).await.unwrap();
+    store.find_stream_key("0").await.unwrap();
+}
+
 async fn lives(store: &RedisStore, redis: &RedisServer, prefix: &str) -> LiveRecord {
     let OpenReply::Opened(record) = store.open_live(&wish()).await.unwrap() else {
         panic!("opened")
@@ -202,6 +228,7 @@ async fn lives(store: &RedisStore, redis: &RedisServer, prefix: &str) -> LiveRec
         store.change_terms(&change).await.unwrap(),
         InfoReply::Written(_)
     ));
+    streams(store, &record).await;
     let (figures, peaks) = (
         Figures {
             viewers: 1,

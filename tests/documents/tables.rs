@@ -198,6 +198,8 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.live(&live),
         keys.removals(&live),
         keys.bans(&live),
+        keys.streams(&live),
+        keys.stream_key("<digest>"),
         keys.channel(&Channel::Gateways),
         keys.channel(&Channel::Live(live.clone())),
         keys.channel(&Channel::Moves(live.clone())),

@@ -40,6 +40,7 @@ mod removals;
 mod sessions;
 mod slices;
 mod streamers;
+mod streams;
 mod sweeps;
 mod visits;
 mod wire;
@@ -178,6 +179,7 @@ pub async fn opened_as(store: &Arc<dyn Store>, wish: &OpenLive) -> LiveRecord {
         .expect("an answer");
     LiveRecord {
         events: RecordEvents::default(),
+        stream: None,
         ..record
     }
 }

@@ -278,8 +278,8 @@ on_redis! {
         }
         // Somebody sends them to the former gateway, from the address that it has validated.
         app.goes_to(udp_address(&world).await);
-        for beat in app.sent[sent..].to_vec() {
-            app.sends(beat).await;
+        for beat in &app.sent[sent..] {
+            app.repeats(beat).await;
             sleep(Duration::from_millis(150)).await;
         }
         until("challenged", PATIENCE, async || {

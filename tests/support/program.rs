@@ -62,6 +62,7 @@ impl Program {
             ("--lease-refresh", config.lease_refresh),
             ("--wait-for-store", config.wait_for_store),
             ("--drain", config.drain),
+            ("--stream-grace", config.stream_grace),
         ];
         for (name, time) in times {
             command.args([name, &format!("{}ms", time.as_millis())]);

@@ -11,25 +11,30 @@ mod dial;
 pub(crate) mod engine;
 pub(crate) mod frames;
 pub(crate) mod order;
+pub(crate) mod pace;
 mod work;
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use serde::de::DeserializeOwned;
 
 use engine::{Engine, ORDERS};
 use order::{Order, Outcome};
+use pace::Clients;
 pub(crate) use work::{JoinClock, carry_out};
 
 use super::child::Child;
 use super::process::end;
 
 /// Longest that any order may take.
-const ORDER_DEADLINE: Duration = Duration::from_secs(180);
+pub(super) const ORDER_DEADLINE: Duration = Duration::from_secs(180);
+
+/// How long a turn between orders takes at most.
+const BETWEEN_ORDERS: Duration = Duration::from_millis(50);
 
 /// Runs a generator's process.
 pub(crate) fn child_main() -> ExitCode {
@@ -38,7 +43,37 @@ pub(crate) fn child_main() -> ExitCode {
 
 fn child_run() -> anyhow::Result<()> {
     let mut engine = Engine::new()?;
-    let waker = Arc::new(mio::Waker::new(engine.registry(), ORDERS)?);
+    let waker = mio::Waker::new(engine.registry(), ORDERS)?;
+    obey(&mut engine, Some(waker), |engine, order: Order| {
+        Ok(carry_out(engine, order, None)?)
+    })
+}
+
+/// Carries out the orders on standard input until it ends. Between orders the clients turn; the
+/// waker ends a turn as soon as there is an order.
+pub(super) fn obey<C: Clients, O: DeserializeOwned>(
+    clients: &mut C,
+    waker: Option<mio::Waker>,
+    mut carry_out: impl FnMut(&mut C, O) -> anyhow::Result<Outcome>,
+) -> anyhow::Result<()> {
+    let orders = lines_of_input(waker);
+    loop {
+        match orders.try_recv() {
+            Ok(line) => {
+                let order = serde_json::from_str(&line).context("an order on standard input")?;
+                let outcome = carry_out(clients, order)?;
+                let mut output = std::io::stdout().lock();
+                serde_json::to_writer(&mut output, &outcome)?;
+                output.write_all(b"\n")?;
+                output.flush()?;
+            }
+            Err(TryRecvError::Empty) => clients.turn(BETWEEN_ORDERS)?,
+            Err(TryRecvError::Disconnected) => return Ok(()),
+        }
+    }
+}
+
+fn lines_of_input(waker: Option<mio::Waker>) -> mpsc::Receiver<String> {
     let (to_us, orders) = mpsc::channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
@@ -46,26 +81,18 @@ fn child_run() -> anyhow::Result<()> {
             if to_us.send(line).is_err() {
                 break;
             }
-            let _ = waker.wake();
+            wake(waker.as_ref());
         }
         // The channel is closed first, so that the loop finds it so.
         drop(to_us);
-        let _ = waker.wake();
+        wake(waker.as_ref());
     });
-    loop {
-        match orders.try_recv() {
-            Ok(line) => {
-                let order: Order =
-                    serde_json::from_str(&line).context("an order on standard input")?;
-                let outcome = carry_out(&mut engine, order, None)?;
-                let mut output = std::io::stdout().lock();
-                serde_json::to_writer(&mut output, &outcome)?;
-                output.write_all(b"\n")?;
-                output.flush()?;
-            }
-            Err(TryRecvError::Empty) => engine.turn(Duration::from_millis(100))?,
-            Err(TryRecvError::Disconnected) => return Ok(()),
-        }
+    orders
+}
+
+fn wake(waker: Option<&mio::Waker>) {
+    if let Some(waker) = waker {
+        let _ = waker.wake();
     }
 }
 

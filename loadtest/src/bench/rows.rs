@@ -16,6 +16,7 @@ mod paced;
 mod scripts;
 mod sets;
 mod users;
+mod ways;
 
 use super::figures::Figures;
 use super::settings::Bench;
@@ -37,6 +38,10 @@ pub(crate) const ALL: &[Row] = &[
     Row {
         name: paced::NAME,
         what: "10,000 sockets in 10 lives, all fans, a heartbeat each 5 s",
+    },
+    Row {
+        name: ways::NAME,
+        what: "10,000 clients each by WebSocket, HTTP and datagram, all fans, a beat each 5 s: CPU and memory",
     },
     Row {
         name: memory::NAME,
@@ -97,6 +102,7 @@ pub(super) async fn run(name: &str, bench: &Bench, figures: &mut Figures) -> any
     match name {
         closed_loop::NAME => Box::pin(closed_loop::run(bench, figures)).await,
         paced::NAME => Box::pin(paced::run(bench, figures)).await,
+        ways::NAME => Box::pin(ways::run(bench, figures)).await,
         memory::NAME => Box::pin(memory::run(bench, figures)).await,
         connect::NAME => Box::pin(connect::run(bench, figures)).await,
         joins::NAME => Box::pin(joins::run(bench, figures)).await,

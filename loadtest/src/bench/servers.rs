@@ -260,6 +260,10 @@ impl Programs {
         Server::start(&self.this, &["bare"]).await
     }
 
+    pub(crate) async fn bare_datagrams(&self) -> anyhow::Result<Server> {
+        Server::start(&self.this, &["bare-datagrams"]).await
+    }
+
     pub(crate) async fn naive(&self, redis: &Redis) -> anyhow::Result<Server> {
         Server::start(
             &self.this,

@@ -398,6 +398,23 @@ impl RunState {
         truth.beats.remove(&place);
     }
 
+    /// A beat of a session without a socket is on its way.
+    pub(crate) fn beating(&self, user: User, live: Live, place: Place) {
+        let mut truth = self.truth();
+        if !truth.dead.contains(&(place.gateway, place.start)) {
+            let expectations = &mut truth.lives[live].expectations;
+            expectations.entry(user).or_default().beating(place);
+        }
+    }
+
+    /// The gateway did not take a beat of a session without a socket.
+    pub(crate) fn refused(&self, user: User, live: Live, place: Place) {
+        let mut truth = self.truth();
+        if let Some(expectation) = truth.lives[live].expectations.get_mut(&user) {
+            expectation.refused(place, Instant::now());
+        }
+    }
+
     /// The gateway has answered a beat of a session without a socket, which was in that epoch.
     pub(crate) fn beaten(&self, user: User, live: Live, epoch: u32, place: Place, beat: Beat) {
         let mut truth = self.truth();
@@ -407,6 +424,8 @@ impl RunState {
         let live_truth = &mut truth.lives[live];
         let is_current = live_truth.epoch == Some(epoch);
         let expectation = live_truth.expectations.entry(user).or_default();
+        // A gateway that had given the user up takes the user in anew.
+        expectation.lapse(beat.answered, &self.timing);
         expectation.beaten(place, beat, is_current);
         truth.online.insert(place, user);
         truth.beats.insert(place, beat.sent);

@@ -247,6 +247,7 @@ impl SocketlessDevice {
             return self.tries_again_soon();
         };
         let place = self.place(&session, gateway);
+        self.state().beating(self.user(), session.live, place);
         let sent = Instant::now();
         let path = format!("/{}", session.id);
         match self.ask(gateway, Method::POST, &path, None).await {
@@ -266,15 +267,20 @@ impl SocketlessDevice {
                     self.abandon(session);
                     return self.say(DeviceEvent::Closed).await;
                 }
-                _ => self.tries_again_soon(),
+                _ => self.is_not_taken(&session, place),
             },
-            Asked::Nobody => self.tries_again_soon(),
+            Asked::Nobody => self.is_not_taken(&session, place),
             Asked::Unanswered => {
                 self.state().unanswered(self.user(), session.live, place);
                 self.tries_again_soon();
             }
         }
         self.session = Some(session);
+    }
+
+    fn is_not_taken(&mut self, session: &Session, place: Place) {
+        self.state().refused(self.user(), session.live, place);
+        self.tries_again_soon();
     }
 
     /// The session's place on a gateway.
@@ -311,7 +317,7 @@ impl SocketlessDevice {
         if is_open && !state.may_lose(place) && state.is_sound(place.gateway) {
             self.lost(session, place, "it has ended, or never was".to_owned());
         }
-        state.leaving(self.user(), session.live, place);
+        state.refused(self.user(), session.live, place);
     }
 
     fn lost(&self, session: &Session, place: Place, detail: String) {
@@ -396,7 +402,14 @@ impl SocketlessDevice {
         };
         let here = self.place(&session, gateway);
         self.doubt(&session);
+        self.state().beating(self.user(), session.live, here);
         let wish = self.wish(gateway, live);
+        // A gateway takes the beat before it looks for the other live.
+        let seat = Seat {
+            place: here,
+            answered: wish.sent,
+        };
+        session.seats.insert(gateway, seat);
         let path = format!("/{}", session.id);
         let body = json!({"live_id": self.state().live_id(live)});
         match self.ask(gateway, Method::POST, &path, Some(body)).await {
@@ -423,6 +436,7 @@ impl SocketlessDevice {
                 self.is_not_in(wish, How::Left).await;
             }
             Asked::Nobody => {
+                self.state().refused(self.user(), session.live, here);
                 self.session = Some(session);
                 self.leave().await;
                 self.is_not_in(wish, How::Left).await;

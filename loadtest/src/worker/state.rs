@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::line::Lines;
 use super::messages::Progress;
 use crate::error_kind::Kind;
 use crate::plan::{CrowdPlan, Role};
@@ -69,6 +70,8 @@ impl ViewerHandle {
 
 pub(crate) struct WorkerState {
     pub(crate) plan: CrowdPlan,
+    /// What the viewers' lines share.
+    pub(super) lines: Lines,
     roster: Vec<Role>,
     phase: AtomicU8,
     connected: AtomicU64,
@@ -82,8 +85,9 @@ pub(crate) struct WorkerState {
 }
 
 impl WorkerState {
-    pub(crate) fn new(plan: CrowdPlan, slots: usize) -> Self {
+    pub(super) fn new(plan: CrowdPlan, lines: Lines, slots: usize) -> Self {
         Self {
+            lines,
             roster: plan.roster(),
             phase: AtomicU8::new(RAMP),
             connected: AtomicU64::new(0),

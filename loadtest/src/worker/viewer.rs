@@ -10,15 +10,43 @@ use std::sync::Arc;
 
 use tokio::time::{Instant, timeout};
 
+use super::line::{Heard, Line};
 use super::state::{ViewerHandle, Wake, WorkerState};
-use crate::client::{self, Failure, ServerMessage, Socket};
+use crate::client::{self, Failure, Socket};
 use crate::error_kind::{self, Kind};
 use crate::plan::{JoinBy, Role};
 
 /// Connects and joins, as the plan says, and records how long both took.
-pub(super) async fn enter(worker: &WorkerState, number: usize) -> Result<Socket, Failure> {
+pub(super) async fn enter(worker: &WorkerState, number: usize) -> Result<Line, Failure> {
     let plan = &worker.plan;
     let live_id = plan.live_id(worker.role(number).live);
+    let began = Instant::now();
+    let session = timeout(
+        plan.connect_timeout,
+        worker.lines.begin(plan, number, &live_id),
+    );
+    let line = session
+        .await
+        .unwrap_or_else(|_| Some(Err(error_kind::JOIN_TIMEOUT.into())));
+    match line {
+        Some(line) => {
+            let line = line?;
+            worker.tally(|tally| tally.join.record(began.elapsed()));
+            Ok(line)
+        }
+        None => {
+            let socket = open_socket(worker, number, &live_id).await?;
+            Ok(Line::Socket(Box::new(socket)))
+        }
+    }
+}
+
+async fn open_socket(
+    worker: &WorkerState,
+    number: usize,
+    live_id: &str,
+) -> Result<Socket, Failure> {
+    let plan = &worker.plan;
     let by_url = plan.join == JoinBy::Url;
     let mut query = format!("user_id={}&role=viewer", plan.user_id(number));
     if by_url {
@@ -36,7 +64,7 @@ pub(super) async fn enter(worker: &WorkerState, number: usize) -> Result<Socket,
         tally.connects.mark();
         tally.connect.record(began.elapsed());
     });
-    let by_message = if by_url { None } else { Some(&*live_id) };
+    let by_message = if by_url { None } else { Some(live_id) };
     let joining = timeout(plan.connect_timeout, join(&mut socket, by_message));
     let asked = joining
         .await
@@ -90,7 +118,7 @@ pub(super) struct Viewer {
     handle: Arc<ViewerHandle>,
     number: usize,
     role: Role,
-    socket: Socket,
+    line: Line,
     outstanding: VecDeque<Beat>,
     last_id: u64,
 }
@@ -100,7 +128,7 @@ impl Viewer {
         worker: Arc<WorkerState>,
         handle: Arc<ViewerHandle>,
         number: usize,
-        socket: Socket,
+        line: Line,
     ) -> Self {
         let role = worker.role(number);
         Self {
@@ -108,7 +136,7 @@ impl Viewer {
             handle,
             number,
             role,
-            socket,
+            line,
             outstanding: VecDeque::new(),
             last_id: 0,
         }
@@ -120,8 +148,8 @@ impl Viewer {
         let end = loop {
             let step = tokio::select! {
                 biased;
-                text = client::receive(&mut self.socket) => match text {
-                    Ok(text) => self.received(&text).await,
+                heard = self.line.heard() => match heard {
+                    Ok(heard) => self.heard(heard).await,
                     Err(failure) => Err(End::Lost(failure.kind)),
                 },
                 wake = self.handle.woken() => self.woken(wake).await,
@@ -167,7 +195,6 @@ impl Viewer {
     async fn beat(&mut self) -> Result<(), End> {
         self.last_id += 1;
         let steady = self.worker.is_steady();
-        let text = format!(r#"{{"type":"heartbeat","id":{}}}"#, self.last_id);
         self.outstanding.push_back(Beat {
             id: self.last_id,
             sent: Instant::now(),
@@ -177,38 +204,28 @@ impl Viewer {
             tally.sent += 1;
             tally.steady_sent += u64::from(steady);
         });
-        client::send(&mut self.socket, text)
+        self.line
+            .beat(self.last_id)
             .await
             .map_err(|failure| End::Lost(failure.kind))
     }
 
-    async fn received(&mut self, text: &str) -> Result<(), End> {
-        let kind = match client::parse(text) {
-            Ok(message) => match &*message.kind {
-                "heartbeat_ack" => {
-                    self.acked(&message);
-                    return if self.worker.is_looping() {
-                        self.beat().await
-                    } else {
-                        Ok(())
-                    };
+    async fn heard(&mut self, heard: Heard) -> Result<(), End> {
+        match heard {
+            Heard::Ack { id, fan } => {
+                self.acked(id, fan);
+                if self.worker.is_looping() {
+                    return self.beat().await;
                 }
-                "error" => error_kind::of_code(message.code.as_deref()),
-                "closed" => error_kind::LIVE_CLOSED,
-                "reconnect" => error_kind::RECONNECT_TOLD,
-                _ => return Ok(()),
-            },
-            Err(kind) => kind,
-        };
-        self.worker.tally(|tally| tally.error(kind, 1));
+            }
+            Heard::Trouble(kind) => self.worker.tally(|tally| tally.error(kind, 1)),
+            Heard::Nothing => {}
+        }
         Ok(())
     }
 
-    fn acked(&mut self, message: &ServerMessage<'_>) {
-        let position = self
-            .outstanding
-            .iter()
-            .position(|beat| Some(beat.id) == message.id);
+    fn acked(&mut self, id: Option<u64>, fan: Option<bool>) {
+        let position = self.outstanding.iter().position(|beat| Some(beat.id) == id);
         let beat = position.and_then(|position| self.outstanding.remove(position));
         let Some(beat) = beat else {
             return self
@@ -230,29 +247,21 @@ impl Viewer {
                 }
             }
             let flags = &mut tally.fan_flags;
-            match message.fan {
+            match fan {
                 Some(true) => flags.told_true += 1,
                 Some(false) => flags.told_false += 1,
                 None => flags.told_null += 1,
             }
-            flags.wrong += u64::from(message.fan.is_some_and(|fan| fan != self.role.fan));
+            flags.wrong += u64::from(fan.is_some_and(|fan| fan != self.role.fan));
         });
     }
 
-    /// Closes cleanly, so that the gateway counts the viewer no more.
+    /// Leaves cleanly, so that the gateway counts the viewer no more.
     async fn leave(&mut self) -> End {
         self.worker.tally(|tally| tally.leaves.mark());
-        if let Err(failure) = client::send_close(&mut self.socket).await {
-            return End::Lost(failure.kind);
-        }
-        match timeout(
-            self.worker.plan.ack_timeout,
-            client::drain(&mut self.socket),
-        )
-        .await
-        {
+        match self.line.leave(&self.worker.plan).await {
             Ok(()) => End::Left,
-            Err(_) => End::Lost("close_unanswered".into()),
+            Err(kind) => End::Lost(kind),
         }
     }
 }

@@ -105,6 +105,6 @@ fn with_own(mut plan: CrowdPlan, args: &JoinArgs) -> anyhow::Result<CrowdPlan> {
     (plan.target.entry.ca, plan.target.entry.secret) =
         (args.ca.clone(), secret.filter(|_| wants_token));
     plan.target.entry.check()?;
-    enough_files(plan.viewers, plan.processes)?;
+    enough_files(&plan)?;
     Ok(plan)
 }

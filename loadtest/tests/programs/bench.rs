@@ -67,6 +67,18 @@ async fn every_row_runs_in_small() {
             );
         }
     }
+    for way in [
+        "WebSocket",
+        "HTTP",
+        "datagram",
+        "datagram, a tenth answered",
+    ] {
+        let cpu = rounds(&report, "ways", &format!("{way}: CPU per beat"), "rollcall");
+        assert!(
+            cpu.len() == 1 && cpu[0].as_f64() > Some(0.0),
+            "{way}: {cpu:?}"
+        );
+    }
     // The contenders did the work that they stand for.
     let naive = rounds(
         &report,

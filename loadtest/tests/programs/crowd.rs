@@ -1,15 +1,21 @@
 //! `loadtest crowd` against a fake gateway: its figures are right, and each fault of the gateway is
 //! seen.
 
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
 
 use crate::fake::{FakeGateway, Fault};
+use crate::gateway;
 
 async fn crowd(fake: &FakeGateway, flags: &str) -> Output {
-    let url = format!("ws://{}", fake.address);
+    crowd_at(&fake.address.to_string(), flags).await
+}
+
+async fn crowd_at(address: &str, flags: &str) -> Output {
+    let url = format!("ws://{address}");
     let mut command = Command::new(env!("CARGO_BIN_EXE_loadtest"));
     command.args([
         "crowd",
@@ -18,11 +24,12 @@ async fn crowd(fake: &FakeGateway, flags: &str) -> Output {
         "50",
         "--lives",
         "4",
-        "--heartbeat",
-        "200ms",
         "--duration",
         "1s",
     ]);
+    if !flags.contains("--heartbeat") {
+        command.args(["--heartbeat", "200ms"]);
+    }
     command
         .args([
             "--verify-timeout",
@@ -134,6 +141,64 @@ async fn three_processes_make_the_same_crowd() {
     assert_eq!((fake.open_lives(), fake.follows()), (4, 15));
 }
 
+/// A gateway with its store in memory, which takes datagrams. It ends when this is dropped.
+struct RealGateway {
+    _process: Child,
+    address: String,
+}
+
+impl RealGateway {
+    async fn start() -> Self {
+        let mut process = Command::new(gateway::gateway())
+            .args(["--listen", "127.0.0.1:0", "--udp", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the gateway starts");
+        let output = process.stdout.take().expect("its output");
+        let mut lines = BufReader::new(output).lines();
+        loop {
+            let line = lines.next_line().await.expect("a line of text");
+            let line = line.expect("the gateway gets ready");
+            if let Some((_, address)) = line.split_once("listening on http://") {
+                let address = address.trim().to_owned();
+                // Read on, or a gateway that prints more would wait for a reader.
+                tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+                return Self {
+                    _process: process,
+                    address,
+                };
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_without_sockets_is_counted_like_any_other() {
+    let gateway = RealGateway::start().await;
+    for way in ["http --connections 7", "udp", "udp --processes 2"] {
+        let flags = format!("--by {way} --heartbeat 500ms --check --verify");
+        let output = crowd_at(&gateway.address, &flags).await;
+        let report = report(&output);
+        assert!(output.status.success(), "{way}: {report:#}");
+        assert_close(&report, "/join/joined", 50.0, 0.0);
+        assert_close(&report, "/connect/connected", 0.0, 0.0);
+        assert_close(&report, "/sockets/left", 50.0, 0.0);
+        assert_close(&report, "/verify/joined/correct", 4.0, 0.0);
+        assert_close(&report, "/verify/left/correct", 4.0, 0.0);
+        assert!(number(&report, "/heartbeats/steady_acked") >= 50.0, "{way}");
+        assert!(number(&report, "/fan_flags/told_true") > 0.0, "{way}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_takes_no_datagrams_fails_the_run() {
+    let fake = FakeGateway::start("127.0.0.1:0", Fault::None).await;
+    let output = crowd(&fake, "--by udp").await;
+    assert_eq!(output.status.code(), Some(1));
+    assert_close(&report(&output), "/errors/http_status:404", 50.0, 0.0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_closed_loop_outruns_the_clock() {
     let fake = FakeGateway::start("127.0.0.1:0", Fault::None).await;
@@ -217,6 +282,7 @@ async fn wrong_usage_is_refused_with_its_reason() {
         ("--http http://192.0.2.1:80", "not a loopback address"),
         ("--redis 192.0.2.1:6379", "not a loopback address"),
         ("--fans 1.5", "--fans must be between 0 and 1, not 1.5"),
+        ("--connections 0", "--connections must be at least 1"),
         ("--slices 0", "--slices must be at least 1"),
         (
             "--processes 51",

@@ -14,4 +14,5 @@ mod hostile;
 mod machines;
 mod soak;
 mod storm;
+mod takeover;
 mod webhooks;

@@ -96,3 +96,13 @@ async fn without_check_the_same_run_only_reports() {
     assert!(output.status.success());
     assert_eq!(report(&output)["told_later"], 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_of_viewers_without_sockets_is_refused() {
+    let fake = FakeGateway::start("127.0.0.1:0", Fault::None).await;
+    let output = storm(&fake, "--by http").await;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(64), "{errors}");
+    assert!(errors.contains("--by must be ws"), "{errors}");
+    assert_eq!(fake.http_calls(), 0);
+}

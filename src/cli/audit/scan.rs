@@ -113,7 +113,7 @@ pub(super) async fn find_keys(
             ReadKey::Live(live, key) => {
                 let of_live = found.lives.entry(live).or_default();
                 match key {
-                    LiveKey::Record | LiveKey::History(_) => {}
+                    LiveKey::Record | LiveKey::History(_) | LiveKey::Streams => {}
                     LiveKey::Removals => of_live.removals = true,
                 }
             }
@@ -200,7 +200,10 @@ fn measured_type(key: &ReadKey) -> Option<KeyType> {
     match key {
         ReadKey::Slice(.., SliceKey::Set(_) | SliceKey::Held(..)) => Some(KeyType::Set),
         ReadKey::Slice(.., SliceKey::Gateways | SliceKey::Notes) => Some(KeyType::Hash),
-        ReadKey::Live(_, LiveKey::Record | LiveKey::Removals | LiveKey::History(_))
+        ReadKey::Live(
+            _,
+            LiveKey::Record | LiveKey::Removals | LiveKey::History(_) | LiveKey::Streams,
+        )
         | ReadKey::Slice(.., SliceKey::Fence | SliceKey::Uniques(_)) => None,
     }
 }

@@ -20,6 +20,7 @@ use super::state::AppState;
 use crate::base::ids::{Epoch, LiveId, MAX_SLICES, UserId};
 use crate::presence::figures::Quality;
 use crate::presence::room::Room;
+use crate::presence::room_stream::ShownStream;
 use crate::store::{CloseReason, Figures, LiveRecord, LiveState, OpenedBy, Summary, Terms};
 use crate::sync::info::NewTerms;
 use crate::sync::lives::{LiveError, OpenRequest, Opened};
@@ -104,7 +105,7 @@ pub(super) struct Live {
     /// Over how many slices its viewers are spread.
     #[schema(example = 8)]
     slices: u32,
-    /// `streamer` or `service`.
+    /// `streamer`, `service`, or `media` for a stream.
     #[schema(example = "service")]
     opened_by: &'static str,
     /// Its title; null if it has none.
@@ -127,7 +128,8 @@ pub(super) struct Live {
     peak_fans: u64,
     /// When its close began, in Unix milliseconds; null while it is open.
     closed_at: Option<u64>,
-    /// Why it closed: `requested`, `streamer_timeout`, `moderated`; null while it is open.
+    /// Why it closed: `requested`, `streamer_timeout`, `moderated`, `stream_ended`; null while it is
+    /// open.
     reason: Option<&'static str>,
     /// How long it lasted; null while it is open.
     duration_ms: Option<u64>,
@@ -174,6 +176,9 @@ pub(super) struct LiveNow {
     /// What the room of the live knows.
     #[serde(flatten)]
     room: InRoom,
+    /// Its stream; left out if no media server told of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<ShownStream>,
     /// What is left of it when it is over; null while it is open.
     summary: Option<Summary>,
 }
@@ -525,11 +530,24 @@ pub(super) async fn show(
     let view = state.lives.view(&live).await?;
     let summary = view.record.summary();
     let room = InRoom::of(&state, view.room.as_deref(), view.viewers);
+    let stream = shown_stream(&state, view.room.as_deref(), &view.record);
     Ok(Json(LiveNow {
         live: view.record.into(),
         viewers: view.viewers,
         fans: view.fans,
         room,
+        stream,
         summary,
     }))
+}
+
+/// The stream of an open live: as its room here knows it, or as its record says.
+fn shown_stream(state: &AppState, room: Option<&Room>, record: &LiveRecord) -> Option<ShownStream> {
+    if record.state != LiveState::Open {
+        return None;
+    }
+    if let Some(room) = room {
+        return room.shown_stream();
+    }
+    Some(ShownStream::of(record, record.stream?, state.stream_grace))
 }

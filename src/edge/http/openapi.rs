@@ -16,6 +16,7 @@ use super::problem::{Kind, ProblemBody, describe};
 use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
 use crate::base::identity::Role;
 use crate::base::ids::{ListName, LiveId, Login, UserId};
+use crate::base::media_server::MediaServerName;
 use crate::store::StatusId;
 
 /// Title, tags, and the schemas that no handler names as its answer.
@@ -28,13 +29,14 @@ use crate::store::StatusId;
             Lists answer `{\"items\":[…],\"cursor\":…}`: pass the cursor on until it is null.",
     ),
     servers((url = "/", description = "The gateway that answers")),
-    components(schemas(ProblemBody, ListName, LiveId, Login, StatusId, UserId)),
+    components(schemas(ProblemBody, ListName, LiveId, Login, MediaServerName, StatusId, UserId)),
     modifiers(&Credentials),
     tags(
         (name = "lives", description = "Live-stream sessions: open, close, look, list"),
         (name = "fans", description = "Fans who are online in a live"),
         (name = "attendance", description = "Which fans came to which lives, and who was there from when to when"),
         (name = "moderation", description = "Remove users from a live, and ban them"),
+        (name = "media", description = "Media servers, whose streams open and close lives"),
         (name = "follows", description = "The follow graph"),
         (name = "users", description = "Profiles, and what else is known of a user"),
         (name = "feeds", description = "What users tell those who follow them: lives on air, and announcements"),
@@ -195,6 +197,15 @@ impl PartialSchema for ListName {
 }
 
 impl ToSchema for ListName {}
+
+impl PartialSchema for MediaServerName {
+    fn schema() -> RefOr<Schema> {
+        let description = "The name of a media server in the settings file: 1 to 32 of `a-z 0-9 -`";
+        id(r"^[a-z0-9-]{1,32}$", description, "main")
+    }
+}
+
+impl ToSchema for MediaServerName {}
 
 impl PartialSchema for StatusId {
     fn schema() -> RefOr<Schema> {

@@ -16,6 +16,7 @@ use tracing::Instrument;
 
 use super::problem::{Kind, Problem};
 use crate::base::ids::{InvalidId, ListName, LiveId, UserId};
+use crate::base::media_server::MediaServerName;
 use crate::edge::fields::{Json, NotJson, Place, from_json, from_query};
 use crate::store::StatusId;
 
@@ -62,6 +63,12 @@ impl Ids for ListName {
 }
 
 impl Ids for StatusId {
+    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
+        Self::parse(params.next_value()).ok_or(InvalidId::Alphabet)
+    }
+}
+
+impl Ids for MediaServerName {
     fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
         Self::parse(params.next_value()).ok_or(InvalidId::Alphabet)
     }

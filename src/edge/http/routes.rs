@@ -26,7 +26,7 @@ use super::social::{feeds, lists, statuses};
 use super::state::AppState;
 use super::{
     asyncapi, attendance, beats, fans, follows, friends, gateway, health, history, infos,
-    live_lists, lives, logging, middleware, online, openapi, presence, reloading, removals,
+    live_lists, lives, logging, media, middleware, online, openapi, presence, reloading, removals,
     sessions, sharing, upgrade, users, viewers,
 };
 use crate::auth::permissions::Action;
@@ -161,6 +161,10 @@ impl Routes {
             .only_for(Action::Reload, routes!(reloading::reload))
     }
 
+    fn media(self) -> Self {
+        self.open_to_all(routes!(media::callback))
+    }
+
     fn metrics(self) -> Self {
         self.only_for(Action::ReadMetrics, routes!(health::metrics))
     }
@@ -187,6 +191,7 @@ pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
             .socket()
             .presence()
             .probes()
+            .media()
             .api()
             .metrics();
         return whole.finish(public_pages(state, Api::Here));
@@ -194,7 +199,8 @@ pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
     let routes = Routes::new(state, Accepts::Tokens)
         .socket()
         .presence()
-        .probes();
+        .probes()
+        .media();
     // With `--auth off` there are no tokens.
     if state.tokens.is_some() {
         routes.api().finish(public_pages(state, Api::Here))
@@ -212,6 +218,7 @@ fn public_pages(state: &AppState, api: Api) -> Router<Arc<AppState>> {
 pub(crate) fn admin(state: &Arc<AppState>) -> Router {
     Routes::new(state, Accepts::KeysAndTokens)
         .probes()
+        .media()
         .api()
         .open_to_all(routes!(health::metrics))
         .finish(pages::internal())

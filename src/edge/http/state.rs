@@ -13,6 +13,7 @@ use crate::base::clock::Clock;
 use crate::base::metrics::Metrics;
 use crate::config::{Config, SeenIds};
 use crate::edge::admission::Admission;
+use crate::edge::media::servers::MediaServers;
 use crate::edge::reload::Reloader;
 use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;
@@ -25,6 +26,7 @@ use crate::sync::lives::Lives;
 use crate::sync::removals::Remover;
 use crate::sync::seen::SeenUsers;
 use crate::sync::social::feeds::Feeds;
+use crate::sync::streams::StreamKeeper;
 
 /// What the routes about users of the platform need in addition to the store.
 pub(crate) struct OnlineSettings {
@@ -56,6 +58,10 @@ pub(crate) struct AppState {
     pub(crate) follows: Arc<FollowGraph>,
     pub(crate) info: InfoWriter,
     pub(crate) removals: Remover,
+    pub(crate) media: Arc<MediaServers>,
+    pub(crate) streams: Arc<StreamKeeper>,
+    /// How long a live that a stream opened outlives it.
+    pub(crate) stream_grace: Duration,
     pub(crate) sessions: Arc<SessionContext>,
     pub(crate) presences: Arc<SocketlessSessions>,
     /// Where clients send datagrams; `None` if the gateway takes none.

@@ -12,6 +12,7 @@ fn shown(at: Millis, figures: Figures) -> Shown {
         figures,
         away: 0,
         arrived: Arrived::default(),
+        stream: None,
         quality: Quality::Exact,
     }
 }

@@ -246,6 +246,7 @@ fn counts<'a>(
         away: shown.away,
         joins: shown.arrived.joins,
         leaves: shown.arrived.leaves,
+        stream: shown.stream,
         told: info.map(InfoTold::of),
     })
 }

@@ -1,6 +1,7 @@
 //! The sessions without a socket of this gateway: how they begin, are found, go on elsewhere, and
 //! end.
 
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,7 +28,7 @@ use crate::session::drain::HOLD;
 use crate::session::joining::{self, Seating};
 use crate::session::memberships::Memberships;
 use crate::session::messages::{ErrorCode, JoinRequest, Refusal};
-use crate::store::Info;
+use crate::store::{Info, LiveState};
 use crate::sync::lives::LiveError;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
@@ -209,8 +210,8 @@ impl SocketlessSessions {
         let seat = JoinRequest::plain(wish.live.clone());
         for _ in 0..joining::TRIES {
             let room = context.lives.find(&wish.live).await?;
-            if epoch.is_some_and(|epoch| epoch != room.record.epoch) {
-                return Err(Denied::Unknown);
+            if let Some(epoch) = epoch {
+                check_epoch(room.record.epoch, epoch)?;
             }
             let mut memberships = session.memberships.lock();
             let Some(memberships) = memberships.as_mut() else {
@@ -390,10 +391,23 @@ impl SocketlessSessions {
             Err(why) => {
                 session.end(End::Left);
                 Err(match why {
+                    Denied::Refused(refusal) if refusal.code == ErrorCode::LiveNotOpen => {
+                        self.look_again(&wish.live, epoch).await
+                    }
                     Denied::Refused(refusal) if !may_pass(refusal.code) => Denied::Unknown,
                     why => why,
                 })
             }
+        }
+    }
+
+    /// Why a session does not go on in a live that seems not to be open. A gateway remembers for a
+    /// moment that a live is not open; but the session has been in it, so the store is asked.
+    async fn look_again(&self, live: &LiveId, epoch: Epoch) -> Denied {
+        match self.context.lives.record(live).await {
+            Ok(record) if record.state == LiveState::Open && record.epoch == epoch => behind(),
+            Ok(_) | Err(LiveError::NeverOpened(_) | LiveError::NotOpen(_)) => Denied::Unknown,
+            Err(why) => why.into(),
         }
     }
 
@@ -484,10 +498,11 @@ impl SocketlessSessions {
         }
     }
 
-    /// Until when a session that is told now to go on elsewhere keeps its seat here: its client's
-    /// next beat has arrived there by then.
+    /// Until when a session that is told now to go on elsewhere keeps its seat here. A client
+    /// without a stream learns of it by the answer to its next beat, and the beat after that has
+    /// arrived elsewhere by then.
     pub(super) fn hold_until(&self) -> Millis {
-        self.context.clock.now() + millis(self.context.heartbeat) + millis(HOLD)
+        self.context.clock.now() + 2 * millis(self.context.heartbeat) + millis(HOLD)
     }
 
     // --------------------------------------------------------------------------------- dashboards
@@ -532,6 +547,21 @@ impl SocketlessSessions {
         session.end(End::Left);
         Err(LiveError::NotOpen(live.clone()).into())
     }
+}
+
+/// Whether a session of this epoch can go on in a room.
+fn check_epoch(room: Epoch, session: Epoch) -> Result<(), Denied> {
+    match room.cmp(&session) {
+        Less => Err(behind()),
+        Equal => Ok(()),
+        Greater => Err(Denied::Unknown),
+    }
+}
+
+/// The gateway has not heard yet that the live was opened.
+fn behind() -> Denied {
+    let message = "this gateway has not heard yet that the live is open; try again";
+    Denied::Refused(Refusal::new(ErrorCode::StoreUnavailable, message))
 }
 
 /// Whether a client that is refused so may go on with the same session later.

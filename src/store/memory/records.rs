@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 
+use super::stream_records::StreamRecords;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 use crate::store::removals::RemovalLog;
@@ -154,6 +155,7 @@ pub(super) struct Records {
     /// open again.
     pub(super) histories: HashMap<LiveEpoch, BTreeMap<UnixMillis, Point>>,
     pub(super) past: HashMap<UserId, BTreeMap<(UnixMillis, LiveEpoch), Summary>>,
+    pub(super) streams: StreamRecords,
 }
 
 impl Records {
@@ -190,6 +192,7 @@ impl Records {
             counted: None,
             sums: Sums::default(),
             events: RecordEvents::default(),
+            stream: None,
         };
         self.listed.take(&request.live);
         self.listed.put(&request.live, now);
@@ -216,6 +219,7 @@ impl Records {
                 counted: None,
                 sums: Sums::default(),
                 events: RecordEvents::default(),
+                stream: None,
                 ..known.clone()
             };
             self.listed.put(&record.live, record.opened_at);

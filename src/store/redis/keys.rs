@@ -95,6 +95,8 @@ pub enum LiveKey {
     Removals,
     /// The history of an epoch's figures.
     History(Epoch),
+    /// What media servers told of the live's streams.
+    Streams,
 }
 
 /// Which key of a slice.
@@ -207,6 +209,7 @@ impl Keys {
     /// | `invisible` | `1` if it is in no feed; absent otherwise |
     /// | `info`, `info_version` | a back end's text for clients, and its version; absent once a close has begun |
     /// | `viewers`, `fans`, `counted_at` | the counts a moment ago, and when they were written; absent as `info` is |
+    /// | `stream` | `on` or `lost`, since when, and how many heartbeats its sessions sent; absent without a stream |
     /// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |
     /// | `event:<n>`, `last_event` | the events that are not in the stream yet, and the number of the last one |
     /// | `counts_told` | the figures of the last `live.counts`, and when it was noted |
@@ -228,6 +231,17 @@ impl Keys {
     /// milliseconds.
     pub fn bans(&self, live: &LiveId) -> String {
         self.beside(&self.live(live), "bans")
+    }
+
+    /// HASH: `state` → what media servers told of the streams of a live, as JSON, and `version`,
+    /// which grows with each write. Outlasts the close, because messages come late.
+    pub fn streams(&self, live: &LiveId) -> String {
+        self.beside(&self.live(live), "streams")
+    }
+
+    /// STRING: the live to which a stream key belongs, by a digest of the media server and the key.
+    pub fn stream_key(&self, digest: &str) -> String {
+        self.key(format_args!("rollcall:stream-key:{digest}"))
     }
 
     /// STREAM: the history of an epoch's figures, with an entry for each bucket of time in which
@@ -699,6 +713,7 @@ impl Keys {
         if let Some(live) = beside.strip_prefix("live:") {
             let companion = match companion {
                 "removals" | "bans" => LiveKey::Removals,
+                "streams" => LiveKey::Streams,
                 other => LiveKey::History(Epoch(read_number(other.strip_prefix("history@")?)?)),
             };
             return Some(ReadKey::Live(LiveId::parse(live).ok()?, companion));
@@ -794,6 +809,8 @@ impl Keys {
             self.canary(),
             self.live(live),
             self.removals(live),
+            self.streams(live),
+            self.stream_key("0"),
             self.attended(&of),
             self.attended_lives(user),
             self.attendance_due(),
@@ -1031,6 +1048,7 @@ mod tests {
         let mut named = vec![
             (keys.live(live_id), of_live(LiveKey::Record)),
             (keys.bans(live_id), of_live(LiveKey::Removals)),
+            (keys.streams(live_id), of_live(LiveKey::Streams)),
             (
                 keys.history(&LiveEpoch {
                     live: live_id.clone(),
@@ -1182,7 +1200,13 @@ mod tests {
                 live: id.clone(),
                 epoch: Epoch(7),
             });
-            let beside = [keys.removals(&id), keys.bans(&id), channel, history];
+            let beside = [
+                keys.removals(&id),
+                keys.bans(&id),
+                keys.streams(&id),
+                channel,
+                history,
+            ];
             for key in &beside {
                 assert_eq!(slot(key), slot(&keys.live(&id)), "{key}");
             }

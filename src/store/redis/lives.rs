@@ -14,6 +14,7 @@ use super::counts::point_args;
 use super::paging::{Order, Scored};
 use super::reply::{Reply, next_answer, nonsense, score, text};
 use super::slices::read_fence;
+use super::stream_status::read_status;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, UserId};
@@ -109,6 +110,7 @@ fn read_record(live: &LiveId, fields: &Fields<'_>) -> Option<LiveRecord> {
             uniques,
         },
         events: read_events(fields),
+        stream: fields.word("stream").and_then(read_status),
     })
 }
 

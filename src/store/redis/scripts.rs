@@ -87,6 +87,7 @@ scripts! {
     FINISH_LIVE_CLOSE = "finish_live_close.lua",
     WRITE_INFO = "write_info.lua",
     CHANGE_TERMS = "change_terms.lua",
+    WRITE_STREAMS = "write_streams.lua",
     WRITE_COUNTS = "write_counts.lua",
     ADD_PAST_LIVE = "add_past_live.lua",
     RANK_LIVES = "rank_lives.lua",

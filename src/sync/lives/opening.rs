@@ -220,6 +220,7 @@ impl LivesParts {
         }
         // After the room can be found, so that it misses no change of the roster.
         room.note_holders(&holders, &self.gateways.roster());
+        self.note_stream(&room, &room.record).await?;
         // The check that follows the subscription finds what changed between the reading and the
         // subscription.
         self.store.subscribe(&room.record.live);

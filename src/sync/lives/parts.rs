@@ -15,6 +15,7 @@ use crate::peers::Outbox;
 use crate::presence::absent_streamers::AbsentStreamers;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
+use crate::presence::watched_streams::WatchedStreams;
 use crate::presence::{Room, Rooms};
 use crate::store::{
     ClaimLimits, Counted, Figures, LiveRecord, SliceReading, Store, StoreError, StoreResult,
@@ -31,6 +32,7 @@ pub struct LivesParts {
     pub gateways: Arc<Gateways>,
     pub checks: Arc<Checks>,
     pub absent_streamers: Arc<AbsentStreamers>,
+    pub watched_streams: Arc<WatchedStreams>,
     pub outbox: Arc<Outbox>,
     pub feeds: Arc<Feeds>,
     pub metrics: Arc<Metrics>,
@@ -104,6 +106,21 @@ impl LivesParts {
             };
         }
         Ok(found)
+    }
+
+    /// Notes what a record says of the stream of a live that has a room here.
+    pub(super) async fn note_stream(
+        &self,
+        room: &Arc<Room>,
+        record: &LiveRecord,
+    ) -> StoreResult<()> {
+        self.watched_streams.note(record, self.clock.now());
+        let is_known = room.stream.state().is_some() || record.stream.is_none();
+        if !is_known || record.stream != room.stream.status() {
+            let known = self.store.load_streams(&record.live).await?;
+            self.rooms.note_stream(room, &known);
+        }
+        Ok(())
     }
 
     /// Each slice by its place, as this gateway sees it.

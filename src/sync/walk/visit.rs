@@ -162,6 +162,7 @@ impl Walk {
         record: &LiveRecord,
         read: Vec<ReadSlice>,
     ) -> StoreResult<Visited> {
+        self.lives.found_stream(record);
         let roster = self.gateways.roster();
         let mut result = Ok(());
         let mut slices = Vec::with_capacity(read.len());

@@ -159,12 +159,26 @@ impl Expectation {
         }
     }
 
-    /// The gateway has answered a beat, and may hold the user for a timeout from then on. With
-    /// `is_sure` it surely does.
-    pub fn beaten(&mut self, place: Place, beat: Beat, is_sure: bool) {
+    /// A beat is on its way: the gateway may hold the user before its answer is here.
+    pub fn beating(&mut self, place: Place) {
         if !self.holds.iter().any(|hold| hold.place == place) {
             self.joining(place);
         }
+    }
+
+    /// The gateway did not take a beat.
+    pub fn refused(&mut self, place: Place, at: Instant) {
+        let is_new = |hold: &Hold| hold.place == place && hold.beat.is_none();
+        if self.holds.iter().any(is_new) {
+            self.ended(place, at, How::Left);
+        }
+        self.leaving(place);
+    }
+
+    /// The gateway has answered a beat, and may hold the user for a timeout from then on. With
+    /// `is_sure` it surely does.
+    pub fn beaten(&mut self, place: Place, beat: Beat, is_sure: bool) {
+        self.beating(place);
         for hold in self.holds.iter_mut().filter(|hold| hold.place == place) {
             hold.asking = false;
             hold.beat = Some(beat);
@@ -177,6 +191,8 @@ impl Expectation {
 
     /// A beat was not answered. The gateway may have heard it all the same, and may hear it yet.
     pub fn unanswered(&mut self, place: Place, at: Instant) {
+        self.holds
+            .retain(|hold| hold.place != place || hold.beat.is_some());
         self.gone.push(Gone {
             gateway: place.gateway,
             start: place.start,

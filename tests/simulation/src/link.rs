@@ -290,6 +290,15 @@ calls! {
 }
 
 calls! {
+    StreamStore {
+        [read] load_streams(live: &LiveId) -> KnownStreams, at live(live);
+        [write] write_streams(request: &WriteStreams) -> StreamsReply, at live(&request.live);
+        [write] note_stream_key(digest: &str, live: &LiveId) -> (), at list();
+        [read] find_stream_key(digest: &str) -> Option<LiveId>, at list();
+    }
+}
+
+calls! {
     Moderation {
         [write] remove_user(request: &RemoveUser) -> RemoveReply, at live(&request.live);
         [write] lift_ban(request: &LiftBan) -> LiftReply, at live(&request.live);

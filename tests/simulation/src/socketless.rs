@@ -51,6 +51,9 @@ struct Session<'a> {
     id: String,
     live: Live,
     epoch: u64,
+    /// Whether it is sure that it joined this opening of the live: a gateway that is cut off may
+    /// know an earlier one only.
+    is_sure: bool,
     /// The gateways that have taken a beat of it, each with its place there.
     places: BTreeMap<usize, Place>,
     /// The gateway that answered last, unless it ended the connection.
@@ -175,6 +178,7 @@ impl SocketlessDevice {
             Asked::Unanswered => How::Unanswered,
         };
         world.left(self.user, live, place, how);
+        world.seen_somewhere(self.user);
         None
     }
 
@@ -211,6 +215,7 @@ impl SocketlessDevice {
             id: id.to_owned(),
             live,
             epoch,
+            is_sure: world.is_sound(place.gateway),
             places: BTreeMap::from([(place.gateway, place)]),
             connected: Some(place.gateway),
             stops: None,
@@ -311,6 +316,7 @@ impl Session<'_> {
         };
         let world = self.world();
         let place = self.place(gateway);
+        world.beating(self.device.user, self.live, place);
         let sent = Instant::now();
         let asked = world
             .ask(gateway, Method::POST, &self.path(), &Value::Null)
@@ -321,6 +327,7 @@ impl Session<'_> {
             Asked::Answered(answer) => self.answered(place, sent, &answer),
             Asked::Nobody => {
                 self.connected = None;
+                world.refused(self.device.user, self.live, place);
                 self.tries_again_soon()
             }
             Asked::Unanswered => {
@@ -358,6 +365,7 @@ impl Session<'_> {
                 Course::Over
             }
             _ => {
+                world.refused(self.device.user, self.live, place);
                 self.connected = None;
                 self.stops = Some(place.gateway);
                 self.tries_again_soon()
@@ -380,13 +388,14 @@ impl Session<'_> {
         let world = self.world();
         let user = self.device.user;
         let is_over = world.epoch(self.live) != Some(self.epoch) || world.was_removed(user);
-        if !is_over && !world.plan.loses_data() && world.is_sound(place.gateway) {
+        if !is_over && self.is_sure && !world.plan.loses_data() && world.is_sound(place.gateway) {
             world.found(format!(
                 "gateway {} does not know a session of u{user} in l{}",
                 place.gateway, self.live
             ));
         }
-        world.leaving(user, self.live, place);
+        world.refused(user, self.live, place);
+        world.seen_somewhere(user);
     }
 
     /// Leaves through any gateway. False if none says that the session has ended.
@@ -428,6 +437,7 @@ impl Session<'_> {
         };
         let world = self.world();
         let place = self.place(gateway);
+        world.beating(self.device.user, self.live, place);
         let sent = Instant::now();
         let asked = world
             .ask(gateway, Method::POST, &self.path(), &Value::Null)
@@ -446,7 +456,10 @@ impl Session<'_> {
                 self.doubt_all();
             }
             Asked::Unanswered => world.unanswered(self.device.user, self.live, place),
-            Asked::Answered(_) | Asked::Nobody => {}
+            Asked::Answered(_) | Asked::Nobody => {
+                world.refused(self.device.user, self.live, place);
+                world.seen_somewhere(self.device.user);
+            }
         }
     }
 
@@ -476,6 +489,7 @@ impl Session<'_> {
         let epoch = world.epoch(live);
         let wish = json!({"live_id": world.live_id(live).as_str()});
         self.doubt_all();
+        world.beating(user, self.live, here);
         world.joining(user, live, there);
         let sent = Instant::now();
         let asked = world.ask(gateway, Method::POST, &self.path(), &wish).await;
@@ -505,6 +519,7 @@ impl Session<'_> {
             }
             Asked::Nobody => {
                 world.left(user, live, there, How::Left);
+                world.refused(user, self.live, here);
                 self.tries_again_soon()
             }
             Asked::Unanswered => {
@@ -524,11 +539,13 @@ impl Session<'_> {
             id,
             live,
             epoch,
+            is_sure,
             places,
             connected,
             beat_at,
             ..
         } = next;
+        self.is_sure = is_sure;
         self.id = id;
         self.live = live;
         self.epoch = epoch;

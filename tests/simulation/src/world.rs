@@ -690,11 +690,26 @@ impl World {
         is_current
     }
 
+    /// A beat of a session without a socket is on its way.
+    pub(crate) fn beating(&self, user: User, live: Live, place: Place) {
+        self.with(live, user, place, |expectation| expectation.beating(place));
+    }
+
+    /// The gateway did not take a beat of a session without a socket.
+    pub(crate) fn refused(&self, user: User, live: Live, place: Place) {
+        self.with(live, user, place, |expectation| {
+            expectation.refused(place, Instant::now())
+        });
+    }
+
     /// The gateway has answered a beat of a session without a socket, which was in that epoch.
     pub(crate) fn beaten(&self, user: User, live: Live, epoch: u64, place: Place, beat: Beat) {
         let is_sure = self.epoch(live) == Some(epoch) && !self.is_removed_lately(user);
+        let timing = &self.timing;
         self.with(live, user, place, |expectation| {
-            expectation.beaten(place, beat, is_sure)
+            // A gateway that had given the user up takes the user in anew.
+            expectation.lapse(beat.answered, timing);
+            expectation.beaten(place, beat, is_sure);
         });
         if !self.truth.lock().online.contains_key(&place.socket) {
             self.connected(user, place);
@@ -702,6 +717,11 @@ impl World {
         if let Some(online) = self.truth.lock().online.get_mut(&place.socket) {
             online.beat = Some(beat);
         }
+    }
+
+    /// A gateway may have seen the user for a moment, although it refused what the user asked for.
+    pub(crate) fn seen_somewhere(&self, user: User) {
+        self.truth.lock().last_online.remove(&user);
     }
 
     /// A request of a session without a socket was not answered.

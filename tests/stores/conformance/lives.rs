@@ -188,6 +188,7 @@ async fn a_live_closes_in_two_steps_and_opens_anew_with_a_higher_epoch(store: Ar
         LiveRecord {
             state: LiveState::Closed,
             events: RecordEvents::default(),
+            stream: None,
             ..closing
         }
     );

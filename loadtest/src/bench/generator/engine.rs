@@ -13,6 +13,7 @@ use mio::{Events, Interest, Poll, Token};
 use super::dial::{dial, request};
 use super::frames::{self, CLOSE, PING, PONG, TEXT};
 use super::order::{Crowd, Enter, live};
+use super::pace::Clients;
 use crate::tally::Latencies;
 
 /// The token that wakes the loop for an order.
@@ -148,29 +149,6 @@ impl Engine {
                 self.lose(position, format!("connect: {error}"));
             }
         }
-    }
-
-    /// Waits at most so long for something to come, and deals with it.
-    pub(super) fn turn(&mut self, wait: Duration) -> io::Result<()> {
-        match self.poll.poll(&mut self.events, Some(wait)) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
-            other => other?,
-        }
-        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
-        for event in &events {
-            if event.token() != ORDERS {
-                self.stirred(event.token().0, event.is_readable(), event.is_writable());
-            }
-        }
-        self.events = events;
-        Ok(())
-    }
-
-    /// Sends a heartbeat.
-    pub(super) fn beat(&mut self, position: usize) {
-        let frame = std::mem::take(&mut self.heartbeat);
-        self.ask(position, &frame);
-        self.heartbeat = frame;
     }
 
     /// Sends the large message.
@@ -340,5 +318,36 @@ impl Engine {
         self.sockets[position] = None;
         self.lost += 1;
         self.trouble.get_or_insert(why);
+    }
+}
+
+impl Clients for Engine {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn turn(&mut self, wait: Duration) -> io::Result<()> {
+        match self.poll.poll(&mut self.events, Some(wait)) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
+            other => other?,
+        }
+        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        for event in &events {
+            if event.token() != ORDERS {
+                self.stirred(event.token().0, event.is_readable(), event.is_writable());
+            }
+        }
+        self.events = events;
+        Ok(())
+    }
+
+    fn beat(&mut self, position: usize) {
+        let frame = std::mem::take(&mut self.heartbeat);
+        self.ask(position, &frame);
+        self.heartbeat = frame;
+    }
+
+    fn awaited(&self) -> u64 {
+        self.sent - self.answered
     }
 }

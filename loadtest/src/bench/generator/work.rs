@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::engine::Engine;
 use super::order::{Order, Outcome};
+use super::pace::{Clients, LAST_ANSWERS, NAP, await_answers, pace};
 use crate::bench::cpu;
 use crate::tally::unix_micros;
 
-/// How long a crowd may take beyond its own rate, and answers after the last question.
+/// How long a crowd may take beyond its own rate.
 const PATIENCE: Duration = Duration::from_secs(60);
-const LAST_ANSWERS: Duration = Duration::from_secs(5);
-const NAP: Duration = Duration::from_millis(1);
 
 /// When each user asked to join, in Unix microseconds, 0 before that; by user number.
 pub(crate) type JoinClock = Arc<Vec<AtomicU64>>;
@@ -137,29 +136,10 @@ fn run_loop(engine: &mut Engine, seconds: f64) -> io::Result<()> {
     Ok(())
 }
 
-fn pace(engine: &mut Engine, every_s: f64, seconds: f64) -> io::Result<bool> {
-    let began = Instant::now();
-    let count = engine.len();
-    let mut beats = 0_usize;
-    let per_second = count as f64 / every_s;
-    let sent = engine.sent;
-    let answered = engine.answered;
-    while began.elapsed().as_secs_f64() < seconds {
-        let due = (began.elapsed().as_secs_f64() * per_second) as usize;
-        while beats < due {
-            engine.beat(beats % count);
-            beats += 1;
-        }
-        engine.turn(NAP)?;
-    }
-    await_answers(engine, sent, answered)
-}
-
 fn ask_at_length(engine: &mut Engine, per_second: f64) -> io::Result<bool> {
     let began = Instant::now();
     let count = engine.len();
-    let sent = engine.sent;
-    let answered = engine.answered;
+    let before = engine.awaited();
     let mut asked = 0;
     while asked < count {
         let due = ((began.elapsed().as_secs_f64() * per_second) as usize + 1).min(count);
@@ -169,7 +149,7 @@ fn ask_at_length(engine: &mut Engine, per_second: f64) -> io::Result<bool> {
         }
         engine.turn(NAP)?;
     }
-    await_answers(engine, sent, answered)
+    await_answers(engine, before)
 }
 
 fn rest(engine: &mut Engine, seconds: f64) -> io::Result<bool> {
@@ -187,12 +167,4 @@ fn leave(engine: &mut Engine) -> io::Result<bool> {
         engine.turn(NAP)?;
     }
     Ok(engine.alive() == 0)
-}
-
-fn await_answers(engine: &mut Engine, sent: u64, answered: u64) -> io::Result<bool> {
-    let began = Instant::now();
-    while engine.answered - answered < engine.sent - sent && began.elapsed() < LAST_ANSWERS {
-        engine.turn(NAP)?;
-    }
-    Ok(engine.answered - answered >= engine.sent - sent)
 }

@@ -293,9 +293,17 @@ export class LiveView {
     const rates = counts && open && trust === "exact" ? this.#rates.perMinute(this.#gatewayNow()) : null;
     show("joins", rates && number(rates.joins));
     show("leaves", rates && number(rates.leaves));
-    const since = counts && open ? t("onAir", { time: span(this.#gatewayNow() - counts.opened_at) }) : "";
+    const since = counts && open ? this.#onAir(counts) : "";
     say(byId("on-air"), trust === "exact" || trust === "partial" ? since : "");
     this.#announce(trust);
+  }
+
+  /** How long the live is open, or, once a media server has lost its stream, how long it will be. */
+  #onAir({ opened_at, stream }) {
+    const now = this.#gatewayNow();
+    if (stream?.state !== "lost") return t("onAir", { time: span(now - opened_at) });
+    if (!stream.closes_at) return t("streamLost");
+    return t("streamLostClosing", { s: number(Math.max(0, Math.ceil((stream.closes_at - now) / SECOND))) });
   }
 
   #drawState(trust) {

@@ -95,6 +95,15 @@ export interface Counts extends Info {
   /** How often somebody came and went, since the live opened. */
   joins: number;
   leaves: number;
+  /** What a media server has of it; absent if none told of a stream. */
+  stream?: Stream;
+}
+
+export interface Stream {
+  state: "live" | "lost";
+  since: number;
+  /** When the live closes if the stream stays lost. */
+  closes_at?: number;
 }
 
 export interface Closed {

@@ -161,6 +161,7 @@ const OPEN: &[&str] = &[
     "POST /v1/presence/{session_id}",
     "DELETE /v1/presence/{session_id}",
     "GET /v1/presence/{session_id}/events",
+    "POST /v1/media/{server}",
 ];
 
 const SCOPES: [&str; 3] = ["read", "write", "moderate"];

@@ -301,7 +301,7 @@ async fn the_openapi_document_describes_every_route_and_every_refusal() {
     let operations = operations(&document);
     assert_eq!(
         operations.len(),
-        59,
+        60,
         "{:?}",
         operations
             .iter()
@@ -337,6 +337,10 @@ async fn the_openapi_document_describes_every_route_and_every_refusal() {
         assert_eq!(named("path"), pattern, "{at}");
         if path.starts_with("/v1") {
             for status in ["400", "408", "500", "503"] {
+                // A leave asks nobody.
+                if operation["operationId"] == "end_presence" && status == "503" {
+                    continue;
+                }
                 let content =
                     &operation["responses"][status]["content"]["application/problem+json"];
                 assert_eq!(
@@ -359,6 +363,7 @@ fn filled(path: &str) -> String {
         ("{list}", "cooks"),
         ("{member}", "s1"),
         ("{session_id}", "nobody"),
+        ("{server}", "main"),
     ];
     let path = ids
         .into_iter()
@@ -391,6 +396,10 @@ async fn every_call_refuses_what_it_does_not_have_and_names_it() {
         .iter()
         .filter(|(path, ..)| path.starts_with("/v1"))
     {
+        // A newer media server sends more, and goes on.
+        if operation["operationId"] == "media_callback" {
+            continue;
+        }
         let at = format!("{method} {path}");
         let path = filled(path);
         let asked = ask(method, &format!("{path}?no_such_field=1"), "").await;

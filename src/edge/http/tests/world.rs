@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use serde_json::Value;
 use tower::ServiceExt;
@@ -16,6 +16,8 @@ use crate::edge::http::state::AppState;
 use crate::gateway::parts::Verifiers;
 use crate::testing;
 use crate::testing::FaultyStore;
+
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// A gateway over a store that can fail, with its public router.
 pub(crate) struct World {
@@ -162,7 +164,12 @@ pub(crate) async fn answer(router: &Router, mut request: Request<Body>) -> Answe
     let is_head = request.method() == Method::HEAD;
     let response = router.clone().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
-    let bytes = to_bytes(body, 1 << 20).await.unwrap();
+    // A stream of events does not end.
+    let bytes = if parts.headers.get(header::CONTENT_TYPE) == Some(&EVENT_STREAM) {
+        Bytes::new()
+    } else {
+        to_bytes(body, 1 << 20).await.unwrap()
+    };
     assert!(parts.headers.contains_key("x-request-id"), "{parts:?}");
     if let Some(length) = parts
         .headers

@@ -1,0 +1,296 @@
+//! Sessions that beat by datagram, over few sockets: a gateway tells sessions by their key and not
+//! by their address, so one socket can carry any number of them.
+//!
+//! An answer does not say which session it is for. So no two datagrams of this process have the
+//! same number, and the number in an answer says it.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use rollcall::base::session_key::SessionKey;
+use rollcall::edge::datagrams::wire::{self, Ack, Answer, Challenge, Counter, DatagramKey, Status};
+
+use super::clients::{Seen, wants_answer};
+use super::sockets::ClientSockets;
+use crate::bench::generator::pace::Clients;
+use crate::client::datagrams::number_of;
+use crate::client::presence::Session;
+
+/// A session tries its next address when so many datagrams in a row were not answered.
+const UNANSWERED: u8 = 2;
+
+/// After how long an answer comes no more.
+const LOST_AFTER: Duration = Duration::from_secs(3);
+
+/// How long all sessions together may take to say hello, or to leave.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How many sessions say hello, or leave, in a turn of one millisecond.
+const IN_A_TURN: usize = 20;
+
+const NAP: Duration = Duration::from_millis(1);
+
+/// The channel of a datagram before the first challenge.
+const NO_CHANNEL: u32 = 0;
+
+/// One session, as its client knows it.
+struct Client {
+    ticket: String,
+    session: SessionKey,
+    key: DatagramKey,
+    addresses: Vec<SocketAddr>,
+    /// Which of the addresses it uses.
+    address: usize,
+    channel: u32,
+    beats: u32,
+    unanswered: u8,
+}
+
+/// A datagram whose answer is awaited.
+struct Asked {
+    position: usize,
+    at: Instant,
+}
+
+/// Sessions that beat by datagram.
+pub(crate) struct DatagramClients {
+    sockets: ClientSockets,
+    clients: Vec<Client>,
+    /// By number.
+    asked: HashMap<u32, Asked>,
+    /// When lost ones were forgotten last.
+    forgot_at: Instant,
+    /// The number of the last datagram.
+    number: u32,
+    pub(crate) ack_every: u32,
+    pub(crate) seen: Seen,
+}
+
+impl DatagramClients {
+    /// The clients of sessions that have begun.
+    pub(crate) fn of(sessions: &[Session]) -> anyhow::Result<Self> {
+        let mut clients = Vec::with_capacity(sessions.len());
+        for session in sessions {
+            clients.push(Client::of(session)?);
+        }
+        Ok(Self {
+            sockets: ClientSockets::open()?,
+            clients,
+            asked: HashMap::new(),
+            forgot_at: Instant::now(),
+            number: 0,
+            ack_every: 1,
+            seen: Seen::default(),
+        })
+    }
+
+    /// Has the gateway validate the address of each session.
+    pub(crate) fn say_hello(&mut self) -> anyhow::Result<()> {
+        for position in 0..self.clients.len() {
+            self.send_beat(position, true);
+            if position % IN_A_TURN == 0 {
+                self.turn(NAP)?;
+            }
+        }
+        if !self.await_all()? {
+            bail!("the gateway did not answer every hello");
+        }
+        Ok(())
+    }
+
+    /// Ends all sessions. A leave that is lost on the way does no harm: its session falls silent.
+    pub(crate) fn leave(&mut self) -> io::Result<bool> {
+        for position in 0..self.clients.len() {
+            let counter = self.next_counter(position);
+            let client = &self.clients[position];
+            let leave = wire::leave(&client.key, &client.session, counter);
+            self.ask(position, counter, &leave);
+            if position % IN_A_TURN == 0 {
+                self.turn(NAP)?;
+            }
+        }
+        let sent_at = Instant::now();
+        while self.awaited() > 0 && sent_at.elapsed() < LOST_AFTER {
+            self.turn(NAP)?;
+        }
+        self.asked.clear();
+        self.clients.clear();
+        Ok(true)
+    }
+
+    fn await_all(&mut self) -> io::Result<bool> {
+        let began = Instant::now();
+        while self.awaited() > 0 && began.elapsed() < PATIENCE {
+            self.turn(NAP)?;
+        }
+        Ok(self.awaited() == 0)
+    }
+
+    /// Forgets the datagrams whose answers come no more, because a gateway is gone.
+    pub(crate) fn forget_lost(&mut self) {
+        if self.forgot_at.elapsed() < LOST_AFTER {
+            return;
+        }
+        self.forgot_at = Instant::now();
+        self.asked
+            .retain(|_, asked| asked.at.elapsed() < LOST_AFTER);
+    }
+
+    fn next_counter(&mut self, position: usize) -> Counter {
+        self.number += 1;
+        Counter {
+            channel: self.clients[position].channel,
+            number: self.number,
+        }
+    }
+
+    fn send_beat(&mut self, position: usize, wants_answer: bool) {
+        let counter = self.next_counter(position);
+        let client = &self.clients[position];
+        let beat = wire::beat(&client.key, &client.session, counter, wants_answer);
+        if wants_answer {
+            self.ask(position, counter, &beat);
+        } else {
+            self.sockets.send(position, &beat, client.address());
+        }
+    }
+
+    /// Sends a datagram whose answer is awaited.
+    fn ask(&mut self, position: usize, counter: Counter, datagram: &[u8]) {
+        let client = &mut self.clients[position];
+        client.count_unanswered();
+        let at = Instant::now();
+        self.asked.insert(counter.number, Asked { position, at });
+        self.sockets.send(position, datagram, client.address());
+    }
+
+    fn heard(&mut self, datagram: &[u8]) {
+        let Some(number) = number_of(datagram) else {
+            return;
+        };
+        let Some(Asked { position, at }) = self.asked.get(&number) else {
+            return;
+        };
+        let position = *position;
+        let latency = at.elapsed();
+        // Anything else is no answer to this datagram.
+        let Some(answer) = Answer::read(datagram, &self.clients[position].key) else {
+            return;
+        };
+        self.asked.remove(&number);
+        self.clients[position].unanswered = 0;
+        match answer {
+            Answer::Ack(ack) => {
+                self.seen.answered += 1;
+                self.seen.latency.record(latency);
+                self.note_status(&ack);
+            }
+            Answer::Challenge(challenge) => self.say_hello_to(position, &challenge),
+        }
+    }
+
+    fn note_status(&mut self, ack: &Ack) {
+        let status = ack.status;
+        if !matches!(status, Status::Here | Status::Left) {
+            let trouble = format!("a session is told {status:?}");
+            self.seen.trouble.get_or_insert(trouble);
+        }
+    }
+
+    fn say_hello_to(&mut self, position: usize, challenge: &Challenge) {
+        self.clients[position].channel = challenge.cookie.channel();
+        let counter = self.next_counter(position);
+        let client = &self.clients[position];
+        let hello = wire::hello_to(
+            &client.key,
+            &client.session,
+            counter,
+            challenge.cookie,
+            &client.ticket,
+        );
+        self.ask(position, counter, &hello);
+    }
+}
+
+impl Client {
+    fn of(session: &Session) -> anyhow::Result<Self> {
+        let offer = session
+            .udp
+            .as_ref()
+            .context("the gateway takes no datagrams")?;
+        let addresses = offer.addresses();
+        if addresses.is_empty() {
+            bail!("the gateway takes no datagrams on this machine");
+        }
+        Ok(Self {
+            ticket: offer.ticket.clone(),
+            session: offer.session_key().context("the key of a session")?,
+            key: offer.datagram_key().context("the key of datagrams")?,
+            addresses,
+            address: 0,
+            channel: NO_CHANNEL,
+            beats: 0,
+            unanswered: 0,
+        })
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.addresses[self.address]
+    }
+
+    /// Counts a datagram that asks for an answer, and goes on to the next address if the last ones
+    /// were not answered.
+    fn count_unanswered(&mut self) {
+        if self.unanswered >= UNANSWERED {
+            self.unanswered = 0;
+            self.address = (self.address + 1) % self.addresses.len();
+        }
+        self.unanswered += 1;
+    }
+}
+
+impl Clients for DatagramClients {
+    fn count(&self) -> usize {
+        self.clients.len()
+    }
+
+    fn beat(&mut self, position: usize) {
+        self.seen.beats += 1;
+        let beats = &mut self.clients[position].beats;
+        let asks = wants_answer(beats, position, self.ack_every);
+        self.send_beat(position, asks);
+    }
+
+    fn turn(&mut self, wait: Duration) -> io::Result<()> {
+        for datagram in self.sockets.receive(wait)? {
+            self.heard(datagram.bytes());
+        }
+        Ok(())
+    }
+
+    fn awaited(&self) -> u64 {
+        self.asked.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_goes_on_to_the_next_address_after_two_missing_answers() {
+        let text = r#"{"session_id":"id","udp":{"addresses":["127.0.0.1:1","127.0.0.1:2"],
+            "session":"MDEyMzQ1Njc4OWFiY2RlZg","key":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA","ticket":"t"}}"#;
+        let session: Session = serde_json::from_str(text).unwrap();
+        let mut client = Client::of(&session).unwrap();
+        let mut ports = Vec::new();
+        for _ in 0..5 {
+            client.count_unanswered();
+            ports.push(client.address().port());
+        }
+        assert_eq!(ports, [1, 1, 2, 2, 1]);
+    }
+}

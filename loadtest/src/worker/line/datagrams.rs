@@ -1,0 +1,204 @@
+//! A viewer whose heartbeats are datagrams, over a socket that it shares with others.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rollcall::base::session_key::SessionKey;
+use rollcall::edge::datagrams::wire::{self, Ack, Answer, Challenge, Counter, DatagramKey, Status};
+use tokio::sync::mpsc;
+
+use super::heard::Heard;
+use crate::client::Failure;
+use crate::client::datagrams::{self, DatagramSockets};
+use crate::client::presence::Session;
+use crate::error_kind::{self, Kind};
+
+/// How many answers may wait for a viewer.
+const WAITING: usize = 8;
+
+/// A viewer tries the next address when so many datagrams in a row were not answered.
+const UNANSWERED: u8 = 2;
+
+/// How many datagrams without an answer are remembered.
+const REMEMBERED: usize = 8;
+
+/// The channel of a datagram before the first challenge.
+const NO_CHANNEL: u32 = 0;
+
+/// A datagram whose answer is awaited.
+struct Sent {
+    number: u32,
+    /// The heartbeat that it is; `None` for a hello without one, and for a leave.
+    heartbeat: Option<u64>,
+}
+
+/// The line of one viewer.
+pub(crate) struct DatagramLine {
+    sockets: Arc<DatagramSockets>,
+    viewer: usize,
+    ticket: String,
+    session: SessionKey,
+    key: DatagramKey,
+    addresses: Vec<SocketAddr>,
+    /// Which of the addresses is used.
+    address: usize,
+    channel: u32,
+    unanswered: u8,
+    sent: VecDeque<Sent>,
+    by: mpsc::Sender<datagrams::Heard>,
+    heard: mpsc::Receiver<datagrams::Heard>,
+}
+
+impl DatagramLine {
+    pub(super) fn new(
+        sockets: Arc<DatagramSockets>,
+        viewer: usize,
+        session: Session,
+    ) -> Result<Self, Kind> {
+        let offer = session.udp.ok_or(error_kind::NO_DATAGRAMS)?;
+        let key_of_session = offer.session_key().ok_or(error_kind::BAD_FRAME)?;
+        let key = offer.datagram_key().ok_or(error_kind::BAD_FRAME)?;
+        let addresses = offer.addresses();
+        if addresses.is_empty() {
+            return Err(error_kind::NO_DATAGRAMS);
+        }
+        let (by, heard) = mpsc::channel(WAITING);
+        Ok(Self {
+            sockets,
+            viewer,
+            ticket: offer.ticket,
+            session: key_of_session,
+            key,
+            addresses,
+            address: 0,
+            channel: NO_CHANNEL,
+            unanswered: 0,
+            sent: VecDeque::new(),
+            by,
+            heard,
+        })
+    }
+
+    /// Has the gateway validate the viewer's address.
+    pub(super) async fn say_hello(&mut self) -> Result<(), Failure> {
+        self.send_beat(None);
+        loop {
+            match self.heard().await? {
+                Heard::Ack { .. } => return Ok(()),
+                Heard::Trouble(kind) => return Err(kind.into()),
+                Heard::Nothing => {}
+            }
+        }
+    }
+
+    pub(super) async fn heard(&mut self) -> Result<Heard, Failure> {
+        loop {
+            // The line has a sender, so the channel does not end.
+            let Some(heard) = self.heard.recv().await else {
+                return Ok(Heard::Nothing);
+            };
+            let Some(heartbeat) = self.settle(heard.number) else {
+                continue;
+            };
+            match Answer::read(&heard.bytes, &self.key) {
+                Some(Answer::Ack(ack)) => return of_ack(&ack, heartbeat),
+                Some(Answer::Challenge(challenge)) => self.say_hello_to(&challenge, heartbeat),
+                None => return Ok(Heard::Trouble(error_kind::BAD_FRAME)),
+            }
+        }
+    }
+
+    pub(super) fn beat(&mut self, id: u64) {
+        self.send_beat(Some(id));
+    }
+
+    pub(super) async fn leave(&mut self) -> Result<(), Kind> {
+        let counter = self.next_counter();
+        let leave = wire::leave(&self.key, &self.session, counter);
+        self.send(counter, None, &leave);
+        while let Some(heard) = self.heard.recv().await {
+            if let Some(Answer::Ack(ack)) = Answer::read(&heard.bytes, &self.key)
+                && ack.status == Status::Left
+            {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn next_counter(&self) -> Counter {
+        Counter {
+            channel: self.channel,
+            number: self.sockets.next_number(),
+        }
+    }
+
+    fn send_beat(&mut self, heartbeat: Option<u64>) {
+        let counter = self.next_counter();
+        let beat = wire::beat(&self.key, &self.session, counter, true);
+        self.send(counter, heartbeat, &beat);
+    }
+
+    fn say_hello_to(&mut self, challenge: &Challenge, heartbeat: Option<u64>) {
+        self.channel = challenge.cookie.channel();
+        let counter = self.next_counter();
+        let hello = wire::hello_to(
+            &self.key,
+            &self.session,
+            counter,
+            challenge.cookie,
+            &self.ticket,
+        );
+        self.send(counter, heartbeat, &hello);
+    }
+
+    fn send(&mut self, counter: Counter, heartbeat: Option<u64>, datagram: &[u8]) {
+        if self.unanswered >= UNANSWERED {
+            self.unanswered = 0;
+            self.address = (self.address + 1) % self.addresses.len();
+        }
+        self.unanswered += 1;
+        if self.sent.len() == REMEMBERED
+            && let Some(lost) = self.sent.pop_front()
+        {
+            self.sockets.forget(lost.number);
+        }
+        self.sent.push_back(Sent {
+            number: counter.number,
+            heartbeat,
+        });
+        let to = self.addresses[self.address];
+        self.sockets
+            .ask(self.viewer, counter.number, datagram, to, &self.by);
+    }
+
+    /// The heartbeat of a datagram that is answered. `None` if no answer is awaited to such a one.
+    fn settle(&mut self, number: u32) -> Option<Option<u64>> {
+        let place = self.sent.iter().position(|sent| sent.number == number)?;
+        let sent = self.sent.remove(place)?;
+        self.unanswered = 0;
+        Some(sent.heartbeat)
+    }
+}
+
+fn of_ack(ack: &Ack, heartbeat: Option<u64>) -> Result<Heard, Failure> {
+    match ack.status {
+        Status::Here => Ok(Heard::Ack {
+            id: heartbeat,
+            fan: ack.fan,
+        }),
+        Status::Move => Ok(Heard::Trouble(error_kind::RECONNECT_TOLD)),
+        Status::Closed => Ok(Heard::Trouble(error_kind::LIVE_CLOSED)),
+        // The viewer has not left, so the gateway ended the session.
+        _ => Err(error_kind::SESSION_OVER.into()),
+    }
+}
+
+impl Drop for DatagramLine {
+    fn drop(&mut self) {
+        for sent in &self.sent {
+            self.sockets.forget(sent.number);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A viewer whose heartbeats are HTTP requests, over a connection that it shares with others.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::heard::Heard;
+use crate::client::Failure;
+use crate::client::http::{self, Answer, HttpConnections, Request};
+use crate::client::presence::{Said, Session};
+use crate::error_kind::{self, Kind};
+use crate::plan::CrowdPlan;
+
+/// How many answers may wait for a viewer.
+const WAITING: usize = 8;
+
+/// Numbers the requests that are no heartbeats.
+const NO_HEARTBEAT: u64 = u64::MAX;
+
+/// The status of a session that the gateway does not know.
+const NOT_FOUND: u16 = 404;
+
+/// Begins a session: the viewer joins its live.
+pub(super) async fn begin(
+    connections: &HttpConnections,
+    plan: &CrowdPlan,
+    viewer: usize,
+    live_id: &str,
+) -> Result<Session, Kind> {
+    let query = format!("user_id={}&role=viewer", plan.user_id(viewer));
+    let query = plan
+        .target
+        .entry
+        .query(&query)
+        .map_err(|_| error_kind::NO_TOKEN)?;
+    let request = Request {
+        method: "POST",
+        path: &format!("/v1/presence?{query}"),
+        body: &format!(r#"{{"live_id":"{live_id}"}}"#),
+    };
+    let (by, mut heard) = mpsc::channel(1);
+    connections.ask(viewer, NO_HEARTBEAT, &request, &by).await;
+    let Some(heard) = heard.recv().await else {
+        return Err(error_kind::JOIN_TIMEOUT);
+    };
+    let answer = heard.answer?;
+    if !answer.is_success() {
+        return Err(refusal(&answer));
+    }
+    serde_json::from_slice(&answer.body).map_err(|_| error_kind::BAD_FRAME)
+}
+
+/// The line of one viewer.
+pub(crate) struct HttpLine {
+    connections: Arc<HttpConnections>,
+    viewer: usize,
+    /// Of the session.
+    path: String,
+    by: mpsc::Sender<http::Heard>,
+    heard: mpsc::Receiver<http::Heard>,
+}
+
+impl HttpLine {
+    pub(super) fn new(connections: Arc<HttpConnections>, viewer: usize, session: &Session) -> Self {
+        let (by, heard) = mpsc::channel(WAITING);
+        Self {
+            connections,
+            viewer,
+            path: format!("/v1/presence/{}", session.id),
+            by,
+            heard,
+        }
+    }
+
+    pub(super) async fn heard(&mut self) -> Result<Heard, Failure> {
+        // The line has a sender, so the channel does not end.
+        let Some(http::Heard { number, answer }) = self.heard.recv().await else {
+            return Ok(Heard::Nothing);
+        };
+        match answer {
+            Ok(answer) if answer.is_success() => Ok(Heard::Ack {
+                id: Some(number),
+                fan: Said::read(&answer.body).fan,
+            }),
+            Ok(answer) if answer.status == NOT_FOUND => Err(refusal(&answer).into()),
+            Ok(answer) => Ok(Heard::Trouble(refusal(&answer))),
+            Err(kind) => Ok(Heard::Trouble(kind)),
+        }
+    }
+
+    pub(super) async fn beat(&self, id: u64) {
+        self.ask("POST", id).await;
+    }
+
+    pub(super) async fn leave(&mut self) -> Result<(), Kind> {
+        self.ask("DELETE", NO_HEARTBEAT).await;
+        while let Some(http::Heard { number, answer }) = self.heard.recv().await {
+            if number == NO_HEARTBEAT {
+                let answer = answer?;
+                return if answer.is_success() {
+                    Ok(())
+                } else {
+                    Err(refusal(&answer))
+                };
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, method: &'static str, number: u64) {
+        let request = Request {
+            method,
+            path: &self.path,
+            body: "",
+        };
+        self.connections
+            .ask(self.viewer, number, &request, &self.by)
+            .await;
+    }
+}
+
+fn refusal(answer: &Answer) -> Kind {
+    match Said::read(&answer.body).code {
+        Some(code) => error_kind::of_code(Some(&code)),
+        None => error_kind::of_status(answer.status),
+    }
+}

@@ -1,0 +1,231 @@
+//! The servers that send JSON, whatever content type they give it.
+
+use reqwest::Url;
+use serde_json::Value;
+
+use super::fields::{Unreadable, event, named, read_credential, read_query, split_path};
+use crate::base::media_event::{MediaEvent, StreamNews, StreamSession};
+
+type Read = Result<Option<MediaEvent>, Unreadable>;
+
+fn object(body: &[u8]) -> Result<Value, Unreadable> {
+    match serde_json::from_slice(body) {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        _ => Err(Unreadable::NotJson),
+    }
+}
+
+/// A text at a path of fields, such as `/data/id`.
+fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
+    value.pointer(pointer)?.as_str()
+}
+
+/// A time such as `2026-01-13T11:43:41.855Z`, in Unix milliseconds.
+fn time(text: Option<&str>) -> Option<u64> {
+    let time = humantime::parse_rfc3339(text?).ok()?;
+    let since = time.duration_since(std::time::UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_millis()).ok()
+}
+
+fn unique(field: &'static str, id: Option<&str>) -> Result<StreamSession, Unreadable> {
+    Ok(StreamSession::Unique(named(field, id)?.to_owned()))
+}
+
+pub(super) fn srs(body: &[u8]) -> Read {
+    let body = object(body)?;
+    let news = match text(&body, "/action") {
+        Some("on_publish") => StreamNews::Publish,
+        Some("on_unpublish") => StreamNews::Done,
+        _ => return Ok(None),
+    };
+    let session = unique("client_id", text(&body, "/client_id"))?;
+    let mut event = event(session, named("stream", text(&body, "/stream"))?, news);
+    event.asks = news == StreamNews::Publish;
+    event.app = text(&body, "/app").map(str::to_owned);
+    read_query(&mut event, text(&body, "/param").unwrap_or_default());
+    Ok(Some(event))
+}
+
+/// A second publisher of a stream is let in, publishes, and ends as a player does: `donePlay`.
+pub(super) fn node_media_server(body: &[u8]) -> Read {
+    let body = object(body)?;
+    let news = match text(&body, "/action") {
+        Some("prePublish") => StreamNews::Request,
+        Some("postPublish") => StreamNews::Publish,
+        Some("donePublish") => StreamNews::Done,
+        Some("donePlay") => StreamNews::Left,
+        _ => return Ok(None),
+    };
+    let session = unique("id", text(&body, "/id"))?;
+    let mut event = event(session, named("name", text(&body, "/name"))?, news);
+    event.asks = matches!(news, StreamNews::Request | StreamNews::Publish);
+    event.app = text(&body, "/app").map(str::to_owned);
+    for name in ["token", "streamer_id"] {
+        let value = text(&body, &format!("/query/{name}"));
+        read_credential(&mut event, name, value.unwrap_or_default());
+    }
+    Ok(Some(event))
+}
+
+/// The server names no session, but the address and port of a connection tell it from the one
+/// before.
+pub(super) fn oven_media_engine(body: &[u8]) -> Read {
+    let body = object(body)?;
+    if text(&body, "/request/direction") != Some("incoming") {
+        return Ok(None);
+    }
+    let news = match text(&body, "/request/status") {
+        Some("opening") => StreamNews::Publish,
+        Some("closing") => StreamNews::Done,
+        _ => return Ok(None),
+    };
+    let address = named("client.address", text(&body, "/client/address"))?;
+    let Some(port) = body.pointer("/client/port").and_then(Value::as_u64) else {
+        return Err(Unreadable::Field("client.port"));
+    };
+    let session = StreamSession::Reused(format!("{address}:{port}"));
+    let url = url(text(&body, "/request/url"))?;
+    let mut path = url.path().trim_matches('/').splitn(2, '/');
+    let app = path.next().unwrap_or_default();
+    let stream = named("request.url", path.next())?;
+    let mut event = event(session, stream, news);
+    event.asks = news == StreamNews::Publish;
+    event.app = Some(app.to_owned());
+    event.at = time(text(&body, "/request/time"));
+    read_query(&mut event, url.query().unwrap_or_default());
+    Ok(Some(event))
+}
+
+/// A URL may be longer than a name: it has the token in it.
+fn url(text: Option<&str>) -> Result<Url, Unreadable> {
+    match Url::parse(text.unwrap_or_default()) {
+        Ok(url) => Ok(url),
+        Err(_) => Err(Unreadable::Field("request.url")),
+    }
+}
+
+/// Who publishes a track publishes the stream. A room alone says nothing: viewers start rooms too.
+pub(super) fn livekit(body: &[u8]) -> Read {
+    let body = object(body)?;
+    let read = match text(&body, "/event") {
+        Some("track_published") => livekit_participant(&body, StreamNews::Publish),
+        Some("participant_left" | "participant_connection_aborted") => {
+            livekit_participant(&body, StreamNews::Left)
+        }
+        Some("ingress_started") => livekit_ingress(&body, StreamNews::Publish),
+        Some("ingress_ended") => livekit_ingress(&body, StreamNews::Done),
+        _ => return Ok(None),
+    };
+    let mut event = read?;
+    event.at = seconds(body.get("createdAt")).map(|seconds| seconds.saturating_mul(1_000));
+    Ok(Some(event))
+}
+
+fn livekit_participant(body: &Value, news: StreamNews) -> Result<MediaEvent, Unreadable> {
+    let session = unique("participant.sid", text(body, "/participant/sid"))?;
+    let room = named("room.name", text(body, "/room/name"))?;
+    let mut event = event(session, room, news);
+    event.streamer = text(body, "/participant/identity").map(str::to_owned);
+    Ok(event)
+}
+
+/// An ingress is made once and used for many streams.
+fn livekit_ingress(body: &Value, news: StreamNews) -> Result<MediaEvent, Unreadable> {
+    let id = text(body, "/ingressInfo/ingressId");
+    let id = named("ingressInfo.ingressId", id)?;
+    let room = named("ingressInfo.roomName", text(body, "/ingressInfo/roomName"))?;
+    let mut event = event(StreamSession::Reused(id.to_owned()), room, news);
+    event.streamer = text(body, "/ingressInfo/participantIdentity").map(str::to_owned);
+    Ok(event)
+}
+
+/// A 64-bit number, which the JSON of protocol buffers may write as a text.
+fn seconds(value: Option<&Value>) -> Option<u64> {
+    match value? {
+        Value::String(text) => text.parse().ok(),
+        other => other.as_u64(),
+    }
+}
+
+/// A server has one stream, without a name.
+pub(super) fn owncast(body: &[u8]) -> Read {
+    let body = object(body)?;
+    let news = match text(&body, "/type") {
+        Some("STREAM_STARTED") => StreamNews::Publish,
+        Some("STREAM_STOPPED") => StreamNews::Done,
+        _ => return Ok(None),
+    };
+    let session = StreamSession::Reused("stream".to_owned());
+    let mut event = event(session, "stream", news);
+    event.at = time(text(&body, "/eventData/timestamp"));
+    Ok(Some(event))
+}
+
+/// Mux waits for an encoder to come back before it says `idle`. Rollcall has a grace of its own, so
+/// `disconnected` is the end of a session, and `connected` may be its return.
+pub(super) fn mux(body: &[u8]) -> Read {
+    let body = object(body)?;
+    let news = match text(&body, "/type") {
+        Some("video.live_stream.active" | "video.live_stream.connected") => StreamNews::Publish,
+        Some("video.live_stream.disconnected" | "video.live_stream.idle") => StreamNews::Done,
+        _ => return Ok(None),
+    };
+    let id = named("data.id", text(&body, "/data/id"))?;
+    let mut event = event(StreamSession::Reused(id.to_owned()), id, news);
+    event.at = time(text(&body, "/created_at"));
+    Ok(Some(event))
+}
+
+pub(super) fn cloudflare(body: &[u8]) -> Read {
+    let body = object(body)?;
+    let news = match text(&body, "/data/event_type") {
+        Some("live_input.connected") => StreamNews::Publish,
+        Some("live_input.disconnected" | "live_input.errored") => StreamNews::Done,
+        _ => return Ok(None),
+    };
+    let id = named("data.input_id", text(&body, "/data/input_id"))?;
+    let mut event = event(StreamSession::Reused(id.to_owned()), id, news);
+    event.at = time(text(&body, "/data/updated_at"));
+    Ok(Some(event))
+}
+
+/// The question whether somebody may publish. The hooks say what happens then.
+pub(super) fn mediamtx(body: &[u8]) -> Read {
+    let body = object(body)?;
+    if text(&body, "/action") != Some("publish") {
+        return Ok(None);
+    }
+    let session = unique("id", text(&body, "/id"))?;
+    let (app, name) = split_path(text(&body, "/path").unwrap_or_default());
+    let mut event = event(session, named("path", Some(name))?, StreamNews::Request);
+    event.app = app.map(str::to_owned);
+    event.asks = true;
+    read_credential(
+        &mut event,
+        "token",
+        text(&body, "/token").unwrap_or_default(),
+    );
+    read_query(&mut event, text(&body, "/query").unwrap_or_default());
+    Ok(Some(event))
+}
+
+/// `{"event":"publish","session":"…","stream":"…","token":"…"?,"streamer_id":"…"?,"at":…?}`, where
+/// the event is `publish`, `alive` or `done`, and `at` is in Unix milliseconds.
+pub(super) fn generic(body: &[u8]) -> Read {
+    let body = object(body)?;
+    let news = match text(&body, "/event") {
+        Some("publish") => StreamNews::Publish,
+        Some("alive") => StreamNews::Alive,
+        Some("done") => StreamNews::Done,
+        _ => return Ok(None),
+    };
+    let session = unique("session", text(&body, "/session"))?;
+    let mut event = event(session, named("stream", text(&body, "/stream"))?, news);
+    event.asks = news == StreamNews::Publish;
+    event.at = body.get("at").and_then(Value::as_u64);
+    for name in ["token", "streamer_id"] {
+        let value = text(&body, &format!("/{name}"));
+        read_credential(&mut event, name, value.unwrap_or_default());
+    }
+    Ok(Some(event))
+}

@@ -1,0 +1,214 @@
+//! Asks media servers that send no heartbeats which sessions publish, every few seconds. The gateway
+//! that walks over all lives asks, so one gateway asks at a time.
+//!
+//! A session that the answer names goes on, as if the server had sent a heartbeat. One that the last
+//! answer named and this one does not has ended: the server lost it, or was started again. A server
+//! that does not answer ends nothing; its sessions fall silent after `streamer-timeout`, as those of
+//! every server whose heartbeats stay away.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use reqwest::{Client, StatusCode, Url};
+use tokio_util::sync::CancellationToken;
+
+use super::intake::{Intake, NotTaken};
+use super::polls;
+use super::servers::{KnownServer, MediaServers};
+use super::setup_error::MediaSetupError;
+use crate::auth::tokens::Tokens;
+use crate::base::http_answer;
+use crate::base::http_client;
+use crate::base::media_event::{MediaEvent, StreamNews};
+use crate::base::media_server::MediaServerName;
+use crate::base::metrics::Metrics;
+use crate::config::Config;
+use crate::presence::absent_streamers::AbsentStreamers;
+use crate::store::Store;
+use crate::sync::streams::StreamKeeper;
+
+/// The longest answer that is read, in bytes: some 10,000 streams.
+const LONGEST: usize = 8 << 20;
+
+/// The most sessions that one answer may name. SRS names ten unless it is asked for more.
+const MOST_SESSIONS: &str = "100000";
+
+/// Maximum sessions of a server that are written at the same time.
+const MAX_CONCURRENT_SESSIONS: usize = 16;
+
+/// The longest time between two questions.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+/// A server that is asked.
+struct Polled {
+    server: Arc<KnownServer>,
+    url: Url,
+}
+
+pub(crate) struct Poller {
+    polled: Vec<Polled>,
+    client: Client,
+    every: Duration,
+    parts: PollerParts,
+}
+
+/// What the poller works with.
+pub(crate) struct PollerParts {
+    pub(crate) absent_streamers: Arc<AbsentStreamers>,
+    pub(crate) tokens: Option<Arc<Tokens>>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) streams: Arc<StreamKeeper>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// The sessions that the last answer of each server named, by session and stream.
+type Named = HashMap<MediaServerName, HashMap<String, MediaEvent>>;
+
+impl Poller {
+    /// The poller of the servers that are asked; `None` if none is.
+    ///
+    /// # Errors
+    /// A URL cannot be used.
+    pub(crate) fn of(
+        config: &Config,
+        servers: &MediaServers,
+        parts: PollerParts,
+    ) -> Result<Option<Self>, MediaSetupError> {
+        let mut polled = Vec::new();
+        for server in servers.all() {
+            if let Some(url) = url_of(&server)? {
+                polled.push(Polled { server, url });
+            }
+        }
+        let Some(first) = polled.first() else {
+            return Ok(None);
+        };
+        let client = http_client::builder(config.fan_timeout, config.proxy()).build();
+        let client = client.map_err(|why| mistake(&first.server, http_answer::reason(why)))?;
+        // A few questions fit into the time after which a session is silent.
+        let every = match config.streamer_timeout {
+            Some(timeout) => (timeout / 4).min(LONGEST_PAUSE),
+            None => LONGEST_PAUSE,
+        };
+        Ok(Some(Self {
+            polled,
+            client,
+            every,
+            parts,
+        }))
+    }
+
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let mut turn = tokio::time::interval(self.every);
+        turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut named = Named::new();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = turn.tick() => {}
+            }
+            if !self.parts.absent_streamers.judges_all() {
+                // The gateway that asks now knows what the servers answered since.
+                named.clear();
+                continue;
+            }
+            for polled in &self.polled {
+                self.poll(polled, &mut named).await;
+            }
+        }
+    }
+
+    async fn poll(&self, polled: &Polled, named: &mut Named) {
+        let name = &polled.server.settings.name;
+        let events = match self.ask(polled).await {
+            Ok(events) => events,
+            Err(why) => {
+                Metrics::count_result(&self.parts.metrics.media_polls, "failed");
+                tracing::warn!(server = %name, why, "a media server did not say which sessions publish");
+                return;
+            }
+        };
+        Metrics::count_result(&self.parts.metrics.media_polls, "answered");
+        let mut now = HashMap::new();
+        for event in &events {
+            now.insert(place(event), event.clone());
+        }
+        let before = named.insert(name.clone(), now).unwrap_or_default();
+        let now = &named[name];
+        let mut messages = events;
+        for (place, event) in before {
+            if !now.contains_key(&place) {
+                messages.push(MediaEvent {
+                    news: StreamNews::Done,
+                    ..event
+                });
+            }
+        }
+        stream::iter(messages)
+            .for_each_concurrent(MAX_CONCURRENT_SESSIONS, async |event| {
+                self.take_in(&polled.server, &event).await;
+            })
+            .await;
+    }
+
+    /// The sessions that publish; the error says what went wrong, and names no URL.
+    async fn ask(&self, polled: &Polled) -> Result<Vec<MediaEvent>, String> {
+        let answer = self.client.get(polled.url.clone()).send().await;
+        let answer = answer.map_err(http_answer::reason)?;
+        if answer.status() != StatusCode::OK {
+            return Err(format!("status {}", answer.status().as_u16()));
+        }
+        let body = http_answer::body(answer, LONGEST).await;
+        let Some(body) = body.map_err(http_answer::reason)? else {
+            return Err("the answer is too long".to_owned());
+        };
+        polls::srs(&body).map_err(|why| why.to_string())
+    }
+
+    async fn take_in(&self, server: &KnownServer, event: &MediaEvent) {
+        let intake = Intake {
+            server,
+            tokens: self.parts.tokens.as_ref(),
+            store: self.parts.store.as_ref(),
+            streams: &self.parts.streams,
+        };
+        match intake.take_in(event).await {
+            Ok(_) => {}
+            // Nobody said with which token the session began, because its callback was lost.
+            Err(NotTaken::Refused(why)) => {
+                tracing::debug!(server = %server.settings.name, why, "a session that was found may not publish");
+            }
+            Err(NotTaken::Unknown(why)) => {
+                tracing::debug!(server = %server.settings.name, why, "a session that was found was not written");
+            }
+        }
+    }
+}
+
+/// Tells a session of a stream from all others of its server.
+fn place(event: &MediaEvent) -> String {
+    let app = event.app.as_deref().unwrap_or_default();
+    format!("{} {app}/{}", event.session.as_str(), event.stream.reveal())
+}
+
+/// Where a server is asked; `None` if it is not.
+fn url_of(server: &KnownServer) -> Result<Option<Url>, MediaSetupError> {
+    let Some(url) = &server.settings.poll_url else {
+        return Ok(None);
+    };
+    let mut url = Url::parse(url.reveal()).map_err(|why| mistake(server, why.to_string()))?;
+    if !url.query_pairs().any(|(name, _)| name == "count") {
+        url.query_pairs_mut().append_pair("count", MOST_SESSIONS);
+    }
+    Ok(Some(url))
+}
+
+fn mistake(server: &KnownServer, problem: String) -> MediaSetupError {
+    MediaSetupError {
+        server: server.settings.name.clone(),
+        key: "poll-url",
+        problem,
+    }
+}

@@ -1,0 +1,163 @@
+//! Decides to which live a stream belongs, and who its streamer is: by the token in the stream's
+//! query, by the platform's answer about a stream key, or, where the settings allow it, by what the
+//! media server says.
+
+use std::sync::Arc;
+
+use super::servers::KnownServer;
+use super::stream_keys::{NoAnswer, digest};
+use crate::auth::presented::presented;
+use crate::auth::tokens::{TokenError, Tokens};
+use crate::base::identity::Role;
+use crate::base::ids::{InvalidId, LiveId, UserId};
+use crate::base::media_event::{MediaEvent, StreamNews};
+use crate::config::Placeholder;
+use crate::store::{Store, StoreError};
+use crate::sync::streams::Publisher;
+
+/// Why somebody may not publish. It quotes nothing of the request, which may have a stream key or a
+/// token in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Denied {
+    /// What the settings make of the stream's name is no id.
+    #[error("the stream has no name that can be the id of a live: {0}")]
+    Live(InvalidId),
+    /// What the settings make of the streamer is no id.
+    #[error("the streamer has no name that can be the id of a user: {0}")]
+    Streamer(InvalidId),
+    /// No token, and nothing else says who the streamer is.
+    #[error("the stream has no token")]
+    NoToken,
+    /// The token is not good.
+    #[error("{0}")]
+    Token(#[from] TokenError),
+    /// The token is a viewer's or a service's.
+    #[error("the token is not a streamer's")]
+    Role,
+    /// The token is for other lives.
+    #[error("the token is for other lives")]
+    OtherLives,
+    /// The platform knows no such stream key, or does not allow it.
+    #[error("the platform does not allow the stream key")]
+    StreamKey,
+}
+
+/// Why it is unknown who may publish.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Undecided {
+    /// They may not.
+    #[error("{0}")]
+    Denied(#[from] Denied),
+    /// The platform does not say.
+    #[error("{0}")]
+    Platform(#[from] NoAnswer),
+    /// The store does not say.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+}
+
+/// Decides about the streams of one server.
+pub(crate) struct Gatekeeper<'a> {
+    pub(crate) server: &'a KnownServer,
+    /// `None` with `--auth off`.
+    pub(crate) tokens: Option<&'a Arc<Tokens>>,
+    pub(crate) store: &'a dyn Store,
+}
+
+impl Gatekeeper<'_> {
+    /// The live of a stream; `None` if no live is known for its key.
+    pub(crate) async fn live(&self, event: &MediaEvent) -> Result<Option<LiveId>, Undecided> {
+        let Some(stream_keys) = &self.server.stream_keys else {
+            return Ok(Some(self.live_by_name(event)?));
+        };
+        let digest = digest(&self.server.settings.name, event);
+        let begins = matches!(event.news, StreamNews::Request | StreamNews::Publish);
+        // An end must find its live even if the platform is away, or has changed the key since.
+        if !begins && let Some(live) = self.store.find_stream_key(&digest).await? {
+            return Ok(Some(live));
+        }
+        if matches!(event.news, StreamNews::Done | StreamNews::Left) {
+            return Ok(None);
+        }
+        let owner = stream_keys.owner(event).await?.ok_or(Denied::StreamKey)?;
+        self.store.note_stream_key(&digest, &owner.live).await?;
+        Ok(Some(owner.live))
+    }
+
+    fn live_by_name(&self, event: &MediaEvent) -> Result<LiveId, Denied> {
+        let text = self
+            .server
+            .settings
+            .live
+            .fill(|placeholder| match placeholder {
+                Placeholder::App => event.app.as_deref().unwrap_or_default(),
+                _ => event.stream.reveal(),
+            });
+        LiveId::parse(&text).map_err(Denied::Live)
+    }
+
+    /// Who may publish this stream to this live.
+    pub(crate) async fn publisher(
+        &self,
+        event: &MediaEvent,
+        live: &LiveId,
+    ) -> Result<Publisher, Undecided> {
+        if let Some(stream_keys) = &self.server.stream_keys {
+            let owner = stream_keys.owner(event).await?.ok_or(Denied::StreamKey)?;
+            if owner.live != *live {
+                return Err(Denied::OtherLives.into());
+            }
+            return Ok(counted(owner.streamer));
+        }
+        let Some(tokens) = self.tokens else {
+            return Ok(counted(self.unverified(event, live)?));
+        };
+        let token = match &event.token {
+            Some(token) => presented(token.reveal()),
+            None => None,
+        };
+        let Some(token) = token else {
+            let named = self.named(event, live).ok_or(Denied::NoToken)?;
+            return Ok(counted(named.map_err(Denied::Streamer)?));
+        };
+        let claims = tokens.verify(token).await.map_err(Denied::Token)?;
+        if claims.role != Role::Streamer {
+            return Err(Denied::Role.into());
+        }
+        if !claims.allows(live) {
+            return Err(Denied::OtherLives.into());
+        }
+        Ok(Publisher {
+            streamer: claims.user.clone(),
+            invisible: !claims.counted,
+        })
+    }
+
+    /// The streamer, as a gateway with `--auth off` believes.
+    fn unverified(&self, event: &MediaEvent, live: &LiveId) -> Result<UserId, Denied> {
+        let named = match self.named(event, live) {
+            Some(named) => named,
+            None => UserId::parse(event.streamer.as_deref().unwrap_or(live.as_str())),
+        };
+        named.map_err(Denied::Streamer)
+    }
+
+    /// The streamer, as the settings say; `None` if they do not.
+    fn named(&self, event: &MediaEvent, live: &LiveId) -> Option<Result<UserId, InvalidId>> {
+        let template = self.server.settings.streamer.as_ref()?;
+        let text = template.fill(|placeholder| match placeholder {
+            Placeholder::Name => event.stream.reveal(),
+            Placeholder::App => event.app.as_deref().unwrap_or_default(),
+            Placeholder::Live => live.as_str(),
+            Placeholder::Streamer => event.streamer.as_deref().unwrap_or_default(),
+        });
+        Some(UserId::parse(&text))
+    }
+}
+
+fn counted(streamer: UserId) -> Publisher {
+    Publisher {
+        streamer,
+        invisible: false,
+    }
+}

@@ -1,0 +1,139 @@
+//! What this gateway knows of the stream of a live, for the sockets in the room. The gateway also
+//! remembers the state in the store, so that it can write it again if the store loses it.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::base::clock::{UnixMillis, millis};
+use crate::store::{KnownStreams, LiveRecord, OpenedBy, StreamStatus, Streams};
+
+/// Whether a stream is on air.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnAir {
+    /// A media server has the stream.
+    Live,
+    /// No media server has it any more.
+    Lost,
+}
+
+/// The stream of a live, as clients see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Stream)]
+pub struct ShownStream {
+    /// `live`, or `lost` if it ended a moment ago and may come back.
+    #[schema(inline)]
+    pub state: OnAir,
+    /// Since when, in Unix milliseconds.
+    #[schema(example = 1_732_000_000_000_u64)]
+    pub since: UnixMillis,
+    /// When the live closes if the stream stays lost, in Unix milliseconds; left out if it does not
+    /// close.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closes_at: Option<UnixMillis>,
+}
+
+impl ShownStream {
+    /// `grace` is how long a live that a stream opened outlives it.
+    pub fn of(record: &LiveRecord, status: StreamStatus, grace: Duration) -> Self {
+        let closes = !status.is_on && record.opened_by == OpenedBy::Media;
+        Self {
+            state: if status.is_on {
+                OnAir::Live
+            } else {
+                OnAir::Lost
+            },
+            since: status.since,
+            closes_at: closes.then_some(status.since + millis(grace)),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct RoomStream(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The version of `streams`; 0 if this gateway has read no state.
+    version: u64,
+    streams: Streams,
+    status: Option<StreamStatus>,
+}
+
+impl RoomStream {
+    /// With the status that a record has, and no state.
+    pub fn new(status: Option<StreamStatus>) -> Self {
+        Self(Mutex::new(Known {
+            status,
+            ..Known::default()
+        }))
+    }
+
+    pub fn status(&self) -> Option<StreamStatus> {
+        self.0.lock().status
+    }
+
+    /// The state in the store, as this gateway read it last; `None` if it has read none.
+    pub fn state(&self) -> Option<KnownStreams> {
+        let known = self.0.lock();
+        if known.version == 0 {
+            return None;
+        }
+        Some(KnownStreams {
+            version: known.version,
+            streams: known.streams.clone(),
+        })
+    }
+
+    /// Notes the state in the store, and its status in the epoch of the room. False if the room
+    /// knew a version as high before, or clients see no difference.
+    pub fn note(&self, read: &KnownStreams, status: Option<StreamStatus>) -> bool {
+        let mut known = self.0.lock();
+        if read.version <= known.version {
+            return false;
+        }
+        let is_new = known.status.map(seen) != status.map(seen);
+        *known = Known {
+            version: read.version,
+            streams: read.streams.clone(),
+            status,
+        };
+        is_new
+    }
+}
+
+/// What clients see of a status.
+fn seen(status: StreamStatus) -> (bool, UnixMillis) {
+    (status.is_on, status.since)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(is_on: bool, since: UnixMillis, beats: u64) -> Option<StreamStatus> {
+        Some(StreamStatus {
+            is_on,
+            since,
+            beats,
+        })
+    }
+
+    #[test]
+    fn the_highest_version_wins_and_heartbeats_are_no_news() {
+        let read = |version| KnownStreams {
+            version,
+            streams: Streams::default(),
+        };
+        let stream = RoomStream::new(status(true, 5, 0));
+        assert_eq!(stream.state(), None);
+        assert!(!stream.note(&read(3), status(true, 5, 1)), "a heartbeat");
+        assert!(!stream.note(&read(2), status(false, 9, 0)), "an older one");
+        assert_eq!(stream.status(), status(true, 5, 1));
+        assert!(stream.note(&read(4), status(false, 9, 0)));
+        assert_eq!(stream.state(), Some(read(4)));
+    }
+}

@@ -1,0 +1,93 @@
+//! The boundary for the streams of lives. `state` decides what a message of a media server means,
+//! and the store keeps the result beside the record of the live, whether the live is open or not.
+//!
+//! Any gateway may hear a message. It reads the state, decides, and writes the next state only if
+//! no other gateway wrote meanwhile; otherwise it begins again. The same step notes the stream in
+//! the record of the open epoch.
+
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{LiveRecord, StoreResult};
+use crate::base::ids::{Epoch, LiveId};
+use crate::base::media_server::MediaServerName;
+pub use state::{End, Heard, MAX_PUBLISHERS, OpenEpoch, Step, StreamChange, StreamStatus, Streams};
+
+/// How long the state of streams outlives its last write, and a stream key its last use.
+pub const STREAMS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How long the state outlives its last write if no live waits for a stream: doubles come no later.
+pub const ENDED_STREAMS_TTL: Duration = Duration::from_secs(24 * 3600);
+
+/// The state of the streams of a live, as the store has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KnownStreams {
+    /// Grows with each write, and is at least the store's time of the write in Unix milliseconds,
+    /// so that no version is used again, whatever the store loses; 0 if the store has none.
+    pub version: u64,
+    /// The state.
+    pub streams: Streams,
+}
+
+/// A request to write the state of the streams of a live.
+#[derive(Debug, Clone)]
+pub struct WriteStreams {
+    /// The live.
+    pub live: LiveId,
+    /// The version that the caller read. If the store has another one, nothing is written.
+    pub seen: u64,
+    /// The next state.
+    pub streams: Streams,
+    /// The epoch whose record notes the status, if it is open.
+    pub epoch: Epoch,
+    /// Whether nothing is written unless the epoch is open.
+    pub must_be_open: bool,
+    /// An event for the record to note, if the epoch is open.
+    pub change: Option<(StreamChange, MediaServerName)>,
+    /// Published on the live's channel in the same step; `None` if nothing changes for others.
+    pub message: Option<String>,
+}
+
+impl WriteStreams {
+    /// How long the store keeps the state.
+    pub(super) fn lifetime(&self) -> Duration {
+        if self.streams.is_awaited() {
+            STREAMS_TTL
+        } else {
+            ENDED_STREAMS_TTL
+        }
+    }
+}
+
+/// The outcome of a [`WriteStreams`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StreamsReply {
+    /// It is written. The record as it is now, if there is one.
+    Written(Option<Box<LiveRecord>>),
+    /// Another gateway wrote meanwhile: read and decide again.
+    Changed,
+    /// The epoch is not open, and had to be.
+    Over,
+}
+
+/// What media servers told of the streams of lives.
+#[async_trait]
+pub trait StreamStore: Sync {
+    /// The state of a live's streams; the default if the store has none.
+    async fn load_streams(&self, live: &LiveId) -> StoreResult<KnownStreams>;
+
+    /// Writes the state of a live's streams, see [`WriteStreams`].
+    async fn write_streams(&self, request: &WriteStreams) -> StoreResult<StreamsReply>;
+
+    /// Notes to which live a stream key belongs, for [`STREAMS_TTL`]. `digest` stands for the
+    /// server and the key, which no store ever sees.
+    async fn note_stream_key(&self, digest: &str, live: &LiveId) -> StoreResult<()>;
+
+    /// The live to which a stream key belongs, by its digest; `None` if none was noted.
+    async fn find_stream_key(&self, digest: &str) -> StoreResult<Option<LiveId>>;
+}

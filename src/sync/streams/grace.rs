@@ -1,0 +1,132 @@
+//! Closes the lives whose stream did not come back in time, and notes the sessions whose heartbeats
+//! stayed away.
+//!
+//! Each gateway watches the lives of which it heard, and the walker watches all of them. So a live
+//! is closed even if the gateway that heard of the end has died. Whoever finds that the time is up
+//! reads the state again, writes that the stream is over, and only then closes the live: a stream
+//! that comes back before that write keeps the live, and one that comes later opens the next epoch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use tokio_util::sync::CancellationToken;
+
+use super::{Decided, StreamKeeper, TakenIn};
+use crate::base::ids::LiveId;
+use crate::presence::watched_streams::{Awaited, Watched};
+use crate::store::{End, LiveRecord, OpenedBy, StoreResult};
+
+/// Maximum lives that are looked at at the same time: the streams of a server may end together.
+const MAX_CONCURRENT_LOOKS: usize = 64;
+
+/// How long to wait before ends that could not be written are tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+impl StreamKeeper {
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            let next = self.watched.next_look();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.watched.changes() => {}
+                () = self.clock.sleep_until(next.unwrap_or(0)), if next.is_some() => {}
+                () = tokio::time::sleep(TRY_AGAIN), if !self.unheard.is_empty() => {}
+            }
+            self.hear_unheard().await;
+            self.judge_all().await;
+        }
+    }
+
+    /// Takes in the ends that could not be written before.
+    async fn hear_unheard(&self) {
+        while let Some((live, heard)) = self.unheard.next() {
+            if let Err(why) = self.hear(&live, &heard, None).await {
+                tracing::debug!(
+                    live_id = %live, error = %why,
+                    "the end of a stream was not written, will try again"
+                );
+                self.unheard.keep(&live, &heard);
+                return;
+            }
+        }
+    }
+
+    async fn judge_all(&self) {
+        let due = self.watched.looks_due(self.clock.now());
+        stream::iter(due)
+            .for_each_concurrent(MAX_CONCURRENT_LOOKS, async |(live, seen)| {
+                self.judge_or_wait(&live, &seen).await;
+            })
+            .await;
+    }
+
+    async fn judge_or_wait(&self, live: &LiveId, seen: &Watched) {
+        if let Err(why) = self.judge(live, seen).await {
+            tracing::debug!(
+                live_id = %live, error = %why,
+                "could not look for a stream, will try again"
+            );
+            self.watched.begin_again(live, self.clock.now());
+        }
+    }
+
+    /// Looks at a live whose time is up.
+    async fn judge(&self, live: &LiveId, seen: &Watched) -> StoreResult<()> {
+        let read = self.read(live).await?;
+        let Some(record) = read.record else {
+            // A gateway that holds the live writes the record again, and then notes it.
+            self.watched.forget(live, seen);
+            return Ok(());
+        };
+        if record.open_epoch().is_none() {
+            self.watched.forget(live, seen);
+            return Ok(());
+        }
+        if !seen.is_of(&record) {
+            self.watched.note(&record, self.clock.now());
+            return Ok(());
+        }
+        let streams = &read.known.streams;
+        let now = self.clock.unix();
+        let mut is_over = false;
+        let next = match seen.awaited {
+            // The record lags behind the state if no session is silent, or if one publishes.
+            Awaited::Heartbeat => streams
+                .silence(record.epoch, now)
+                .unwrap_or_else(|| streams.clone()),
+            Awaited::Return => match streams.end(record.epoch, now) {
+                End::OnAir => streams.clone(),
+                End::Write(next) => {
+                    is_over = true;
+                    next
+                }
+                End::Over => return self.close_over(&record, seen).await,
+            },
+        };
+        let decided = Decided {
+            streams: next,
+            epoch: record.epoch,
+            must_be_open: true,
+            taken_in: TakenIn::Noted,
+        };
+        if !self.write(live, &read.known, &decided).await? {
+            // Another gateway was faster. The next look sees what it wrote.
+            self.watched.begin_again(live, self.clock.now());
+            return Ok(());
+        }
+        if is_over {
+            self.close_over(&record, seen).await?;
+        }
+        Ok(())
+    }
+
+    /// Closes a live whose stream is over, if a stream opened it.
+    async fn close_over(&self, record: &LiveRecord, seen: &Watched) -> StoreResult<()> {
+        if record.opened_by == OpenedBy::Media {
+            self.close(record).await?;
+        }
+        self.watched.forget(&record.live, seen);
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! What media servers told of the streams of a live.
+
+use std::sync::Arc;
+
+use rollcall::base::ids::Epoch;
+use rollcall::base::media_event::{StreamNews, StreamSession};
+use rollcall::base::media_server::MediaServerName;
+use rollcall::store::{
+    End, Happened, Heard, KnownStreams, LiveRecord, OpenLive, OpenedBy, Store, StreamChange,
+    StreamStatus, Streams, StreamsReply, WriteStreams,
+};
+
+use super::{end, live, on_each, opened, opened_as, wish};
+
+on_each!(
+    a_state_is_written_only_by_a_caller_who_read_the_last_one,
+    the_record_of_the_open_epoch_notes_the_stream_and_its_events,
+    an_epoch_that_is_over_is_left_alone,
+    a_state_outlives_its_record,
+    a_stream_key_is_found_by_its_digest,
+);
+
+const NOW: u64 = 1_732_000_000_000;
+
+fn publishes(session: &str) -> Heard {
+    Heard {
+        server: MediaServerName::parse("main").unwrap(),
+        session: StreamSession::Unique(session.to_owned()),
+        news: StreamNews::Publish,
+        at: None,
+    }
+}
+
+/// A request to write that a session publishes.
+fn beginning(record: &LiveRecord, seen: u64) -> WriteStreams {
+    let heard = publishes("a");
+    WriteStreams {
+        live: record.live.clone(),
+        seen,
+        streams: Streams::default().begin(&heard, record.epoch, NOW),
+        epoch: record.epoch,
+        must_be_open: true,
+        change: Some((StreamChange::Started, heard.server)),
+        message: Some("it has a stream".to_owned()),
+    }
+}
+
+async fn written(store: &Arc<dyn Store>, request: &WriteStreams) -> Option<LiveRecord> {
+    match store.write_streams(request).await.unwrap() {
+        StreamsReply::Written(record) => record.map(|record| *record),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn by_stream(store: &Arc<dyn Store>) -> LiveRecord {
+    let wish = OpenLive {
+        by: OpenedBy::Media,
+        ..wish("42")
+    };
+    opened_as(store, &wish).await
+}
+
+async fn a_state_is_written_only_by_a_caller_who_read_the_last_one(store: Arc<dyn Store>) {
+    let record = by_stream(&store).await;
+    let nothing = store.load_streams(&record.live).await.unwrap();
+    assert_eq!(nothing, KnownStreams::default());
+    let first = beginning(&record, 0);
+    written(&store, &first).await;
+    let known = store.load_streams(&record.live).await.unwrap();
+    assert_eq!(known.streams, first.streams);
+    for seen in [0, known.version - 1, known.version + 1] {
+        let late = WriteStreams {
+            seen,
+            streams: Streams::default(),
+            ..first.clone()
+        };
+        let reply = store.write_streams(&late).await.unwrap();
+        assert_eq!(reply, StreamsReply::Changed, "{seen}");
+    }
+    let next = WriteStreams {
+        seen: known.version,
+        ..first
+    };
+    written(&store, &next).await;
+    let after = store.load_streams(&record.live).await.unwrap();
+    assert!(after.version > known.version, "{after:?}");
+}
+
+async fn the_record_of_the_open_epoch_notes_the_stream_and_its_events(store: Arc<dyn Store>) {
+    let record = by_stream(&store).await;
+    assert_eq!((record.opened_by, record.stream), (OpenedBy::Media, None));
+    let first = beginning(&record, 0);
+    let on = written(&store, &first).await.unwrap();
+    let status = StreamStatus {
+        is_on: true,
+        since: NOW,
+        beats: 0,
+    };
+    assert_eq!(on.stream, Some(status));
+    assert_eq!(store.load_live(&record.live).await.unwrap().unwrap(), on);
+    let server = MediaServerName::parse("main").unwrap();
+    let told = Happened::Stream(StreamChange::Started, server);
+    assert_eq!(on.events.pending.last().unwrap().what, told);
+
+    let known = store.load_streams(&record.live).await.unwrap();
+    let done = Heard {
+        news: StreamNews::Done,
+        ..publishes("a")
+    };
+    let rollcall::store::Step::Write(ended) =
+        known.streams.hear(&done, record.open_epoch(), NOW + 1)
+    else {
+        panic!("it ends")
+    };
+    let End::Write(over) = ended.end(record.epoch, NOW + 2) else {
+        panic!("nobody publishes")
+    };
+    let last = WriteStreams {
+        seen: known.version,
+        streams: over,
+        change: None,
+        message: None,
+        ..first
+    };
+    let off = written(&store, &last).await.unwrap();
+    assert_eq!(off.stream, None);
+    assert_eq!(off.events, on.events, "no event was asked for");
+}
+
+async fn an_epoch_that_is_over_is_left_alone(store: Arc<dyn Store>) {
+    let record = opened(&store, "42").await;
+    let request = beginning(&record, 0);
+    let other = WriteStreams {
+        epoch: Epoch(record.epoch.0 + 1),
+        ..request.clone()
+    };
+    let reply = store.write_streams(&other).await.unwrap();
+    assert_eq!(reply, StreamsReply::Over);
+    store.begin_close(&end(&record)).await.unwrap();
+    let reply = store.write_streams(&request).await.unwrap();
+    assert_eq!(reply, StreamsReply::Over);
+    let known = store.load_streams(&record.live).await.unwrap();
+    assert_eq!(known.version, 0, "nothing was written");
+    // The end of a session is remembered all the same.
+    let late = WriteStreams {
+        must_be_open: false,
+        ..request
+    };
+    let closing = written(&store, &late).await.unwrap();
+    assert_eq!(closing.stream, None);
+    assert_ne!(store.load_streams(&record.live).await.unwrap().version, 0);
+}
+
+async fn a_state_outlives_its_record(store: Arc<dyn Store>) {
+    let request = WriteStreams {
+        live: live("43"),
+        seen: 0,
+        streams: Streams::default().begin(&publishes("a"), Epoch(7), NOW),
+        epoch: Epoch(7),
+        must_be_open: false,
+        change: None,
+        message: None,
+    };
+    assert_eq!(written(&store, &request).await, None);
+    let known = store.load_streams(&live("43")).await.unwrap();
+    let record = opened(&store, "43").await;
+    assert_eq!(store.load_streams(&record.live).await.unwrap(), known);
+}
+
+async fn a_stream_key_is_found_by_its_digest(store: Arc<dyn Store>) {
+    assert_eq!(store.find_stream_key("d1").await.unwrap(), None);
+    store.note_stream_key("d1", &live("42")).await.unwrap();
+    store.note_stream_key("d2", &live("43")).await.unwrap();
+    store.note_stream_key("d1", &live("44")).await.unwrap();
+    assert_eq!(store.find_stream_key("d1").await.unwrap(), Some(live("44")));
+    assert_eq!(store.find_stream_key("d2").await.unwrap(), Some(live("43")));
+}

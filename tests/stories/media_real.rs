@@ -1,0 +1,154 @@
+//! Lives that follow the streams of real media servers, to which a real ffmpeg publishes.
+
+use std::time::Duration;
+
+use rollcall::base::media_server::MediaKind;
+use rollcall::config::Config;
+use tokio::time::Instant;
+
+use crate::support::media::{server, with_nginx};
+use crate::support::rtmp::{Publisher, RtmpServer};
+use crate::support::stores::on_redis;
+use crate::support::wait::{SLACK, same, throughout, until};
+use crate::support::world::World;
+
+const GRACE: Duration = Duration::from_secs(3);
+
+/// What ffmpeg and a media server need to begin a stream on a busy machine.
+const BEGINS_WITHIN: Duration = Duration::from_secs(20);
+
+fn with_real(config: &mut Config) {
+    with_nginx(config);
+    config.media.push(server("nms", MediaKind::NodeMediaServer));
+    config.stream_grace = GRACE;
+    config.streamer_timeout = Some(Duration::from_secs(2));
+}
+
+async fn opens(world: &World) {
+    until("the live opens", BEGINS_WITHIN, async || {
+        same(world.state_of("42").await, "open".to_owned())
+    })
+    .await;
+}
+
+async fn closes_within(world: &World, span: Duration) {
+    until("the live closes", span, async || {
+        same(world.state_of("42").await, "closed".to_owned())
+    })
+    .await;
+}
+
+async fn stays_open(world: &World, span: Duration) {
+    throughout("the live is open", span, async || {
+        same(world.state_of("42").await, "open".to_owned())
+    })
+    .await;
+}
+
+on_redis! {
+    tuned(with_real)
+    async fn a_stream_to_nginx_opens_its_live_on_every_gateway_and_closes_it(world) {
+        let other = world.another_gateway().await;
+        let nginx = RtmpServer::nginx(world.addr, false).await;
+        let mut streamer = Publisher::to(&nginx, "42?streamer_id=s1");
+        opens(&other).await;
+        assert_eq!(other.backend().live("42").await["streamer_id"], "s1");
+        let epoch = other.epoch("42").await;
+        let mut viewer = other.viewer_in("u1", "42").await;
+
+        // A second publisher comes and is thrown out by nginx.
+        let mut second = Publisher::to(&nginx, "42?streamer_id=s1");
+        second.is_refused().await;
+        stays_open(&other, GRACE + SLACK).await;
+
+        // The streamer's program crashes, and comes back in time.
+        streamer.kill();
+        let mut streamer = Publisher::to(&nginx, "42?streamer_id=s1");
+        stays_open(&other, GRACE + SLACK).await;
+        assert_eq!(other.epoch("42").await, epoch);
+
+        let ended = Instant::now();
+        streamer.stop();
+        assert_eq!(viewer.expect("closed").await["reason"], "stream_ended");
+        let took = ended.elapsed();
+        assert!(took > GRACE - Duration::from_millis(500), "closed after {took:?}");
+        assert!(took < GRACE + Duration::from_secs(1) + SLACK, "closed only after {took:?}");
+    }
+}
+
+on_redis! {
+    tuned(with_real)
+    async fn somebody_else_is_not_let_in_by_nginx(world) {
+        world.backend().open("42", "s2").await;
+        let nginx = RtmpServer::nginx(world.addr, false).await;
+        let mut stranger = Publisher::to(&nginx, "42?streamer_id=s1");
+        stranger.is_refused().await;
+        assert_eq!(world.backend().live("42").await["streamer_id"], "s2");
+    }
+}
+
+on_redis! {
+    tuned(with_real)
+    async fn a_killed_worker_of_nginx_ends_a_stream_with_heartbeats_only(world) {
+        let silent = RtmpServer::nginx(world.addr, false).await;
+        let _streamer = Publisher::to(&silent, "42?streamer_id=s1");
+        opens(&world).await;
+        silent.kill_worker();
+        stays_open(&world, Duration::from_secs(2) + GRACE + SLACK).await;
+        world.backend().close("42").await;
+
+        let beating = RtmpServer::nginx(world.addr, true).await;
+        let _streamer = Publisher::to(&beating, "42?streamer_id=s1");
+        opens(&world).await;
+        stays_open(&world, Duration::from_secs(2) + GRACE + SLACK).await;
+        beating.kill_worker();
+        closes_within(&world, Duration::from_secs(2) + GRACE + Duration::from_secs(2) + SLACK).await;
+    }
+}
+
+on_redis! {
+    tuned(with_real)
+    async fn a_live_on_nginx_closes_though_a_gateway_is_killed(world) {
+        let mut program = World::program_with(world.redis().clone(), |config| {
+            config.stream_grace = GRACE;
+        })
+        .await;
+        let nginx = RtmpServer::nginx(world.addr, false).await;
+        let mut streamer = Publisher::to(&nginx, "42?streamer_id=s1");
+        opens(&world).await;
+        let _viewer = program.viewer_in("u1", "42").await;
+        program.process().kill();
+        stays_open(&world, GRACE).await;
+        streamer.kill();
+        closes_within(&world, GRACE + Duration::from_secs(1) + SLACK).await;
+    }
+}
+
+on_redis! {
+    tuned(with_real)
+    async fn a_stream_to_node_media_server_opens_its_live_and_closes_it(world) {
+        let node = RtmpServer::node(world.addr).await;
+        let mut streamer = Publisher::to(&node, "42?streamer_id=s1");
+        opens(&world).await;
+        let epoch = world.epoch("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
+
+        // A second publisher is let in, and its end does not close the live.
+        let mut second = Publisher::to(&node, "42?streamer_id=s1");
+        stays_open(&world, Duration::from_secs(2)).await;
+        second.kill();
+        stays_open(&world, GRACE).await;
+        assert_eq!(world.epoch("42").await, epoch);
+
+        // This server says only half a minute later that a publisher ended.
+        let ended = Instant::now();
+        streamer.stop();
+        until("the stream is lost", Duration::from_secs(40), async || {
+            let live = world.backend().live("42").await;
+            same(live["stream"]["state"].clone(), "lost".into())
+        })
+        .await;
+        assert!(ended.elapsed() > Duration::from_secs(20), "{:?}", ended.elapsed());
+        assert_eq!(viewer.expect("closed").await["reason"], "stream_ended");
+    }
+}

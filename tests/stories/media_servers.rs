@@ -1,0 +1,585 @@
+//! A live follows its stream: media servers open and close lives by themselves.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use reqwest::Method;
+use rollcall::base::media_server::MediaKind;
+use rollcall::base::secret::Secret;
+use rollcall::config::Config;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::support::backend::Backend;
+use crate::support::media::{Nginx, Platform, SECRET, SrsApi, server, with_nginx};
+use crate::support::program::Program;
+use crate::support::redis_view::Redis;
+use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::tokens::{in_seconds, mint, with_tokens};
+use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
+use crate::support::world::{World, timings};
+
+const GRACE: Duration = Duration::from_millis(1_500);
+
+fn short(config: &mut Config) {
+    with_nginx(config);
+    config.stream_grace = GRACE;
+}
+
+/// Long enough for a story that has to see a stream that is lost.
+fn long(config: &mut Config) {
+    short(config);
+    config.stream_grace = Duration::from_secs(20);
+}
+
+async fn stays_open(world: &World, span: Duration) {
+    throughout("the live is open", span, async || {
+        same(world.state_of("42").await, "open".to_owned())
+    })
+    .await;
+}
+
+on_both_stores! {
+    tuned(short)
+    async fn a_stream_opens_its_live_and_the_end_of_the_stream_closes_it(world) {
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(1, "42").await;
+        let live = world.backend().live("42").await;
+        assert_eq!(live["state"], "open");
+        assert_eq!(live["opened_by"], "media");
+        assert_eq!(live["streamer_id"], "s1");
+        assert_eq!(live["stream"]["state"], "live", "{live}");
+        let mut viewer = world.viewer_in("u1", "42").await;
+        let ended = Instant::now();
+        nginx.done(1, "42").await;
+        stays_open(&world, GRACE - Duration::from_millis(300)).await;
+        assert_eq!(viewer.expect("closed").await["reason"], "stream_ended");
+        let took = ended.elapsed();
+        assert!(took < GRACE + SLACK, "closed only after {took:?}");
+        world.live_becomes("42", "closed").await;
+    }
+}
+
+on_both_stores! {
+    tuned(short)
+    async fn a_second_publisher_ends_nothing_of_the_first(world) {
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(17, "42").await;
+        nginx.lets_in(19, "42").await;
+        nginx.done(19, "42").await;
+        // Another server ends a session with the same number.
+        Nginx::calling(&world, "eu").done(17, "42").await;
+        stays_open(&world, GRACE * 2).await;
+        nginx.done(17, "42").await;
+        world.live_becomes("42", "closed").await;
+    }
+}
+
+on_both_stores! {
+    tuned(short)
+    async fn a_streamer_who_comes_back_in_time_goes_on_with_the_same_live(world) {
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(1, "42").await;
+        let epoch = world.epoch("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
+        for client in 1..4 {
+            nginx.done(client, "42").await;
+            stays_open(&world, GRACE / 3).await;
+            nginx.lets_in(client + 1, "42").await;
+        }
+        stays_open(&world, GRACE * 2).await;
+        assert_eq!(world.epoch("42").await, epoch);
+        let ack = viewer.heartbeat_json().await;
+        assert_eq!(ack["live_id"], "42", "the socket noticed nothing");
+    }
+}
+
+on_both_stores! {
+    tuned(short)
+    async fn a_stream_after_the_close_opens_the_next_epoch(world) {
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(1, "42").await;
+        let first = world.epoch("42").await;
+        nginx.done(1, "42").await;
+        world.live_becomes("42", "closed").await;
+        nginx.lets_in(2, "42").await;
+        world.live_becomes("42", "open").await;
+        assert!(world.epoch("42").await > first);
+    }
+}
+
+on_both_stores! {
+    tuned(short)
+    async fn the_end_of_a_stream_does_not_close_a_live_that_a_back_end_opened(world) {
+        world.open("42").await;
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(1, "42").await;
+        until("the stream is shown", PATIENCE, async || {
+            same(world.backend().live("42").await["stream"]["state"].clone(), json!("live"))
+        })
+        .await;
+        nginx.done(1, "42").await;
+        until("the stream is over", PATIENCE, async || {
+            same(world.backend().live("42").await["stream"].clone(), Value::Null)
+        })
+        .await;
+        stays_open(&world, GRACE).await;
+        assert_eq!(world.backend().live("42").await["opened_by"], "service");
+    }
+}
+
+on_both_stores! {
+    tuned(short)
+    async fn a_live_that_a_back_end_closed_stays_closed_while_the_session_goes_on(world) {
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(1, "42").await;
+        world.backend().close("42").await;
+        nginx.update(1, "42").await.is(200);
+        nginx.done(1, "42").await;
+        assert_eq!(world.state_of("42").await, "closed");
+    }
+}
+
+on_both_stores! {
+    tuned(short)
+    async fn nobody_publishes_to_the_live_of_another_streamer(world) {
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(1, "42").await;
+        nginx.publish(2, "42", "streamer_id=s2").await.is(403);
+        assert_eq!(world.backend().live("42").await["streamer_id"], "s1");
+        nginx.done(2, "42").await;
+        stays_open(&world, GRACE * 2).await;
+    }
+}
+
+on_both_stores! {
+    tuned(long)
+    async fn dashboards_see_that_the_stream_is_lost_and_when_the_live_closes(world) {
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(1, "42").await;
+        let mut dashboard = world.dashboard("42").await;
+        let first = dashboard.log[0].json.clone();
+        assert_eq!(first["stream"]["state"], "live", "{first}");
+        nginx.done(1, "42").await;
+        let lost = dashboard.next().await.json;
+        assert_eq!(lost["stream"]["state"], "lost", "{lost}");
+        let since = lost["stream"]["since"].as_u64().unwrap();
+        assert_eq!(lost["stream"]["closes_at"].as_u64().unwrap(), since + 20_000);
+        nginx.lets_in(2, "42").await;
+        let back = dashboard.next().await.json;
+        assert_eq!(back["stream"]["state"], "live", "{back}");
+        assert_eq!(back["stream"]["closes_at"], Value::Null);
+    }
+}
+
+on_both_stores! {
+    tuned(|config: &mut Config| {
+        short(config);
+        config.streamer_timeout = Some(Duration::from_millis(1_000));
+    })
+    async fn a_session_whose_heartbeats_stay_away_ends(world) {
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(1, "42").await;
+        // Without heartbeats its silence means nothing.
+        stays_open(&world, Duration::from_millis(1_000) + GRACE + SLACK).await;
+        for _ in 0..3 {
+            nginx.update(1, "42").await.is(200);
+            stays_open(&world, Duration::from_millis(600)).await;
+        }
+        world.live_becomes("42", "closed").await;
+        // The worker was only cut off.
+        nginx.update(1, "42").await.is(200);
+        world.live_becomes("42", "open").await;
+    }
+}
+
+on_both_stores! {
+    tuned(short)
+    async fn forged_and_garbled_callbacks_change_nothing(world) {
+        let backend = world.backend();
+        let publish = "app=live&clientid=1&call=publish&name=42";
+        for (path, body, status) in [
+            ("/v1/media/main", publish, 401),
+            ("/v1/media/main?secret=guess", publish, 401),
+            ("/v1/media/main?secret=", publish, 401),
+            ("/v1/media/other?secret=guess", publish, 404),
+        ] {
+            backend.send(Method::POST, path, Some(body)).await.is(status);
+        }
+        let path = format!("/v1/media/main?secret={}", SECRET.replace(' ', "+"));
+        for (body, status) in [
+            ("", 400),
+            ("{}", 400),
+            ("call=publish&name=42", 400),
+            ("app=live&clientid=1&call=publish&call=publish_done&name=42", 400),
+            ("app=live&clientid=1&call=publish&name=a%7Bb", 403),
+            ("app=live&clientid=1&call=play&name=42", 200),
+        ] {
+            backend.send(Method::POST, &path, Some(body)).await.is(status);
+        }
+        assert_eq!(world.state_of("42").await, "");
+        let metrics = backend.get("/metrics").await.is(200).text;
+        for line in [
+            r#"rollcall_media_callbacks_total{kind="nginx-rtmp",result="forged"} 3"#,
+            r#"rollcall_media_callbacks_total{kind="nginx-rtmp",result="unreadable"} 4"#,
+            r#"rollcall_media_callbacks_total{kind="nginx-rtmp",result="refused"} 1"#,
+            r#"rollcall_media_callbacks_total{kind="nginx-rtmp",result="ignored"} 1"#,
+        ] {
+            assert!(metrics.contains(line), "{line} is not in {metrics}");
+        }
+    }
+}
+
+/// Who may publish with `--auth jwt`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_publisher_needs_the_token_of_a_streamer() {
+    let world = World::on_memory(|config| {
+        short(config);
+        with_tokens(config);
+    })
+    .await;
+    let token = |claims: Value| {
+        let mut claims = claims;
+        claims["exp"] = in_seconds(60).into();
+        format!("token={}", mint(&claims))
+    };
+    let nginx = Nginx::calling(&world, "main");
+    nginx.publish(1, "42", "").await.is(403);
+    nginx.publish(1, "42", "token=guess").await.is(403);
+    nginx.publish(1, "42", "streamer_id=s1").await.is(403);
+    let viewer = token(json!({"sub": "s1", "role": "viewer"}));
+    nginx.publish(1, "42", &viewer).await.is(403);
+    let elsewhere = token(json!({"sub": "s1", "role": "streamer", "lives": ["43"]}));
+    nginx.publish(1, "42", &elsewhere).await.is(403);
+    let mine = token(json!({"sub": "s1", "role": "streamer", "lives": ["42"]}));
+    nginx.publish(1, "42", &mine).await.is(200);
+    // A doubled number of a client is no way around the token.
+    nginx.publish(1, "42", "").await.is(403);
+    let service = mint(&json!({"sub": "b", "role": "service", "exp": in_seconds(60)}));
+    let answer = reqwest::Client::new()
+        .get(format!("http://{}/v1/lives/42", world.addr))
+        .bearer_auth(service)
+        .send()
+        .await
+        .unwrap();
+    let live: Value = answer.json().await.unwrap();
+    assert_eq!(live["streamer_id"], "s1", "{live}");
+}
+
+/// The entries of the stream of events about a live: the kind, and the server if there is one.
+async fn events(redis: &Redis) -> Vec<(String, Value)> {
+    let entries = redis.ask(&["XRANGE", "rollcall:events", "-", "+"]).await;
+    let mut events = Vec::new();
+    for entry in entries.as_array().unwrap() {
+        let fields: Vec<&str> = entry[1]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        let at = fields.iter().position(|name| *name == "data").unwrap() + 1;
+        let data: Value = serde_json::from_str(fields[at]).unwrap();
+        let kind = data["type"].as_str().unwrap().to_owned();
+        if kind != "live.counts" {
+            events.push((kind, data["server"].clone()));
+        }
+    }
+    events
+}
+
+on_redis! {
+    tuned(short)
+    async fn the_stream_of_events_tells_of_the_stream(world) {
+        let nginx = Nginx::calling(&world, "main");
+        let eu = Nginx::calling(&world, "eu");
+        nginx.lets_in(1, "42").await;
+        nginx.done(1, "42").await;
+        eu.lets_in(1, "42").await;
+        eu.done(1, "42").await;
+        world.live_becomes("42", "closed").await;
+        let expected = vec![
+            ("live.opened".to_owned(), Value::Null),
+            ("stream.started".to_owned(), json!("main")),
+            ("stream.lost".to_owned(), json!("main")),
+            ("stream.started".to_owned(), json!("eu")),
+            ("stream.lost".to_owned(), json!("eu")),
+            ("stream.ended".to_owned(), json!("eu")),
+            ("live.closed".to_owned(), Value::Null),
+        ];
+        until("the events are written", PATIENCE, async || {
+            let told = events(world.redis()).await;
+            if told == expected { Ok(()) } else { Err(format!("{told:?}")) }
+        })
+        .await;
+    }
+}
+
+on_redis! {
+    tuned(short)
+    async fn any_gateway_hears_any_callback(world) {
+        let other = world.another_gateway().await;
+        let here = Nginx::calling(&world, "main");
+        let there = Nginx::calling(&other, "main");
+        here.lets_in(1, "42").await;
+        let epoch = world.epoch("42").await;
+        let mut viewer = other.viewer_in("u1", "42").await;
+        there.done(1, "42").await;
+        here.lets_in(2, "42").await;
+        stays_open(&other, GRACE * 2).await;
+        assert_eq!(other.epoch("42").await, epoch);
+        there.done(2, "42").await;
+        assert_eq!(viewer.expect("closed").await["reason"], "stream_ended");
+    }
+}
+
+on_redis! {
+    tuned(short)
+    async fn a_live_closes_though_the_gateway_that_heard_the_end_is_killed(world) {
+        // The settings of a program have no media servers, so the program only looks after lives.
+        let mut program = World::program_with(world.redis().clone(), |config| {
+            config.stream_grace = GRACE;
+        })
+        .await;
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(1, "42").await;
+        let _viewer = program.viewer_in("u1", "42").await;
+        nginx.done(1, "42").await;
+        program.process().kill();
+        world.live_becomes("42", "closed").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_live_closes_though_every_gateway_that_heard_of_it_is_gone() {
+    within_deadline(async {
+        let world = World::on_redis(short).await;
+        let redis = world.redis().clone();
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(1, "42").await;
+        nginx.done(1, "42").await;
+        world.stop().await;
+        let later = World::beside(redis, short).await;
+        later.live_becomes("42", "closed").await;
+    })
+    .await;
+}
+
+on_redis! {
+    tuned(short)
+    async fn a_live_on_air_outlives_the_loss_of_all_data(world) {
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(1, "42").await;
+        let epoch = world.epoch("42").await;
+        let _viewer = world.viewer_in("u1", "42").await;
+        until("the gateway knows the stream", PATIENCE, async || {
+            same(world.backend().live("42").await["stream"]["state"].clone(), json!("live"))
+        })
+        .await;
+        world.redis().ask(&["FLUSHALL"]).await;
+        until("the record is back", PATIENCE, async || {
+            match world.redis().live_field("42", "stream").await {
+                Some(stream) if stream.starts_with("on ") => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+        stays_open(&world, GRACE * 2).await;
+        assert_eq!(world.epoch("42").await, epoch);
+        nginx.done(1, "42").await;
+        world.live_becomes("42", "closed").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_platform_says_whose_a_stream_key_is_and_nobody_else_learns_the_key() {
+    within_deadline(async {
+        let platform = Platform::start().await;
+        let world = World::on_redis(|config| {
+            short(config);
+            config.fan_ttl = Duration::from_millis(100);
+            config.media[0].publish_url = Some(platform.url());
+        })
+        .await;
+        let nginx = Nginx::calling(&world, "main");
+        nginx.publish(1, "live_key_8", "").await.is(403);
+        nginx.publish(1, "live_key_7", "").await.is(200);
+        assert_eq!(world.backend().live("42").await["streamer_id"], "s1");
+        // The end of the stream finds its live though the platform is away.
+        drop(platform);
+        nginx.done(1, "live_key_7").await;
+        world.live_becomes("42", "closed").await;
+        until("the platform is asked again", PATIENCE, async || {
+            same(nginx.publish(2, "live_key_7", "").await.status, 503)
+        })
+        .await;
+        let backend = world.backend();
+        let mut seen = backend.get("/metrics").await.is(200).text;
+        seen += &backend.get("/v1/lives").await.is(200).text;
+        let keys: BTreeSet<String> = world.redis().keys("*").await;
+        for key in &keys {
+            let dump = world.redis().ask(&["DUMP", key]).await;
+            seen += &format!("{key} {dump}");
+        }
+        assert!(!seen.contains("live_key"), "{seen}");
+    })
+    .await;
+}
+
+/// Not even a log of everything has them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_log_line_has_a_stream_key_a_token_or_a_secret() {
+    within_deadline(async {
+        let platform = Platform::start().await;
+        let redis = Redis::start().await;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let settings = format!(
+            "[media.main]\nkind = 'nginx-rtmp'\nsecret = '{SECRET}'\npublish-url = '{}'\n\
+             [media.eu]\nkind = 'nginx-rtmp'\nsecret = '{SECRET}'\n",
+            platform.url().reveal()
+        );
+        std::fs::write(file.path(), settings).unwrap();
+        let mut config = timings();
+        config.redis = Some(Secret::new(redis.url()));
+        let path = file.path().display().to_string();
+        let args = ["--config", path.as_str(), "--log", "trace,h2=off"];
+        let program = Program::start_with(&config, &args).await;
+        let main = Nginx::at(program.addr, "main");
+        main.publish(1, "live_key_7", "").await.is(200);
+        main.publish(2, "live_key_8", "").await.is(403);
+        main.update(1, "live_key_7").await.is(200);
+        main.done(1, "live_key_7").await;
+        drop(platform);
+        main.publish(3, "live_key_9", "").await;
+        let eu = Nginx::at(program.addr, "eu");
+        eu.publish(1, "42", "token=token_of_s1&streamer_id=s1")
+            .await;
+        eu.publish(1, "no{id}live_key", "token=token_of_s1")
+            .await
+            .is(403);
+        let said = program.said();
+        assert!(said.contains("a stream began"), "{said}");
+        assert!(said.contains("a stream was refused"), "{said}");
+        for secret in ["live_key", "token_of_s1", SECRET, &SECRET.replace(' ', "+")] {
+            assert!(!said.contains(secret), "{secret} is in {said}");
+        }
+    })
+    .await;
+}
+
+/// SRS sends no heartbeats, so a gateway asks it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_asked_ends_the_streams_that_it_lost() {
+    within_deadline(async {
+        let srs = SrsApi::start().await;
+        let silence = Duration::from_millis(2_000);
+        let world = World::on_memory(|config| {
+            config.stream_grace = GRACE;
+            config.streamer_timeout = Some(silence);
+            let mut settings = server("srs", MediaKind::Srs);
+            settings.poll_url = Some(srs.url());
+            config.media = vec![settings];
+        })
+        .await;
+        let publish = |session: &str| {
+            json!({"action": "on_publish", "client_id": session, "app": "live", "stream": "42"})
+        };
+        call(world.backend(), "srs", &publish("c1")).await;
+        srs.publish(&[("c1", "42"), ("c7", "77")]);
+        world.live_becomes("77", "open").await;
+        stays_open(&world, silence + GRACE + SLACK).await;
+
+        // The server was started again, and sent nothing.
+        srs.publish(&[]);
+        let lost = Instant::now();
+        world.live_becomes("42", "closed").await;
+        let took = lost.elapsed();
+        assert!(took < silence + GRACE, "noticed by its silence, after {took:?}");
+
+        // A server that does not answer ends nothing at once.
+        call(world.backend(), "srs", &publish("c2")).await;
+        srs.publish(&[("c2", "42")]);
+        until("the session is found", PATIENCE, async || {
+            match world.metric("rollcall_media_polls_total{result=\"answered\"}").await {
+                polls if polls >= 3.0 => Ok(()),
+                polls => Err(polls),
+            }
+        })
+        .await;
+        stays_open(&world, silence / 2).await;
+        drop(srs);
+        stays_open(&world, silence / 2 + GRACE / 2).await;
+        world.live_becomes("42", "closed").await;
+    })
+    .await;
+}
+
+/// What each kind of server takes as a yes and as a no.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_of_other_kinds_get_the_answers_that_they_understand() {
+    let world = World::on_memory(|config| {
+        config.stream_grace = GRACE;
+        config.media = vec![
+            server("srs", MediaKind::Srs),
+            server("nms", MediaKind::NodeMediaServer),
+            server("mtx", MediaKind::MediaMtx),
+            server("any", MediaKind::Generic),
+        ];
+    })
+    .await;
+    let backend = world.backend();
+    let srs = |action: &str, live: &str| {
+        let more = "?x=1";
+        json!({"action": action, "client_id": "c1", "app": "live", "stream": live, "param": more})
+    };
+    let answer = call(backend, "srs", &srs("on_publish", "s1")).await;
+    assert_eq!((answer.0, answer.1.as_str()), (200, r#"{"code":0}"#));
+    world.live_becomes("s1", "open").await;
+    let refused = call(backend, "srs", &srs("on_publish", "no live")).await;
+    assert_eq!((refused.0, refused.1.as_str()), (403, r#"{"code":403}"#));
+    call(backend, "srs", &srs("on_unpublish", "s1")).await;
+    world.live_becomes("s1", "closed").await;
+
+    let nms = |action: &str, id: &str| json!({"action": action, "id": id, "app": "live", "name": "n1", "query": {}});
+    for (action, id) in [
+        ("prePublish", "a"),
+        ("postPublish", "a"),
+        ("prePublish", "b"),
+        ("postPublish", "b"),
+        ("donePlay", "b"),
+        ("donePlay", "player"),
+    ] {
+        assert_eq!(
+            call(backend, "nms", &nms(action, id)).await.0,
+            200,
+            "{action}"
+        );
+    }
+    assert_eq!(world.state_of("n1").await, "open");
+    call(backend, "nms", &nms("donePublish", "a")).await;
+    world.live_becomes("n1", "closed").await;
+
+    let asks = json!({"action": "publish", "path": "m1", "id": "u-1", "query": ""});
+    assert_eq!(call(backend, "mtx", &asks).await.0, 200);
+    assert_eq!(world.state_of("m1").await, "", "nothing began yet");
+    let path = format!("/v1/media/mtx?secret={}", SECRET.replace(' ', "+"));
+    let ready = "event=ready&path=m1&id=u-1&query=";
+    backend.send(Method::POST, &path, Some(ready)).await.is(200);
+    world.live_becomes("m1", "open").await;
+
+    let any =
+        |event: &str| json!({"event": event, "session": "a", "stream": "g1", "streamer_id": "s9"});
+    call(backend, "any", &any("publish")).await;
+    assert_eq!(backend.live("g1").await["streamer_id"], "s9");
+    call(backend, "any", &any("done")).await;
+    call(backend, "any", &any("publish")).await;
+    world.live_becomes("g1", "closed").await;
+}
+
+/// Calls as a server does that sends JSON; the status and the body of the answer.
+async fn call(backend: &Backend, server: &str, body: &Value) -> (u16, String) {
+    let path = format!("/v1/media/{server}?secret={}", SECRET.replace(' ', "+"));
+    let answer = backend
+        .send(Method::POST, &path, Some(&body.to_string()))
+        .await;
+    (answer.status, answer.text)
+}

@@ -1,0 +1,219 @@
+//! Owns media servers that a story plays: their tables in the settings, and the callbacks that they
+//! send.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use axum::extract::State;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use reqwest::Method;
+use rollcall::base::media_server::{MediaKind, MediaServerName};
+use rollcall::base::secret::Secret;
+use rollcall::config::{Config, MediaServer, Template};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::backend::{Answer, Backend};
+use super::wait::{PATIENCE, same, until};
+use super::world::World;
+
+/// The secret of every server that a story plays.
+pub const SECRET: &str = "the secret of a media server";
+
+/// The settings of a server with this secret.
+pub fn server(name: &str, kind: MediaKind) -> MediaServer {
+    MediaServer {
+        name: MediaServerName::parse(name).unwrap(),
+        kind,
+        secret: Some(Secret::new(SECRET)),
+        secret_file: None,
+        live: Template::default(),
+        streamer: None,
+        publish_url: None,
+        publish_secret_file: None,
+        poll_url: None,
+        networks: Vec::new(),
+    }
+}
+
+/// Lets the gateway hear an nginx `main`, and another one `eu`.
+pub fn with_nginx(config: &mut Config) {
+    config.media = vec![
+        server("main", MediaKind::NginxRtmp),
+        server("eu", MediaKind::NginxRtmp),
+    ];
+}
+
+/// An nginx with its RTMP module, which calls one gateway.
+pub struct Nginx {
+    gateway: Backend,
+    path: String,
+}
+
+impl Nginx {
+    /// The nginx of this name in the settings.
+    pub fn calling(world: &World, name: &str) -> Self {
+        Self::at(world.addr, name)
+    }
+
+    /// The same of a gateway at an address.
+    pub fn at(gateway: SocketAddr, name: &str) -> Self {
+        Self {
+            gateway: Backend::at(gateway),
+            path: format!("/v1/media/{name}?secret={}", SECRET.replace(' ', "+")),
+        }
+    }
+
+    /// Somebody publishes; `query` is that of the stream's URL.
+    pub async fn publish(&self, client: u32, stream: &str, query: &str) -> Answer {
+        self.call("publish", client, stream, query).await
+    }
+
+    /// A publisher is let in.
+    pub async fn lets_in(&self, client: u32, stream: &str) {
+        self.publish(client, stream, "streamer_id=s1").await.is(200);
+    }
+
+    /// A publisher ended.
+    pub async fn done(&self, client: u32, stream: &str) {
+        self.call("publish_done", client, stream, "").await.is(200);
+    }
+
+    /// A publisher goes on.
+    pub async fn update(&self, client: u32, stream: &str) -> Answer {
+        let more = "time=30&timestamp=29980&streamer_id=s1";
+        self.call("update_publish", client, stream, more).await
+    }
+
+    async fn call(&self, call: &str, client: u32, stream: &str, more: &str) -> Answer {
+        let body = format!(
+            "app=live&flashver=FMLE/3.0%20(compatible%3B%20Lavf63.1.&swfurl=&\
+             tcurl=rtmp://127.0.0.1:11935/live&pageurl=&addr=127.0.0.1&clientid={client}&\
+             call={call}&name={stream}&type=live&{more}"
+        );
+        self.gateway
+            .send(Method::POST, &self.path, Some(&body))
+            .await
+    }
+}
+
+impl World {
+    /// Waits until a live is in this state.
+    pub async fn live_becomes(&self, live: &str, state: &str) {
+        until("the live changes", PATIENCE, async || {
+            same(self.state_of(live).await, state.to_owned())
+        })
+        .await;
+    }
+
+    /// `open`, `closing` or `closed`; empty if the live was never opened.
+    pub async fn state_of(&self, live: &str) -> String {
+        let answer = self.backend().get(&format!("/v1/lives/{live}")).await;
+        let state = answer.body["state"].as_str();
+        state.unwrap_or_default().to_owned()
+    }
+}
+
+/// An HTTP service on a free port. It is away when dropped, and so are its connections.
+struct Service {
+    addr: SocketAddr,
+    server: JoinHandle<()>,
+}
+
+impl Service {
+    async fn start(router: Router) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((socket, _)) = listener.accept().await {
+                let service = TowerToHyperService::new(router.clone());
+                let io = TokioIo::new(socket);
+                connections.spawn(http1::Builder::new().serve_connection(io, service));
+            }
+        });
+        Self { addr, server }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+/// A platform that allows the stream key `live_key_7` of the server `main` for live 42 of `s1`, and
+/// no other key. It is away when dropped.
+pub struct Platform(Service);
+
+impl Platform {
+    /// Starts it.
+    pub async fn start() -> Self {
+        let router = Router::new().route("/keys", post(whose_key));
+        Self(Service::start(router).await)
+    }
+
+    /// The URL that a gateway is given.
+    pub fn url(&self) -> Secret {
+        Secret::new(format!("http://{}/keys", self.0.addr))
+    }
+}
+
+async fn whose_key(Json(question): Json<Value>) -> Json<Value> {
+    if question["stream_key"] == "live_key_7" && question["server"] == "main" {
+        Json(json!({"allowed": true, "live_id": "42", "streamer_id": "s1"}))
+    } else {
+        Json(json!({"allowed": false}))
+    }
+}
+
+/// The sessions that publish, each with its stream.
+type Sessions = Mutex<Vec<(String, String)>>;
+
+/// The API of an SRS, which says who publishes. It is away when dropped.
+pub struct SrsApi {
+    service: Service,
+    publishers: Arc<Sessions>,
+}
+
+impl SrsApi {
+    /// Starts it; nobody publishes.
+    pub async fn start() -> Self {
+        let publishers = Arc::<Sessions>::default();
+        let router = Router::new()
+            .route("/api/v1/streams", get(srs_streams))
+            .with_state(publishers.clone());
+        Self {
+            service: Service::start(router).await,
+            publishers,
+        }
+    }
+
+    /// The URL that a gateway is given.
+    pub fn url(&self) -> Secret {
+        Secret::new(format!("http://{}/api/v1/streams", self.service.addr))
+    }
+
+    /// From now on, exactly these sessions publish, each to a stream.
+    pub fn publish(&self, sessions: &[(&str, &str)]) {
+        let mut publishers = self.publishers.lock().unwrap();
+        publishers.clear();
+        for (session, stream) in sessions {
+            publishers.push(((*session).to_owned(), (*stream).to_owned()));
+        }
+    }
+}
+
+async fn srs_streams(State(publishers): State<Arc<Sessions>>) -> Json<Value> {
+    let mut streams = Vec::new();
+    for (session, stream) in publishers.lock().unwrap().iter() {
+        let publish = json!({"active": true, "cid": session});
+        streams.push(json!({"name": stream, "app": "live", "publish": publish}));
+    }
+    Json(json!({"code": 0, "streams": streams}))
+}

@@ -1,0 +1,205 @@
+//! Owns real media servers and real publishers: nginx with its RTMP module, node-media-server, and
+//! ffmpeg. A machine without one of them fails the test; it never skips it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+
+use super::media::SECRET;
+use super::redis_server::free_port;
+use super::wait::{PATIENCE, until};
+
+/// A media server that speaks RTMP. It is gone when dropped.
+pub struct RtmpServer {
+    child: Child,
+    port: u16,
+    dir: TempDir,
+}
+
+impl RtmpServer {
+    /// An nginx that calls a gateway as the server `main`. With `heartbeats` it says four times a
+    /// second of each publisher that it goes on.
+    pub async fn nginx(gateway: SocketAddr, heartbeats: bool) -> Self {
+        let port = free_port();
+        let dir = tempfile::tempdir().unwrap();
+        let call = callback(gateway);
+        let on_update = if heartbeats {
+            format!("on_update {call}; notify_update_timeout 250ms;")
+        } else {
+            String::new()
+        };
+        let path = dir.path().display();
+        let user = if is_root() { "user root;" } else { "" };
+        let config = format!(
+            "load_module {};\n{user}\nworker_processes 1;\ndaemon off;\npid {path}/pid;\n\
+             error_log {path}/log notice;\nevents {{}}\nrtmp {{ server {{ listen 127.0.0.1:{port};\n\
+             application live {{ live on; drop_idle_publisher 2s; on_publish {call};\n\
+             on_publish_done {call}; {on_update} }} }} }}\n",
+            module().display()
+        );
+        let file = dir.path().join("nginx.conf");
+        std::fs::write(&file, config).unwrap();
+        let child = Command::new("nginx")
+            .arg("-c")
+            .arg(&file)
+            .arg("-p")
+            .arg(dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .expect("nginx is missing: ./tests/run installs it");
+        Self { child, port, dir }.ready().await
+    }
+
+    /// A node-media-server that calls a gateway as the server `nms`.
+    pub async fn node(gateway: SocketAddr) -> Self {
+        let port = free_port();
+        let dir = tempfile::tempdir().unwrap();
+        let modules = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/media-servers");
+        let url = callback(gateway).replace("/main?", "/nms?");
+        let program = format!(
+            "import Server from \"{}/node_modules/node-media-server/src/index.js\";\n\
+             new Server({{ bind: \"127.0.0.1\", rtmp: {{ port: {port} }}, notify: {{ url: \"{url}\" }} }}).run();\n",
+            modules.display()
+        );
+        let file = dir.path().join("server.mjs");
+        std::fs::write(&file, program).unwrap();
+        let log = std::fs::File::create(dir.path().join("log")).unwrap();
+        let child = Command::new("node")
+            .arg(&file)
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+            .expect("node is missing: ./tests/run installs it");
+        Self { child, port, dir }.ready().await
+    }
+
+    /// kill -9 of the worker process, which has the publishers; nginx starts another one.
+    pub fn kill_worker(&self) {
+        let workers = Command::new("pgrep")
+            .args(["-P", &self.child.id().to_string()])
+            .output()
+            .expect("pgrep is missing");
+        let workers = String::from_utf8(workers.stdout).unwrap();
+        let mut killed = 0;
+        for worker in workers.split_whitespace() {
+            let done = Command::new("kill").args(["-9", worker]).status().unwrap();
+            killed += usize::from(done.success());
+        }
+        assert!(killed > 0, "nginx has no worker");
+    }
+
+    async fn ready(self) -> Self {
+        until("the media server listens", PATIENCE, async || {
+            let connected = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await;
+            connected.map_err(|why| format!("{why}: {}", self.log()))
+        })
+        .await;
+        self
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for RtmpServer {
+    fn drop(&mut self) {
+        // The whole group: nginx's worker outlives its master.
+        let group = format!("-{}", self.child.id());
+        let _ = Command::new("kill").args(["-9", "--", &group]).status();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the media server logged:\n{}", self.log());
+        }
+    }
+}
+
+/// Somebody who publishes a test picture with ffmpeg. The publisher is killed when dropped.
+pub struct Publisher(Child);
+
+impl Publisher {
+    /// Publishes to a server; `stream` is a name and a query.
+    pub fn to(server: &RtmpServer, stream: &str) -> Self {
+        let url = format!("rtmp://127.0.0.1:{}/live/{stream}", server.port);
+        let input = ["-re", "-f", "lavfi", "-i", "testsrc=size=160x120:rate=10"];
+        let output = ["-c:v", "flv1", "-f", "flv", &url];
+        let child = Command::new("ffmpeg")
+            .args(["-nostdin", "-loglevel", "error"])
+            .args(input)
+            .args(output)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("ffmpeg is missing: ./tests/run installs it");
+        Self(child)
+    }
+
+    /// Ends the stream as a streamer does.
+    pub fn stop(&mut self) {
+        let id = self.0.id().to_string();
+        let done = Command::new("kill").args(["-INT", &id]).status().unwrap();
+        assert!(done.success(), "kill -INT");
+        let _ = self.0.wait();
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self) {
+        self.0.kill().unwrap();
+        let _ = self.0.wait();
+    }
+
+    /// Waits until the server has thrown the publisher out.
+    pub async fn is_refused(&mut self) {
+        let child = std::sync::Mutex::new(&mut self.0);
+        until("the publisher is refused", PATIENCE, async || {
+            child
+                .lock()
+                .unwrap()
+                .try_wait()
+                .unwrap()
+                .ok_or("it publishes")
+        })
+        .await;
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn callback(gateway: SocketAddr) -> String {
+    format!(
+        "http://{gateway}/v1/media/main?secret={}",
+        SECRET.replace(' ', "+")
+    )
+}
+
+fn module() -> PathBuf {
+    let folders = ["/usr/lib/nginx/modules", "/usr/share/nginx/modules"];
+    for folder in folders {
+        let module = PathBuf::from(folder).join("ngx_rtmp_module.so");
+        if module.exists() {
+            return module;
+        }
+    }
+    panic!("nginx has no RTMP module: ./tests/run installs libnginx-mod-rtmp")
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output().unwrap();
+    id.stdout == b"0\n"
+}
