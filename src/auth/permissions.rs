@@ -31,6 +31,8 @@ pub(crate) enum Action {
     ReadFollows,
     WriteUser,
     ReadUser,
+    /// Erase a user, and learn how far that is.
+    Erase,
     /// Read what users tell, or those whom they follow.
     ReadFeeds,
     /// Make or delete an announcement of a user.
@@ -254,6 +256,12 @@ const TABLE: &[Row] = &[
         "sign a user up, or write a profile",
     ),
     row(Action::ReadUser, [No, No, Yes], READ, "look at a user"),
+    row(
+        Action::Erase,
+        [No, No, Yes],
+        WRITE,
+        "erase a user, and ask how far that is",
+    ),
     row(
         Action::ReadFeeds,
         [No, No, Yes],

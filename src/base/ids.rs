@@ -151,6 +151,24 @@ id_type!(
     ListName
 );
 
+id_type!(
+    /// Names the erasure of a user, without naming the user.
+    ErasureId
+);
+
+impl ErasureId {
+    /// A new id: 80 random bits in lower-case letters and digits.
+    pub fn random() -> Self {
+        Self(format!("er-{}", random_name()).into())
+    }
+
+    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]`, other than `.` and `..`.
+    pub fn parse(id: &str) -> Result<Self, InvalidId> {
+        check(id, b"")?;
+        Ok(Self(id.into()))
+    }
+}
+
 impl PostId {
     /// A new id: 80 random bits in lower-case letters and digits.
     pub fn random() -> Self {

@@ -17,6 +17,7 @@ mod bill;
 mod bounded;
 pub(crate) mod browsers;
 mod candidate;
+mod erasures;
 mod fans;
 mod follows;
 mod friends;

@@ -12,6 +12,7 @@ mod bus;
 mod checks;
 mod claimed_lives;
 mod counts;
+mod erasures;
 mod event_log;
 mod events;
 mod follows;
@@ -84,6 +85,7 @@ pub struct MemoryStore {
     feeds: Mutex<Feeds>,
     users: Mutex<Users>,
     answers: Mutex<answers::KeptAnswers>,
+    erasures: Mutex<erasures::ErasureJobs>,
     /// When the users of each slice were seen last.
     user_slices: Vec<Mutex<UserSlice>>,
     events: Mutex<EventLog>,
@@ -109,6 +111,7 @@ impl MemoryStore {
             feeds: Mutex::default(),
             users: Mutex::default(),
             answers: Mutex::default(),
+            erasures: Mutex::default(),
             user_slices: (0..USERS_SLICES).map(|_| Mutex::default()).collect(),
             events: Mutex::default(),
             subscriptions: Subscriptions::default(),

@@ -15,6 +15,7 @@ mod bus;
 mod checks;
 mod counts;
 mod doubts;
+mod erasures;
 mod errors;
 mod events;
 pub mod fans;
@@ -52,6 +53,10 @@ pub use counts::{
     COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Peaks, Rank, RankedLive,
 };
 pub use doubts::{Doubt, Doubts};
+pub use erasures::{
+    EndedErasure, ErasedSome, Erasure, ErasureProgress, Erasures, Found, TakenErasure, Trace,
+};
+pub(crate) use erasures::{event_names, names};
 pub use errors::{StoreError, StoreResult, both};
 pub use events::{
     COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, NO_CAP, NotedCounts,
@@ -125,6 +130,7 @@ pub trait Store:
     + UserLists
     + Answers
     + FanoutJobs
+    + Erasures
     + LastSeen
     + OnlineUsers
     + Attendance

@@ -22,6 +22,7 @@ mod client;
 mod counts;
 mod discovery;
 mod doubts;
+mod erasures;
 mod errors;
 mod events;
 mod follows;

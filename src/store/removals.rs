@@ -302,6 +302,16 @@ impl RemovalLog {
         }
     }
 
+    /// Forgets what happened to a user. Answers of how many things, a ban and a last change.
+    pub(crate) fn erase(&mut self, user: &UserId) -> u64 {
+        let mut gone = u64::from(self.bans.remove(user).is_some());
+        if let Some(number) = self.numbers.remove(user) {
+            self.by_number.remove(&number);
+            gone += 1;
+        }
+        gone
+    }
+
     fn note(&mut self, user: &UserId, happened: Happened) -> u64 {
         self.last += 1;
         if let Some(before) = self.numbers.insert(user.clone(), self.last) {

@@ -161,6 +161,15 @@ impl Stays {
         }
     }
 
+    /// Forgets a user's sessions. Returns how many there were.
+    pub fn erase(&mut self, user: &UserId) -> u64 {
+        let Some(stays) = self.by_user.remove(user) else {
+            return 0;
+        };
+        self.by_time.retain(|(_, there, _)| there != user);
+        stays.len() as u64
+    }
+
     /// How many sessions began within `span`.
     pub fn count(&self, span: Span) -> u64 {
         self.by_time

@@ -22,7 +22,7 @@ use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
     AnswerName, Answers, Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion, Attending,
     Burial, Bus, BusEvent, ChangeTerms, Channel, CheckLive, Checks, CloseLive, CloseReason,
-    CloseReply, CountLive, CountReply, Counts, DeadEvent, Edge, Entry, Event, Events,
+    CloseReply, CountLive, CountReply, Counts, DeadEvent, Edge, Entry, Erasures, Event, Events,
     ExpectedSlice, FanoutJobs, FanoutTask, Figures, FinishClose, FinishedChanges, Followed,
     Follows, Heard, HeldFrom, History, Holders, InfoReply, Job, LastSeen, LeaseReply, LeaseStore,
     LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation,
@@ -135,6 +135,32 @@ async fn everything(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     feeds(store, redis, prefix).await;
     attendance(redis, &KeyPrefix::parse(prefix).unwrap(), &record).await;
     close(store, (redis, prefix), &record).await;
+    erasure(store, redis, prefix).await;
+}
+
+/// The erasure of the streamer, of whom something is in keys of most kinds by now, and of a fan.
+async fn erasure(store: &RedisStore, redis: &RedisServer, prefix: &str) {
+    let live = format!("{prefix}live:43");
+    redis.cli(&["HSET", &live, "state", "closed"]);
+    let worker = GatewayId::random();
+    for user in [user("s1"), user("u1")] {
+        let id = store.ask_erasure(&user).await.unwrap();
+        assert_eq!(store.being_erased().await.unwrap(), [user.clone()]);
+        let mut taken = store.take_erasure(&worker).await.unwrap().unwrap();
+        assert!(store.keep_erasure(&worker, &taken).await.unwrap());
+        let mut place = String::new();
+        loop {
+            let step = store.erase_some(&user, &place).await.unwrap();
+            taken.progress.add(&step);
+            match step.next {
+                Some(next) => place = next,
+                None => break,
+            }
+        }
+        store.finish_erasure(&worker, &taken).await.unwrap();
+        assert!(store.erasure(&id).await.unwrap().unwrap().ended.is_some());
+    }
+    assert_eq!(redis.cli(&["EXISTS", &live]), "0");
 }
 
 fn wish() -> OpenLive {

@@ -25,6 +25,7 @@ mod attendance;
 mod checks;
 mod counts;
 mod doubt;
+mod erasures;
 mod events;
 mod feeds;
 mod follows;

@@ -10,6 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::bill;
+use super::erasures::refuse_erased;
 use super::problem::{Kind, Problem};
 use super::rate_limits::Payer;
 use super::state::AppState;
@@ -63,7 +64,11 @@ pub(super) async fn authorize(
 ) -> Response {
     let (mut parts, body) = request.into_parts();
     bill::of(&parts.extensions).settle_by_address();
-    match guard.admit(&mut parts).await {
+    let admitted = match guard.admit(&mut parts).await {
+        Ok(()) => refuse_erased(&guard.state, guard.action, &mut parts).await,
+        Err(problem) => Err(problem),
+    };
+    match admitted {
         Ok(()) => next.run(Request::from_parts(parts, body)).await,
         Err(problem) => problem.into_response(),
     }

@@ -52,8 +52,14 @@ pub(super) struct FollowNow {
     follows: bool,
 }
 
-refusals!(FollowRefused = InvalidId, SelfFollow, StoreUnavailable);
-refusals!(UnfollowRefused = InvalidId, StoreUnavailable);
+refusals!(
+    FollowRefused = InvalidId,
+    SelfFollow,
+    BeingErased,
+    StoreUnavailable
+);
+refusals!(UnfollowRefused = InvalidId, BeingErased, StoreUnavailable);
+refusals!(ShowRefused = InvalidId, StoreUnavailable);
 
 /// Follow a streamer
 ///
@@ -111,7 +117,7 @@ pub(super) async fn unfollow(
         ("user_id" = UserId, Path, description = "Who may follow", example = "u1"),
         ("streamer_id" = UserId, Path, description = "Whom", example = "s1"),
     ),
-    responses((status = 200, description = "Whether the user does", body = FollowNow), UnfollowRefused))]
+    responses((status = 200, description = "Whether the user does", body = FollowNow), ShowRefused))]
 pub(super) async fn show(
     State(state): State<Arc<AppState>>,
     InPath(pair): InPath<(UserId, UserId)>,

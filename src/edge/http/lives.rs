@@ -297,6 +297,7 @@ refusals!(
     OpenRefused = BadMessage,
     InvalidId,
     LiveOwned,
+    BeingErased,
     RateLimited,
     BodyTooLarge,
     UnsupportedMediaType,

@@ -91,6 +91,7 @@ kinds! {
     StatusNotFound = NOT_FOUND "status_not_found" "There is no such announcement",
     /// Another opening of the live was meant, or it was long ago.
     EpochNotFound = NOT_FOUND "epoch_not_found" "Nothing is kept of that opening",
+    ErasureNotFound = NOT_FOUND "erasure_not_found" "There is no such erasure",
     MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "The method does not fit the path",
     Timeout = REQUEST_TIMEOUT "request_timeout" "The request took too long",
     LiveOwned = CONFLICT "live_owned" "The live belongs to another streamer",
@@ -103,6 +104,8 @@ kinds! {
     SelfFollow = CONFLICT "self_follow" "Nobody follows themselves",
     TooManyBans = CONFLICT "too_many_bans" "The live has too many bans",
     ListFull = CONFLICT "list_full" "The list has too many members",
+    /// The erasure of the user runs; until it has ended, nothing about the user changes.
+    BeingErased = CONFLICT "being_erased" "The user is being erased",
     /// The files of some keys or certificates; what was read before stays in force.
     BadFiles = CONFLICT "bad_files" "Files of the gateway cannot be used",
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The request's body is too large",
@@ -359,6 +362,7 @@ impl From<LiveError> for Problem {
             LiveError::NotOpen(_) => Kind::LiveNotOpen,
             LiveError::NeverOpened(_) => Kind::LiveNotFound,
             LiveError::Owned(_) => Kind::LiveOwned,
+            LiveError::Erased(_) => Kind::BeingErased,
             LiveError::NotByStreamers => Kind::Forbidden,
             LiveError::TooMany(_) | LiveError::TooFast(_) => Kind::RateLimited,
         };

@@ -110,6 +110,7 @@ refusals!(
     LiveNotFound,
     LiveNotOpen,
     TooManyBans,
+    BeingErased,
     BodyTooLarge,
     UnsupportedMediaType,
     StoreUnavailable
@@ -169,6 +170,7 @@ refusals!(
     LiveNotFound,
     LiveNotOpen,
     TooManyBans,
+    BeingErased,
     BodyTooLarge,
     UnsupportedMediaType,
     StoreUnavailable
@@ -208,6 +210,7 @@ refusals!(
     LiftRefused = InvalidId,
     LiveNotFound,
     LiveNotOpen,
+    BeingErased,
     StoreUnavailable
 );
 

@@ -25,7 +25,7 @@ use super::requests::MaxBody;
 use super::social::{feeds, lists, statuses};
 use super::state::AppState;
 use super::{
-    asyncapi, attendance, beats, fans, follows, friends, gateway, health, history, infos,
+    asyncapi, attendance, beats, erasures, fans, follows, friends, gateway, health, history, infos,
     live_lists, lives, logging, media, middleware, online, openapi, presence, reloading, removals,
     sessions, sharing, upgrade, users, viewers,
 };
@@ -138,6 +138,8 @@ impl Routes {
             .only_for(Action::WriteUser, routes!(users::create))
             .only_for(Action::WriteUser, routes!(users::put))
             .only_for(Action::ReadUser, routes!(users::show))
+            .only_for(Action::Erase, routes!(erasures::erase))
+            .only_for(Action::Erase, routes!(erasures::show))
             .only_for(Action::ReadFeeds, routes!(feeds::feed))
             .only_for(Action::ReadFeeds, routes!(feeds::home))
             .only_for(Action::ReadFeeds, routes!(feeds::profile))
@@ -234,6 +236,7 @@ fn text_of(mut document: utoipa::openapi::OpenApi) -> Bytes {
             .insert("x-websocket".to_owned(), json!({SOCKET: socket}));
     }
     openapi::name_items(&mut document);
+    openapi::drop_unused(&mut document);
     // utoipa takes the license from the package, which names none.
     document.info.license = None;
     document.to_json().unwrap_or_default().into()

@@ -112,6 +112,7 @@ refusals!(
     InvalidId,
     InvalidLogin,
     LoginTaken,
+    BeingErased,
     BodyTooLarge,
     UnsupportedMediaType,
     StoreUnavailable

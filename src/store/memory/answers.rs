@@ -26,6 +26,15 @@ impl KeptAnswers {
     }
 }
 
+impl KeptAnswers {
+    /// Forgets the answers that are meant. Answers how many there were.
+    pub(super) fn erase(&mut self, is_meant: impl Fn(&str) -> bool) -> u64 {
+        let before = self.0.len();
+        self.0.retain(|_, kept| !is_meant(&kept.text));
+        (before - self.0.len()) as u64
+    }
+}
+
 #[async_trait]
 impl Answers for MemoryStore {
     async fn claim_answer(

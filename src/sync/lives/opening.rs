@@ -31,6 +31,9 @@ const IN_PROGRESS: Millis = 60_000;
 
 impl LivesParts {
     pub(super) async fn open(&self, wish: &OpenRequest) -> Result<Opened, LiveError> {
+        if self.erasing.contains(&wish.streamer) {
+            return Err(LiveError::Erased(wish.streamer.clone()));
+        }
         if wish.by == OpenedBy::Service {
             return self.open_claimed(wish).await;
         }

@@ -14,6 +14,7 @@ use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::absent_streamers::AbsentStreamers;
 use crate::presence::checks::Checks;
+use crate::presence::erasing::ErasingUsers;
 use crate::presence::gateways::Gateways;
 use crate::presence::watched_streams::WatchedStreams;
 use crate::presence::{Room, Rooms};
@@ -35,6 +36,7 @@ pub struct LivesParts {
     pub watched_streams: Arc<WatchedStreams>,
     pub outbox: Arc<Outbox>,
     pub feeds: Arc<Feeds>,
+    pub erasing: Arc<ErasingUsers>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     /// Whether to count how many different users come.

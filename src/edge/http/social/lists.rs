@@ -26,8 +26,13 @@ pub(in crate::edge::http) struct ListState {
     changed: bool,
 }
 
-refusals!(PutRefused = InvalidId, ListFull, StoreUnavailable);
-refusals!(TakeRefused = InvalidId, StoreUnavailable);
+refusals!(
+    PutRefused = InvalidId,
+    ListFull,
+    BeingErased,
+    StoreUnavailable
+);
+refusals!(TakeRefused = InvalidId, BeingErased, StoreUnavailable);
 
 /// Put a user into a list
 ///

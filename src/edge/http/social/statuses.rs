@@ -44,6 +44,7 @@ refusals!(
     InvalidIdempotencyKey,
     UserNotFound,
     IdempotencyKeyReused,
+    BeingErased,
     BodyTooLarge,
     UnsupportedMediaType,
     StoreUnavailable
@@ -137,6 +138,7 @@ refusals!(
     DeleteRefused = InvalidId,
     Forbidden,
     StatusNotFound,
+    BeingErased,
     StoreUnavailable
 );
 

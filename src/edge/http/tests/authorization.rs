@@ -89,6 +89,8 @@ const GUARDED: &[(&str, Streamer, &str)] = &[
     ("POST /v1/users", Nothing, "write"),
     ("PUT /v1/users/{user_id}", Nothing, "write"),
     ("GET /v1/users/{user_id}", Nothing, "read"),
+    ("DELETE /v1/users/{user_id}", Nothing, "write"),
+    ("GET /v1/erasures/{erasure_id}", Nothing, "write"),
     ("GET /v1/users/{user_id}/friends/online", Nothing, "read"),
     ("GET /v1/users/{user_id}/feed", Nothing, "read"),
     ("GET /v1/users/{user_id}/home", Nothing, "read"),
@@ -233,7 +235,8 @@ pub(super) fn request(route: &str, credentials: Option<&str>) -> Request<Body> {
     let path = path
         .replace("{list}", "cooks")
         .replace("{member}", "s1")
-        .replace("{status_id}", "u1~none");
+        .replace("{status_id}", "u1~none")
+        .replace("{erasure_id}", "er-none");
     let mut request = Request::builder().method(method).uri(path);
     if let Some(credentials) = credentials {
         request = request.header("authorization", format!("Bearer {credentials}"));

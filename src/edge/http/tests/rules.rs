@@ -218,13 +218,9 @@ async fn what_can_be_written_can_be_read_and_what_can_be_made_can_be_deleted() {
     // These are no things: the log and the info have no lack of themselves, and null clears the
     // latter.
     let always_there = ["/v1/gateway/log", "/v1/lives/{live_id}/info"];
-    // A user who has a profile keeps it.
-    let kept = ["/v1/users/{user_id}"];
     for call in calls.iter().filter(|call| call.method == "put") {
-        let is_exempt =
-            always_there.contains(&call.path.as_str()) || kept.contains(&call.path.as_str());
         assert!(
-            is_exempt || has("delete", &call.path),
+            always_there.contains(&call.path.as_str()) || has("delete", &call.path),
             "{} makes what nobody can delete",
             call.name()
         );
@@ -274,6 +270,7 @@ async fn a_status_means_one_thing_for_every_call() {
                     "idempotency_key_reused",
                     "too_many_sessions",
                     "bad_files",
+                    "being_erased",
                     "not_available",
                 ],
             ),
