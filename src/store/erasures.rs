@@ -23,9 +23,9 @@ pub enum Trace {
     Profiles,
     /// Logins that find the user.
     Logins,
-    /// Follows by the user, at either end.
+    /// Follows by the user.
     Following,
-    /// Follows of the user, at either end.
+    /// Follows of the user.
     Followers,
     /// Announcements of the user.
     Announcements,

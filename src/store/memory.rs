@@ -12,12 +12,14 @@ mod bus;
 mod checks;
 mod claimed_lives;
 mod counts;
+mod erasure_jobs;
 mod erasures;
 mod event_log;
 mod events;
 mod follows;
 mod graph;
 mod history;
+mod kept_answers;
 mod last_seen;
 mod leases;
 mod lives;
@@ -84,8 +86,8 @@ pub struct MemoryStore {
     attendance: Mutex<HashMap<LiveEpoch, attended::Kept>>,
     feeds: Mutex<Feeds>,
     users: Mutex<Users>,
-    answers: Mutex<answers::KeptAnswers>,
-    erasures: Mutex<erasures::ErasureJobs>,
+    answers: Mutex<kept_answers::KeptAnswers>,
+    erasures: Mutex<erasure_jobs::ErasureJobs>,
     /// When the users of each slice were seen last.
     user_slices: Vec<Mutex<UserSlice>>,
     events: Mutex<EventLog>,

@@ -1,39 +1,12 @@
 //! The answers that the embedded store keeps, until their time is over.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use crate::base::clock::{UnixMillis, millis};
+use crate::base::clock::millis;
 use crate::store::{AnswerName, Answers, StoreResult};
-
-/// An answer, or the claim to one.
-#[derive(Debug)]
-struct Kept {
-    text: String,
-    until: UnixMillis,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct KeptAnswers(HashMap<AnswerName, Kept>);
-
-impl KeptAnswers {
-    fn put(&mut self, name: &AnswerName, text: &str, until: UnixMillis) {
-        let text = text.to_owned();
-        self.0.insert(name.clone(), Kept { text, until });
-    }
-}
-
-impl KeptAnswers {
-    /// Forgets the answers that are meant. Answers how many there were.
-    pub(super) fn erase(&mut self, is_meant: impl Fn(&str) -> bool) -> u64 {
-        let before = self.0.len();
-        self.0.retain(|_, kept| !is_meant(&kept.text));
-        (before - self.0.len()) as u64
-    }
-}
 
 #[async_trait]
 impl Answers for MemoryStore {

@@ -1,62 +1,14 @@
 //! Erasures in the embedded store. There is one gateway, so no other gateway takes a job over, and
 //! one step is a whole pass.
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use crate::base::clock::UnixMillis;
 use crate::base::ids::{ErasureId, GatewayId, Group, LiveId, UserId};
 use crate::store::{
     EndedErasure, ErasedSome, Erasure, Erasures, LiveEpoch, LiveState, StatusId, StoreResult,
     TakenErasure, Trace, event_names, names,
 };
-
-/// A job.
-#[derive(Debug)]
-struct Job {
-    id: ErasureId,
-    is_taken: bool,
-}
-
-/// The jobs, and the reports of all erasures of this process.
-#[derive(Debug, Default)]
-pub(super) struct ErasureJobs {
-    jobs: BTreeMap<UserId, Job>,
-    reports: BTreeMap<ErasureId, Erasure>,
-}
-
-impl ErasureJobs {
-    fn ask(&mut self, user: &UserId, now: UnixMillis) -> ErasureId {
-        if let Some(job) = self.jobs.get(user) {
-            return job.id.clone();
-        }
-        let id = ErasureId::random();
-        let report = Erasure {
-            asked_at: now,
-            ended: None,
-        };
-        self.reports.insert(id.clone(), report);
-        let job = Job {
-            id: id.clone(),
-            is_taken: false,
-        };
-        self.jobs.insert(user.clone(), job);
-        id
-    }
-
-    fn take(&mut self) -> Option<TakenErasure> {
-        let (user, job) = self.jobs.iter_mut().find(|(_, job)| !job.is_taken)?;
-        job.is_taken = true;
-        Some(TakenErasure {
-            job: job.id.to_string(),
-            id: job.id.clone(),
-            user: user.clone(),
-            progress: Default::default(),
-        })
-    }
-}
 
 impl MemoryStore {
     fn erase_social(&self, user: &UserId, step: &mut ErasedSome) {

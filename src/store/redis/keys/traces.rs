@@ -151,9 +151,9 @@ fn named_after(family: &str, rest: &str, user: &str) -> Option<NamesUsers> {
         ("user", _) if is_own => Some(NamesUsers::Profile),
         ("attended" | "past-lives", _) if is_own => Some(NamesUsers::Own(None)),
         ("following", _) if is_own => Some(own(Trace::Following, "ZCARD")),
-        ("following", _) => Some(NamesUsers::Ranked(Some(Trace::Followers))),
         ("followers", _) if is_own => Some(own(Trace::Followers, "ZCARD")),
-        ("followers", _) => Some(NamesUsers::Ranked(Some(Trace::Following))),
+        // The user's own end tells how many there are.
+        ("following" | "followers", _) => Some(NamesUsers::Ranked(None)),
         ("list", _) if is_own => Some(own(Trace::Lists, "EXISTS")),
         ("list", _) => Some(NamesUsers::Ranked(Some(Trace::ListPlaces))),
         ("statuses", _) if is_own => Some(own(Trace::TimelineEntries, "ZCARD")),
@@ -206,7 +206,7 @@ mod tests {
                 ),
                 (
                     keys.edge(&other, Edge::Followers),
-                    Some(NamesUsers::Ranked(Some(Trace::Following))),
+                    Some(NamesUsers::Ranked(None)),
                 ),
                 (
                     keys.list_of(&mine, &list),
