@@ -48,6 +48,8 @@
 //! | what is read again while the gateway runs, and when? | `edge/reload.rs` |
 //! | who may call which HTTP route? | `edge/http/routes.rs` names the action, `edge/http/authorization.rs` asks |
 //! | where is a new HTTP route added? | `edge/http/routes.rs` |
+//! | what if a client sends the same POST twice? | `edge/http/idempotency.rs`; `store/answers.rs` keeps the answer |
+//! | how are the messages of the WebSocket described for programs? | `edge/http/asyncapi.json` |
 //! | what is said of a wrong field of a request? | `edge/fields.rs`; `edge/http/known_fields.rs` knows the right ones |
 //! | what do people see in a browser? | `edge/http/pages/`, served by `edge/http/pages.rs` |
 //! | how does a web app connect, and come back? | `edge/http/pages/rollcall.js` |
@@ -108,6 +110,7 @@
 //! | who is told that a live opened? | `sync/social/feeds.rs` notes it, `sync/social/fanout.rs` tells followers |
 //! | what does a feed show? | `store/social/feeds.rs` |
 //! | who is kept out of a live? | `presence/bans.rs` |
+//! | how is a user erased? | `sync/erasure.rs`; `store/redis/keys/traces.rs` knows which keys name users |
 //! | into which slice does a user fall? | `base/slice_of_user.rs` |
 //! | of which set is a slice? | `base/ids.rs`; `presence/audience.rs` says whose slices the loops work on |
 //! | who is online on the platform? | `presence/platform.rs` |

@@ -64,6 +64,7 @@ mod stories {
     mod devices;
     mod draining;
     mod drift;
+    mod erasure;
     mod errors;
     mod fan_database;
     mod fan_service;

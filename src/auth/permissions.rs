@@ -12,6 +12,8 @@ pub(crate) enum Action {
     Watch,
     Open,
     Close,
+    /// Change the title of an open live, or its streamer timeout.
+    Change,
     /// Write what clients are told about a live.
     WriteInfo,
     /// Remove a user from a live, ban the user, or lift the ban.
@@ -19,7 +21,7 @@ pub(crate) enum Action {
     ListBans,
     /// Read one live, and who is or was in it.
     ReadLive,
-    /// Read the summaries of a streamer's past lives.
+    /// List the lives of a streamer: the open ones, and the summaries of the past ones.
     ReadPastLives,
     /// Read who came to lives of all streamers.
     ReadAttendance,
@@ -29,6 +31,8 @@ pub(crate) enum Action {
     ReadFollows,
     WriteUser,
     ReadUser,
+    /// Erase a user, and learn how far that is.
+    Erase,
     /// Read what users tell, or those whom they follow.
     ReadFeeds,
     /// Make or delete an announcement of a user.
@@ -186,6 +190,12 @@ const TABLE: &[Row] = &[
         "close a live (socket, HTTP)",
     ),
     row(
+        Action::Change,
+        [No, OwnLives, Yes],
+        WRITE,
+        "change an open live",
+    ),
+    row(
         Action::WriteInfo,
         [No, OwnLives, Yes],
         WRITE,
@@ -213,7 +223,7 @@ const TABLE: &[Row] = &[
         Action::ReadPastLives,
         [No, OwnLives, Yes],
         READ,
-        "list the past lives of a streamer",
+        "list the lives of a streamer, open or past",
     ),
     row(
         Action::ReadAttendance,
@@ -246,6 +256,12 @@ const TABLE: &[Row] = &[
         "sign a user up, or write a profile",
     ),
     row(Action::ReadUser, [No, No, Yes], READ, "look at a user"),
+    row(
+        Action::Erase,
+        [No, No, Yes],
+        WRITE,
+        "erase a user, and ask how far that is",
+    ),
     row(
         Action::ReadFeeds,
         [No, No, Yes],

@@ -16,6 +16,8 @@ pub enum EventKind {
     UserRemoved,
     /// A user was removed from a live, and may not come back for a time.
     UserBanned,
+    /// A user's ban was lifted before its end.
+    UserUnbanned,
     /// Fans came to a live.
     FanJoined,
     /// Fans left a live.
@@ -30,12 +32,13 @@ pub enum EventKind {
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::LiveOpened,
         Self::LiveClosed,
         Self::LiveCounts,
         Self::UserRemoved,
         Self::UserBanned,
+        Self::UserUnbanned,
         Self::FanJoined,
         Self::FanLeft,
         Self::StreamStarted,
@@ -51,6 +54,7 @@ impl EventKind {
             Self::LiveCounts => "live.counts",
             Self::UserRemoved => "user.removed",
             Self::UserBanned => "user.banned",
+            Self::UserUnbanned => "user.unbanned",
             Self::FanJoined => "fan.joined",
             Self::FanLeft => "fan.left",
             Self::StreamStarted => "stream.started",

@@ -62,12 +62,23 @@ fn fits(byte: u8, extra: &[u8]) -> bool {
 /// The bytes that only ids of users and logins may have.
 const OF_USERS: &[u8] = b":@";
 
+/// The letters of ids that are made here; each is worth 5 bits.
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
 /// 80 random bits in lower-case letters and digits.
 pub(super) fn random_name() -> String {
-    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     (0..16)
         .map(|_| char::from(ALPHABET[rand::random_range(0..32)]))
         .collect()
+}
+
+/// The low 5 bits of each byte, which are 80 bits, as [`random_name`] writes them.
+fn name_of(bits: &[u8; 16]) -> String {
+    let mut name = String::with_capacity(bits.len());
+    for byte in bits {
+        name.push(char::from(ALPHABET[usize::from(byte % 32)]));
+    }
+    name
 }
 
 macro_rules! id_type {
@@ -140,10 +151,33 @@ id_type!(
     ListName
 );
 
+id_type!(
+    /// Names the erasure of a user, without naming the user.
+    ErasureId
+);
+
+impl ErasureId {
+    /// A new id: 80 random bits in lower-case letters and digits.
+    pub fn random() -> Self {
+        Self(format!("er-{}", random_name()).into())
+    }
+
+    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]`, other than `.` and `..`.
+    pub fn parse(id: &str) -> Result<Self, InvalidId> {
+        check(id, b"")?;
+        Ok(Self(id.into()))
+    }
+}
+
 impl PostId {
     /// A new id: 80 random bits in lower-case letters and digits.
     pub fn random() -> Self {
         Self(random_name().into())
+    }
+
+    /// The id that follows from these bits, which looks like a random one.
+    pub fn of_bits(bits: &[u8; 16]) -> Self {
+        Self(name_of(bits).into())
     }
 
     /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]`, other than `.` and `..`.
@@ -193,6 +227,11 @@ impl UserId {
     /// A new id: 80 random bits in lower-case letters and digits.
     pub fn random() -> Self {
         Self(format!("u-{}", random_name()).into())
+    }
+
+    /// The id that follows from these bits, which looks like a random one.
+    pub fn of_bits(bits: &[u8; 16]) -> Self {
+        Self(format!("u-{}", name_of(bits)).into())
     }
 
     /// Takes 1 to 64 bytes of `[A-Za-z0-9_.:@-]`, other than `.` and `..`.

@@ -270,6 +270,10 @@ metrics! {
     fanout_jobs: Gauge,
     /// Age of the oldest of these jobs, in seconds; 0 if there is none
     fanout_lag_seconds: Gauge,
+    /// Users who are being erased, on all gateways
+    erasures: Gauge,
+    /// Erasures that ended on this gateway
+    erasures_ended: Counter,
     /// Timelines of followers that this gateway wrote
     fanout_writes: Counter,
     /// Lives closed, by reason

@@ -161,8 +161,8 @@ impl Explainer<'_> {
             &answer,
             follows_since,
         ));
-        let banned_until = self.store.banned_until(&record.live, user).await?;
-        if let Some(until) = banned_until {
+        let ban_ends_at = self.store.banned_until(&record.live, user).await?;
+        if let Some(until) = ban_ends_at {
             because.push(format!(
                 "{user} was removed, and may not join until {}.",
                 time(until)
@@ -198,7 +198,7 @@ impl Explainer<'_> {
             counted,
             fan,
             follows_since,
-            banned_until,
+            ban_ends_at,
             gateways,
         })
     }

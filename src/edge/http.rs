@@ -9,6 +9,7 @@
 //! A handler holds no state: it reads a request ([`requests`], [`paging`]), uses the parts of the
 //! gateway that [`state`] offers, and answers with JSON or with a [`problem`].
 
+mod asyncapi;
 mod attendance;
 mod authorization;
 mod beats;
@@ -16,12 +17,14 @@ mod bill;
 mod bounded;
 pub(crate) mod browsers;
 mod candidate;
+mod erasures;
 mod fans;
 mod follows;
 mod friends;
 pub mod gateway;
 mod health;
 mod history;
+mod idempotency;
 mod infos;
 mod known_fields;
 mod live_lists;

@@ -414,6 +414,12 @@ async fn run(
         app.reloader.clone().watch(readers.stop.clone()),
     );
     readers.spawn("fan-out", &failed, parts.fanout.run(readers.stop.clone()));
+    readers.spawn("erasure", &failed, parts.erasing.run(readers.stop.clone()));
+    readers.spawn(
+        "sessions of erased users",
+        &failed,
+        session::erasing::run(app.sessions.clone(), readers.stop.clone()),
+    );
     readers.spawn("log", &failed, Log::of_process().run(readers.stop.clone()));
     readers.spawn("walk", &failed, parts.walk.run(readers.stop.clone()));
     if let Some(count_events) = parts.count_events {

@@ -32,6 +32,7 @@ use crate::presence::Rooms;
 use crate::presence::absent_streamers::AbsentStreamers;
 use crate::presence::checks::Checks;
 use crate::presence::ended_sessions::EndedSessions;
+use crate::presence::erasing::ErasingUsers;
 use crate::presence::gateways::Gateways;
 use crate::presence::trust::Trust;
 use crate::presence::user_budgets::UserBudgets;
@@ -48,6 +49,7 @@ use crate::sync::catch_up::CatchUp;
 use crate::sync::changed_records::ChangedRecords;
 use crate::sync::check::Checker;
 use crate::sync::count::CountsRecorder;
+use crate::sync::erasure::{Eraser, Erasing};
 use crate::sync::events::count_events::CountEvents;
 use crate::sync::events::fan_events::FanEvents;
 use crate::sync::fan_asker::FanAsker;
@@ -166,6 +168,17 @@ impl Core {
             feeds: feeds.clone(),
             metrics: self.metrics.clone(),
             limit: config.fanout_limit,
+        }
+    }
+
+    fn erasing(&self, users: &Arc<ErasingUsers>, lives: &Arc<Lives>) -> Erasing {
+        Erasing {
+            store: self.store.clone(),
+            erasing: users.clone(),
+            rooms: self.rooms.clone(),
+            lives: lives.clone(),
+            metrics: self.metrics.clone(),
+            clock: self.clock,
         }
     }
 
@@ -430,6 +443,7 @@ pub struct Parts {
     /// `None` if fans are no events.
     pub fan_events: Option<Arc<FanEvents>>,
     pub fanout: Fanout,
+    pub erasing: Erasing,
     pub app: Arc<AppState>,
 }
 
@@ -474,6 +488,7 @@ impl Parts {
         // sync
         let feeds = Arc::new(Feeds::new(store_for_clients.clone(), clock));
         let fanout = core.fanout(config, &feeds);
+        let erasing_users = Arc::<ErasingUsers>::default();
         let claim_limits = config
             .opened_by_streamers()
             .map(|(open, a_day)| ClaimLimits { open, a_day });
@@ -486,6 +501,7 @@ impl Parts {
             watched_streams: watched_streams.clone(),
             outbox: outbox.clone(),
             feeds: feeds.clone(),
+            erasing: erasing_users.clone(),
             metrics: metrics.clone(),
             clock,
             uniques: config.uniques,
@@ -494,6 +510,7 @@ impl Parts {
             claim_limits,
             tasks: tasks.clone(),
         }));
+        let erasing = core.erasing(&erasing_users, &lives);
         let streams = Arc::new(StreamKeeper::new(
             store.clone(),
             lives.clone(),
@@ -577,7 +594,7 @@ impl Parts {
             users: core.user_upkeep(config),
             attendance: core.attendance_upkeep(config),
             gateways: gateways.clone(),
-            absent_streamers,
+            absent_streamers: absent_streamers.clone(),
             store: store.clone(),
             lives: lives.clone(),
             sweeper,
@@ -600,6 +617,7 @@ impl Parts {
             rooms: rooms.clone(),
             lives: lives.clone(),
             user_sockets: UserSockets::new(config.sockets_per_user),
+            erasing: erasing_users.clone(),
             budgets,
             gateways: gateways.clone(),
             trust,
@@ -626,6 +644,13 @@ impl Parts {
             rooms: rooms.clone(),
             outbox: outbox.clone(),
             keeper: keeper.clone(),
+            absent_streamers,
+            clock,
+        };
+        let eraser = Eraser {
+            store: store_for_clients.clone(),
+            erasing: erasing_users,
+            clock,
         };
         let removals = Remover {
             store: store_for_clients.clone(),
@@ -647,6 +672,7 @@ impl Parts {
             follows,
             info,
             removals,
+            eraser,
             media,
             streams: streams.clone(),
             stream_grace: config.stream_grace,
@@ -681,6 +707,7 @@ impl Parts {
             count_events,
             fan_events,
             fanout,
+            erasing,
             app,
         })
     }

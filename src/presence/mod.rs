@@ -18,6 +18,7 @@ pub(crate) mod counting;
 pub mod desired_state;
 pub(crate) mod ended_lives;
 pub(crate) mod ended_sessions;
+pub(crate) mod erasing;
 pub mod figures;
 pub(crate) mod friends_here;
 pub mod gateways;

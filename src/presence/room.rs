@@ -95,8 +95,8 @@ impl Default for RoomTerms {
 
 #[derive(Debug)]
 pub struct Room {
-    /// The live as it was when the room was made: its epoch, streamer, slices and terms do not
-    /// change.
+    /// The live as it was when the room was made: its epoch, streamer and slices do not change. See
+    /// [`Room::record_now`].
     pub record: LiveRecord,
     /// By the index of the users' slice. The room seats users in `seating.rs`.
     pub(super) seats: Box<[Mutex<Seats>]>,
@@ -192,7 +192,7 @@ impl Room {
             throttle: Mutex::default(),
             counts_queued: Queued::default(),
             acks: ArcSwap::from_pointee(CachedAcks::default()),
-            info: RoomInfo::new(record.info.clone()),
+            info: RoomInfo::new(record.info.clone(), record.terms.clone()),
             stream: RoomStream::new(record.stream),
             stream_grace,
             counting: Counting::default(),
@@ -208,6 +208,16 @@ impl Room {
 
     pub fn end(&self) -> Option<&End> {
         self.end.get()
+    }
+
+    /// The live as a back end last wrote about it.
+    pub fn record_now(&self) -> LiveRecord {
+        let known = self.info.newest();
+        LiveRecord {
+            info: known.info.clone(),
+            terms: known.terms.clone(),
+            ..self.record.clone()
+        }
     }
 
     /// The record of the close, if the room ended by one.

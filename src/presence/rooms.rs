@@ -18,7 +18,7 @@ use super::slice::ReadSize;
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
 use crate::config::Config;
-use crate::store::{Info, KnownStreams, LiveRecord, SliceSize};
+use crate::store::{KnownStreams, LiveRecord, SliceSize};
 
 #[derive(Debug)]
 pub struct Rooms {
@@ -243,8 +243,8 @@ impl Rooms {
     }
 
     /// Notes what a back end wrote about a live, as the store has it.
-    pub fn note_info(&self, room: &Arc<Room>, info: &Info) {
-        if room.info.note(info) && room.is_watched() {
+    pub fn note_info(&self, room: &Arc<Room>, record: &LiveRecord) {
+        if room.info.note(&record.info, &record.terms) && room.is_watched() {
             room.throttle.lock().force();
             self.show(room);
         }
@@ -579,7 +579,7 @@ mod tests {
             closure: None,
             removals: 0,
             terms: Terms::default(),
-            info: Info::default(),
+            info: crate::store::Info::default(),
             counted: None,
             sums: Sums::default(),
             events: RecordEvents::default(),

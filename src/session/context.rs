@@ -11,6 +11,8 @@ use crate::auth::tokens::Tokens;
 use crate::base::clock::{Clock, Millis, millis};
 use crate::base::metrics::Metrics;
 use crate::presence::Rooms;
+use crate::presence::conn::{Conn, Signals};
+use crate::presence::erasing::ErasingUsers;
 use crate::presence::gateways::Gateways;
 use crate::presence::trust::Trust;
 use crate::presence::user_budgets::UserBudgets;
@@ -21,6 +23,8 @@ pub(crate) struct SessionContext {
     pub(crate) rooms: Arc<Rooms>,
     pub(crate) lives: Arc<Lives>,
     pub(crate) user_sockets: UserSockets,
+    /// The users who are being erased, whom no session may be.
+    pub(crate) erasing: Arc<ErasingUsers>,
     /// The budget of each user for requests that cost the store something.
     pub(crate) budgets: Arc<UserBudgets>,
     pub(crate) gateways: Arc<Gateways>,
@@ -52,6 +56,14 @@ impl SessionContext {
             .saturating_add(millis(LEEWAY))
             .saturating_sub(self.clock.unix());
         self.clock.now().saturating_add(left)
+    }
+
+    /// Sends a new session away if its user is being erased. Those that were there when the erasure
+    /// began are sent away by `session::erasing`.
+    pub(super) fn refuse_erased(&self, conn: &Conn) {
+        if self.erasing.contains(&conn.identity.user) {
+            conn.signal(Signals::REMOVED);
+        }
     }
 
     /// Stops admitting sockets.

@@ -33,6 +33,12 @@ pub(super) fn check(
 ) -> Result<(), Refusal> {
     let conn = &memberships.conn;
     refuse_early(conn, Action::Join, "this role joins no lives", &wish.live)?;
+    if context.erasing.contains(&conn.identity.user) {
+        return Err(Refusal::new(
+            ErrorCode::Forbidden,
+            "this user is being erased",
+        ));
+    }
     if wish.friends && context.rooms.users.is_none() {
         let message =
             "the gateway runs with --track-online off, and does not know where friends are";

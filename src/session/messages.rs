@@ -670,12 +670,14 @@ mod tests {
             (Some(r#"{"b":1,"a":[1.50]}"#), r#"{"b":1,"a":[1.50]}"#),
             (None, "null"),
         ] {
+            let info = Info {
+                version: 7,
+                json: json.map(Into::into),
+            };
             let info = KnownInfo {
                 revision: 2,
-                info: Info {
-                    version: 7,
-                    json: json.map(Into::into),
-                },
+                info,
+                terms: crate::store::Terms::default(),
             };
             let acks = acks(&live, figures, Some(&info), 5000);
             let text = acks.text(figures, 2, Fan::No).unwrap().to_string();

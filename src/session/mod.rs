@@ -8,6 +8,7 @@
 pub mod close_codes;
 pub(crate) mod context;
 pub(crate) mod drain;
+pub(crate) mod erasing;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod handshake;
@@ -161,6 +162,7 @@ pub(crate) fn run<S: Transport>(
     let memberships = Memberships::new(context.clone(), conn.clone());
     memberships.count_for_user();
     context.reaper.admit(&conn);
+    context.refuse_erased(&conn);
     if context.is_draining() {
         // The drain may have signalled all open sockets just before this one was admitted.
         conn.signal(Signals::STOP);

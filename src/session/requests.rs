@@ -51,7 +51,7 @@ impl From<LiveError> for Refusal {
         let code = match why {
             LiveError::NotOpen(_) | LiveError::NeverOpened(_) => ErrorCode::LiveNotOpen,
             LiveError::Owned(_) => ErrorCode::LiveOwned,
-            LiveError::NotByStreamers => ErrorCode::Forbidden,
+            LiveError::NotByStreamers | LiveError::Erased(_) => ErrorCode::Forbidden,
             LiveError::TooMany(_) | LiveError::TooFast(_) => ErrorCode::RateLimited,
             LiveError::Store(_) => ErrorCode::StoreUnavailable,
         };

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Arrived, Figures, LiveEpoch, LiveRecord, StoreResult, Sums};
@@ -50,8 +50,10 @@ pub struct Summary {
     /// Its title; null if it had none.
     pub title: Option<String>,
     /// When it opened, in Unix milliseconds.
+    #[schema(value_type = u64)]
     pub opened_at: UnixMillis,
     /// When its close began.
+    #[schema(value_type = u64)]
     pub closed_at: UnixMillis,
     /// How long it lasted.
     pub duration_ms: u64,
@@ -66,10 +68,9 @@ pub struct Summary {
     pub unique_viewers: Option<u64>,
     /// How many different fans came; null if they were not counted.
     pub unique_fans: Option<u64>,
-    /// The minutes that all viewers were there together.
-    #[schema(example = 12.5)]
-    #[serde(deserialize_with = "hundredths")]
-    pub viewer_minutes: f64,
+    /// For how long all viewers were there together.
+    #[schema(example = 750_000)]
+    pub watched_ms: u64,
     /// How often somebody came: to the first gateway, however many followed.
     pub joins: u64,
 }
@@ -96,21 +97,10 @@ impl LiveRecord {
             peak_fans: self.peaks.fans,
             unique_viewers: uniques.map(|uniques| uniques.viewers),
             unique_fans: uniques.map(|uniques| uniques.fans),
-            viewer_minutes: round(*watched_ms as f64 / 60_000.0),
+            watched_ms: *watched_ms,
             joins: arrived.joins,
         })
     }
-}
-
-/// Rounds to hundredths.
-fn round(minutes: f64) -> f64 {
-    (minutes * 100.0).round() / 100.0
-}
-
-/// Reads a number of hundredths. Rounding restores the number that was written, even if the parser
-/// was off by a bit.
-fn hundredths<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
-    f64::deserialize(from).map(round)
 }
 
 /// Where a list of past lives goes on: after this one.

@@ -74,7 +74,8 @@ words!(CloseReason {
     StreamEnded = "stream_ended",
 });
 
-/// The properties, besides the owner, with which a live is opened. They are fixed for the epoch.
+/// The properties, besides the owner, with which a live is opened. Its title and its streamer
+/// timeout may change, see [`ChangeTerms`]; the others are fixed for the epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Terms {
     /// For people.
@@ -334,7 +335,23 @@ pub struct WriteInfo {
     pub message: String,
 }
 
-/// The outcome of a [`WriteInfo`].
+/// A request to change what may change of an open live. One version counts these changes and those
+/// of the information, see [`Info::version`].
+#[derive(Debug, Clone)]
+pub struct ChangeTerms {
+    /// The live.
+    pub live: LiveId,
+    /// Which epoch; no other is touched, however late the call arrives.
+    pub epoch: Epoch,
+    /// `None` leaves the title as it is; `Some(None)` removes it.
+    pub title: Option<Option<String>>,
+    /// The same for [`Terms::streamer_timeout`].
+    pub streamer_timeout: Option<Option<Duration>>,
+    /// Published on the live's channel in the same step.
+    pub message: String,
+}
+
+/// The outcome of a [`WriteInfo`], or of a [`ChangeTerms`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InfoReply {
     /// It is written, with this version.
@@ -377,8 +394,11 @@ pub trait LiveStore: Sync {
     /// `known`, the gateway's copy. If the record is gone (lost data), writes it again from
     /// `known`, lists the live, and publishes the message on its channel. If the gateway knows of a
     /// later removal than the store, the store's numbers leap above it by [`super::LEAP`]; if it
-    /// knows later information, that is written.
+    /// knows a later version of the information and the terms, that is written.
     async fn keep_live(&self, known: &LiveRecord, message: &str) -> StoreResult<Standing>;
+
+    /// Changes what may change of an open live, see [`ChangeTerms`].
+    async fn change_terms(&self, request: &ChangeTerms) -> StoreResult<InfoReply>;
 
     /// Writes the information about an open live, see [`WriteInfo`].
     async fn write_info(&self, request: &WriteInfo) -> StoreResult<InfoReply>;

@@ -4,6 +4,7 @@
 //! Its time is the gateway's clock plus the wall clock at construction, so it follows tokio's
 //! paused time. No lock is held over an await, and no call waits for anything.
 
+mod answers;
 mod attendance;
 mod attended;
 pub mod backup;
@@ -11,11 +12,14 @@ mod bus;
 mod checks;
 mod claimed_lives;
 mod counts;
+mod erasure_jobs;
+mod erasures;
 mod event_log;
 mod events;
 mod follows;
 mod graph;
 mod history;
+mod kept_answers;
 mod last_seen;
 mod leases;
 mod lives;
@@ -82,6 +86,8 @@ pub struct MemoryStore {
     attendance: Mutex<HashMap<LiveEpoch, attended::Kept>>,
     feeds: Mutex<Feeds>,
     users: Mutex<Users>,
+    answers: Mutex<kept_answers::KeptAnswers>,
+    erasures: Mutex<erasure_jobs::ErasureJobs>,
     /// When the users of each slice were seen last.
     user_slices: Vec<Mutex<UserSlice>>,
     events: Mutex<EventLog>,
@@ -106,6 +112,8 @@ impl MemoryStore {
             attendance: Mutex::default(),
             feeds: Mutex::default(),
             users: Mutex::default(),
+            answers: Mutex::default(),
+            erasures: Mutex::default(),
             user_slices: (0..USERS_SLICES).map(|_| Mutex::default()).collect(),
             events: Mutex::default(),
             subscriptions: Subscriptions::default(),

@@ -8,12 +8,14 @@
 
 use std::sync::Arc;
 
+mod answers;
 mod attendance;
 mod attendees;
 mod bus;
 mod checks;
 mod counts;
 mod doubts;
+mod erasures;
 mod errors;
 mod events;
 pub mod fans;
@@ -39,6 +41,7 @@ mod streamers;
 mod streams;
 mod sums;
 
+pub use answers::{AnswerName, Answers};
 pub use attendance::{
     ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees,
     Attending, BITS_A_PART, LiveEpoch, MAX_ATTENDED,
@@ -50,6 +53,10 @@ pub use counts::{
     COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Peaks, Rank, RankedLive,
 };
 pub use doubts::{Doubt, Doubts};
+pub use erasures::{
+    EndedErasure, ErasedSome, Erasure, ErasureProgress, Erasures, Found, TakenErasure, Trace,
+};
+pub(crate) use erasures::{event_names, names};
 pub use errors::{StoreError, StoreResult, both};
 pub use events::{
     COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, NO_CAP, NotedCounts,
@@ -64,8 +71,9 @@ pub use leases::{
 };
 pub use limits::{MAX_BATCH, MAX_MESSAGE};
 pub use lives::{
-    CloseLive, CloseReason, CloseReply, Closure, FinishClose, Info, InfoReply, ListedLive,
-    LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, OpenedBy, Standing, Terms, WriteInfo,
+    ChangeTerms, CloseLive, CloseReason, CloseReply, Closure, FinishClose, Info, InfoReply,
+    ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, OpenedBy, Standing, Terms,
+    WriteInfo,
 };
 pub use online_users::{OnlineCount, OnlineUsers, UserPresence, Whereabouts};
 pub use parts::{Health, Parts, Slot};
@@ -76,7 +84,7 @@ pub use removals::{
 };
 pub use sessions::{
     MANY_SESSIONS, MOST_SESSIONS, SESSIONS_A_CALL, SHORT_BREAK, Session, SessionPlace, Sessions,
-    Stay, Stays, Watched,
+    Stay, Stays, Watched, session_id,
 };
 pub use slices::{
     Apply, ApplyReply, CALL_DEADLINE, Compared, DOUBT_AFTER_LOSS, DroppedNotes, Fence, HeldFrom,
@@ -120,7 +128,9 @@ pub trait Store:
     + Statuses
     + Timelines
     + UserLists
+    + Answers
     + FanoutJobs
+    + Erasures
     + LastSeen
     + OnlineUsers
     + Attendance

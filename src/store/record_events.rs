@@ -24,6 +24,8 @@ pub enum Happened {
     Removed(UserId),
     /// A user was removed, and may not come back until then.
     Banned(UserId, UnixMillis),
+    /// A user's ban was lifted.
+    Unbanned(UserId),
     /// The stream of the live began, was lost or ended, on this media server.
     Stream(StreamChange, MediaServerName),
 }
@@ -37,6 +39,7 @@ impl Happened {
             Self::Counts(_) => EventKind::LiveCounts,
             Self::Removed(_) => EventKind::UserRemoved,
             Self::Banned(..) => EventKind::UserBanned,
+            Self::Unbanned(_) => EventKind::UserUnbanned,
             Self::Stream(change, _) => change.kind(),
         }
     }
@@ -57,6 +60,7 @@ impl Happened {
                 UserId::parse(words.next()?).ok()?,
                 words.next()?.parse().ok()?,
             ),
+            EventKind::UserUnbanned => Self::Unbanned(UserId::parse(words.next()?).ok()?),
             EventKind::StreamStarted => read_stream(StreamChange::Started, words.next())?,
             EventKind::StreamLost => read_stream(StreamChange::Lost, words.next())?,
             EventKind::StreamEnded => read_stream(StreamChange::Ended, words.next())?,
@@ -112,7 +116,12 @@ mod tests {
                 })),
             ),
             ("user.removed a:b@c", Some(Happened::Removed(user.clone()))),
-            ("user.banned a:b@c 7", Some(Happened::Banned(user, 7))),
+            (
+                "user.banned a:b@c 7",
+                Some(Happened::Banned(user.clone(), 7)),
+            ),
+            ("user.unbanned a:b@c", Some(Happened::Unbanned(user))),
+            ("user.unbanned", None),
             ("", None),
             ("live.opened 1", None),
             ("live.counts 10", None),

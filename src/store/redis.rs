@@ -11,6 +11,7 @@
 //! whose outcome is unknown may still be carried out later, so every script is safe to run late or
 //! twice.
 
+mod answers;
 mod args;
 mod attendance;
 mod beats;
@@ -21,6 +22,7 @@ mod client;
 mod counts;
 mod discovery;
 mod doubts;
+mod erasures;
 mod errors;
 mod events;
 mod follows;

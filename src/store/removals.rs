@@ -86,6 +86,8 @@ pub enum LiftReply {
     Lifted {
         /// The number of the change.
         number: u64,
+        /// Whether the record notes an event of it. False if too many events wait.
+        is_told: bool,
     },
     /// There was no ban. Nothing was done.
     NotBanned,
@@ -242,6 +244,7 @@ impl RemovalLog {
         match self.bans.remove(user) {
             Some(_) => LiftReply::Lifted {
                 number: self.note(user, Happened::Lifted),
+                is_told: true,
             },
             None => LiftReply::NotBanned,
         }
@@ -297,6 +300,16 @@ impl RemovalLog {
                 self.note(user, Happened::Removed);
             }
         }
+    }
+
+    /// Forgets what happened to a user. Answers of how many things, a ban and a last change.
+    pub(crate) fn erase(&mut self, user: &UserId) -> u64 {
+        let mut gone = u64::from(self.bans.remove(user).is_some());
+        if let Some(number) = self.numbers.remove(user) {
+            self.by_number.remove(&number);
+            gone += 1;
+        }
+        gone
     }
 
     fn note(&mut self, user: &UserId, happened: Happened) -> u64 {

@@ -80,6 +80,11 @@ impl Watched {
     }
 }
 
+/// The name of a session in answers and events; no two users share one.
+pub fn session_id(user: &UserId, id: u64) -> String {
+    format!("{user}~{id}")
+}
+
 /// Begin and end of one session, as the stores keep them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stay {
@@ -154,6 +159,15 @@ impl Stays {
         {
             last.left_at = Some(at.max(last.joined_at));
         }
+    }
+
+    /// Forgets a user's sessions. Returns how many there were.
+    pub fn erase(&mut self, user: &UserId) -> u64 {
+        let Some(stays) = self.by_user.remove(user) else {
+            return 0;
+        };
+        self.by_time.retain(|(_, there, _)| there != user);
+        stays.len() as u64
     }
 
     /// How many sessions began within `span`.

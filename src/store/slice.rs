@@ -657,6 +657,11 @@ impl Slice {
         self.stays.remove(&epoch);
     }
 
+    /// Forgets a user's sessions in all epochs. Answers how many there were.
+    pub fn erase_stays(&mut self, user: &UserId) -> u64 {
+        self.stays.values_mut().map(|stays| stays.erase(user)).sum()
+    }
+
     /// Notes when users came. If a user is in the slice already, the earlier time stays.
     fn note_since(&mut self, joins: &[UserId], since: &[UnixMillis]) {
         for (user, at) in joins.iter().zip(since) {

@@ -77,9 +77,9 @@ fn event_of(record: &LiveRecord, pending: &PendingEvent) -> Event {
         }
         Happened::Closed => json!(record.summary()),
         Happened::Counts(figures) => json!({"viewers": figures.viewers, "fans": figures.fans}),
-        Happened::Removed(user) => json!({"user_id": user}),
+        Happened::Removed(user) | Happened::Unbanned(user) => json!({"user_id": user}),
+        Happened::Banned(user, until) => json!({"user_id": user, "ban_ends_at": until}),
         Happened::Stream(_, server) => json!({"server": server}),
-        Happened::Banned(user, until) => json!({"user_id": user, "banned_until": until}),
     };
     if let Value::Object(more) = more {
         data.extend(more);

@@ -1,12 +1,15 @@
-//! Writes the information that a back end gives to the clients of an open live. The HTTP API calls
-//! it. The script that writes also publishes that the record changed, so every gateway with a room
-//! of the live reads it at once.
+//! Writes what a back end says about an open live: the information for its clients, its title and
+//! its streamer timeout. The HTTP API calls it. The script that writes also publishes that the
+//! record changed, so every gateway with a room of the live reads it at once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::base::clock::Clock;
 use crate::peers::Outbox;
 use crate::presence::Rooms;
-use crate::store::{Info, InfoReply, LiveRecord, Store, WriteInfo};
+use crate::presence::absent_streamers::AbsentStreamers;
+use crate::store::{ChangeTerms, Info, InfoReply, LiveRecord, Store, StoreResult, WriteInfo};
 use crate::sync::keep::Keeper;
 use crate::sync::lives::LiveError;
 
@@ -15,6 +18,15 @@ pub struct InfoWriter {
     pub rooms: Arc<Rooms>,
     pub outbox: Arc<Outbox>,
     pub keeper: Arc<Keeper>,
+    pub absent_streamers: Arc<AbsentStreamers>,
+    pub clock: Clock,
+}
+
+/// The changes to an open live; `None` changes nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewTerms {
+    pub title: Option<Option<String>>,
+    pub streamer_timeout: Option<Option<Duration>>,
 }
 
 impl InfoWriter {
@@ -36,25 +48,82 @@ impl InfoWriter {
             json: json.clone(),
             message,
         };
-        let mut reply = self.store.write_info(&wish).await?;
-        let room = self.rooms.of_epoch(record);
+        let version = self
+            .ask_store(record, || self.store.write_info(&wish))
+            .await?;
+        self.read_here(record).await;
+        Ok(Info { version, json })
+    }
+
+    /// Changes this epoch's title or streamer timeout. Answers the record as it is then.
+    ///
+    /// # Errors
+    /// As [`InfoWriter::write`].
+    pub async fn change(
+        &self,
+        record: &LiveRecord,
+        new: NewTerms,
+    ) -> Result<LiveRecord, LiveError> {
+        let LiveRecord { live, epoch, .. } = record;
+        let message = self.outbox.record_changed();
+        let wish = ChangeTerms {
+            live: live.clone(),
+            epoch: *epoch,
+            title: new.title,
+            streamer_timeout: new.streamer_timeout,
+            message,
+        };
+        self.ask_store(record, || self.store.change_terms(&wish))
+            .await?;
+        let changed = match self.store.load_live(live).await? {
+            Some(changed) if changed.epoch == *epoch => changed,
+            _ => return Err(LiveError::NotOpen(live.clone())),
+        };
+        if let Some(room) = self.rooms.of_epoch(record) {
+            self.rooms.note_info(&room, &changed);
+        }
+        let has_timeout = matches!(wish.streamer_timeout, Some(Some(_)));
+        if has_timeout && !self.rooms.streamers.is_here(&record.streamer) {
+            // The time begins now, and not when the next walk finds the streamer gone.
+            self.absent_streamers.found_absent(live, self.clock.now());
+        }
+        Ok(changed)
+    }
+
+    /// Asks the store to write. If the store has lost the record of a live that is open here, the
+    /// record is written again and the store asked once more. Answers the version of what is
+    /// written.
+    async fn ask_store<F: Future<Output = StoreResult<InfoReply>>>(
+        &self,
+        record: &LiveRecord,
+        ask: impl Fn() -> F,
+    ) -> Result<u64, LiveError> {
+        let mut reply = ask().await?;
         if matches!(reply, InfoReply::Absent)
-            && let Some(room) = &room
+            && let Some(room) = self.rooms.of_epoch(record)
         {
-            // The store has lost the record of a live that is open here.
-            self.keeper.keep(room).await?;
-            reply = self.store.write_info(&wish).await?;
+            self.keeper.keep(&room).await?;
+            reply = ask().await?;
         }
         match reply {
-            InfoReply::Written(version) => {
-                let info = Info { version, json };
-                if let Some(room) = room {
-                    self.rooms.note_info(&room, &info);
-                }
-                Ok(info)
+            InfoReply::Written(version) => Ok(version),
+            InfoReply::Over => Err(LiveError::NotOpen(record.live.clone())),
+            InfoReply::Absent => Err(LiveError::NeverOpened(record.live.clone())),
+        }
+    }
+
+    /// Reads what was written, and what others wrote meanwhile, for the room here. If the read
+    /// fails, the next check of the room makes up for it.
+    async fn read_here(&self, record: &LiveRecord) {
+        let Some(room) = self.rooms.of_epoch(record) else {
+            return;
+        };
+        match self.store.load_live(&record.live).await {
+            Ok(Some(read)) if read.epoch == record.epoch => self.rooms.note_info(&room, &read),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(live_id = %record.live, %error, "could not read what was just written")
             }
-            InfoReply::Over => Err(LiveError::NotOpen(live.clone())),
-            InfoReply::Absent => Err(LiveError::NeverOpened(live.clone())),
         }
     }
 }

@@ -26,15 +26,12 @@ impl Keeper {
     pub async fn keep(&self, room: &Arc<Room>) -> StoreResult<()> {
         let now = self.clock.now();
         let peaks = room.sure_peaks();
-        let info = room.info.newest().info.clone();
-        let removals = room.bans.last();
-        let known = info.version;
         let told = LiveRecord {
             peaks,
-            removals,
-            info,
-            ..room.record.clone()
+            removals: room.bans.last(),
+            ..room.record_now()
         };
+        let known = told.info.version;
         let removals = match self
             .store
             .keep_live(&told, &self.outbox.live_doubted())
@@ -77,7 +74,7 @@ impl Keeper {
     async fn read_info(&self, room: &Arc<Room>) -> StoreResult<()> {
         let record = self.store.load_live(&room.record.live).await?;
         if let Some(record) = record.filter(|record| record.epoch == room.record.epoch) {
-            self.rooms.note_info(room, &record.info);
+            self.rooms.note_info(room, &record);
         }
         Ok(())
     }

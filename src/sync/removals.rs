@@ -34,7 +34,7 @@ pub enum RemoveError {
 pub struct Removed {
     pub epoch: Epoch,
     /// When the user's ban ends, by the store's clock; `None` if the user may come back at once.
-    pub banned_until: Option<UnixMillis>,
+    pub ban_ends_at: Option<UnixMillis>,
 }
 
 pub struct Remover {
@@ -78,7 +78,7 @@ impl Remover {
             )
             .await
             .map_err(LiveError::from)?;
-        let (number, banned_until, is_told) = match reply {
+        let (number, ban_ends_at, is_told) = match reply {
             RemoveReply::Done {
                 number,
                 until,
@@ -97,19 +97,25 @@ impl Remover {
             live_id = %live, epoch = %record.epoch, user_id = %user, number, ban_s,
             "a user was removed"
         );
-        if !is_told {
-            self.metrics.removal_events_dropped.inc();
-            tracing::warn!(
-                live_id = %live, user_id = %user,
-                "no event tells of a removal: too many wait"
-            );
-        }
+        self.note_untold(live, user, is_told);
         self.carry_out_here(&record, number).await;
         self.announce(live).await;
         Ok(Removed {
             epoch: record.epoch,
-            banned_until,
+            ban_ends_at,
         })
+    }
+
+    /// Counts and logs a change that no event tells.
+    fn note_untold(&self, live: &LiveId, user: &UserId, is_told: bool) {
+        if is_told {
+            return;
+        }
+        self.metrics.removal_events_dropped.inc();
+        tracing::warn!(
+            live_id = %live, user_id = %user,
+            "no event tells of a removal: too many wait"
+        );
     }
 
     /// Ends a ban ahead of its time. True if there was one.
@@ -129,8 +135,8 @@ impl Remover {
                 |reply| *reply == LiftReply::Absent,
             )
             .await?;
-        let number = match reply {
-            LiftReply::Lifted { number } => number,
+        let (number, is_told) = match reply {
+            LiftReply::Lifted { number, is_told } => (number, is_told),
             LiftReply::NotBanned => return Ok(false),
             LiftReply::Over => return Err(LiveError::NotOpen(live.clone())),
             LiftReply::Absent => return Err(LiveError::NeverOpened(live.clone())),
@@ -140,7 +146,9 @@ impl Remover {
             live_id = %live, epoch = %record.epoch, user_id = %user, number,
             "a ban was lifted"
         );
+        self.note_untold(live, user, is_told);
         self.carry_out_here(record, number).await;
+        self.announce(live).await;
         Ok(true)
     }
 

@@ -122,7 +122,7 @@ impl StreamerTimeout {
     pub fn left(&self, streamer: &UserId, heard: Option<Millis>) {
         let mut lives: Vec<LiveId> = Vec::new();
         for room in self.rooms.of_streamer(streamer) {
-            if self.timeout_of(&room.record).is_some() {
+            if self.timeout_of(&room.record_now()).is_some() {
                 lives.push(room.record.live.clone());
             }
         }

@@ -14,7 +14,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::base::clock::{Clock, UnixMillis};
-use crate::base::ids::{Epoch, GatewayId, Group, ListName, LiveId, Login, SliceId, UserId};
+use crate::base::ids::{
+    Epoch, ErasureId, GatewayId, Group, ListName, LiveId, Login, SliceId, UserId,
+};
 use crate::config::{AttendanceForm, SeenIds};
 use crate::store::memory::MemoryStore;
 use crate::store::*;
@@ -263,6 +265,7 @@ answered_by_the_embedded_store! {
         fn open_live(&self, wish: &OpenLive) -> OpenReply;
         fn load_live(&self, live: &LiveId) -> Option<LiveRecord>;
         fn keep_live(&self, told: &LiveRecord, message: &str) -> Standing;
+        fn change_terms(&self, wish: &ChangeTerms) -> InfoReply;
         fn write_info(&self, wish: &WriteInfo) -> InfoReply;
         fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> ();
         fn begin_close(&self, wish: &CloseLive) -> CloseReply;
@@ -529,6 +532,13 @@ answered_by_the_embedded_store! {
 }
 
 answered_by_the_embedded_store! {
+    Answers {
+        fn claim_answer(&self, name: &AnswerName, claim: &str, keep: Duration) -> Option<String>;
+        fn keep_answer(&self, name: &AnswerName, answer: &str, keep: Duration) -> ();
+    }
+}
+
+answered_by_the_embedded_store! {
     FanoutJobs {
         fn enqueue_fanout(&self, job: &Job) -> ();
         fn take_fanouts(&self, worker: &GatewayId, most: usize) -> TakenJobs;
@@ -538,6 +548,18 @@ answered_by_the_embedded_store! {
         fn pulled_authors(&self) -> Vec<(UserId, UnixMillis)>;
         fn pulled_since(&self, author: &UserId) -> Option<UnixMillis>;
         fn set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> ();
+    }
+}
+
+answered_by_the_embedded_store! {
+    Erasures {
+        fn ask_erasure(&self, user: &UserId) -> ErasureId;
+        fn erasure(&self, id: &ErasureId) -> Option<Erasure>;
+        fn being_erased(&self) -> Vec<UserId>;
+        fn take_erasure(&self, worker: &GatewayId) -> Option<TakenErasure>;
+        fn keep_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> bool;
+        fn finish_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> ();
+        fn erase_some(&self, user: &UserId, place: &str) -> ErasedSome;
     }
 }
 

@@ -115,7 +115,7 @@ stories! {
         page.clicks("#leave").await;
         page.shows("#place", "In no live.").await;
 
-        world.backend().remove("42", "u1", None).await.is(200);
+        world.backend().remove("42", "u1").await.is(200);
         page.clicks("#join").await;
         page.shows("#place", "In the live 42.").await;
         world.backend().ban("42", "u1", 600).await;

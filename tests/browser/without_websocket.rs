@@ -176,7 +176,7 @@ stories! {
         world.open("42").await;
         let page = Visitor::comes().await.visits(viewer_page(&proxy, "u1", "http")).await;
         page.shows("#place", "In the live 42.").await;
-        world.backend().remove("42", "u1", None).await.is(200);
+        world.backend().remove("42", "u1").await.is(200);
         page.shows("#place", "A moderator removed this user.").await;
         has_viewers(&world, 0, SLACK).await;
         throughout("the user stays away", 2 * world.config.timeout, async || {

@@ -20,16 +20,17 @@ use rollcall::base::secret::Secret;
 use rollcall::config::{AttendanceForm, Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
-    Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent,
-    Channel, CheckLive, Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, Counts,
-    DeadEvent, Edge, Entry, Event, Events, ExpectedSlice, FanoutJobs, FanoutTask, Figures,
-    FinishClose, FinishedChanges, Followed, Follows, Heard, HeldFrom, History, Holders, InfoReply,
-    Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH,
-    MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy,
-    Peaks, Post, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser,
-    RenewLease, SenderTurn, Sessions, SliceSize, Slices, Span, Standing, StatusId, Statuses,
-    Strays, StreamChange, StreamStore, Streams, StreamsReply, Summary, Terms, Timeline, Timelines,
-    Uniques, UserLists, WriteInfo, WriteStreams, find_attendees,
+    AnswerName, Answers, Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion, Attending,
+    Burial, Bus, BusEvent, ChangeTerms, Channel, CheckLive, Checks, CloseLive, CloseReason,
+    CloseReply, CountLive, CountReply, Counts, DeadEvent, Edge, Entry, Erasures, Event, Events,
+    ExpectedSlice, FanoutJobs, FanoutTask, Figures, FinishClose, FinishedChanges, Followed,
+    Follows, Heard, HeldFrom, History, Holders, InfoReply, Job, LastSeen, LeaseReply, LeaseStore,
+    LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation,
+    NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post, Profiles, PutInList,
+    Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn, Sessions,
+    SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays, StreamChange, StreamStore,
+    Streams, StreamsReply, Summary, Terms, Timeline, Timelines, Uniques, UserLists, WriteInfo,
+    WriteStreams, find_attendees,
 };
 use tokio::time::Instant;
 
@@ -134,6 +135,32 @@ async fn everything(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     feeds(store, redis, prefix).await;
     attendance(redis, &KeyPrefix::parse(prefix).unwrap(), &record).await;
     close(store, (redis, prefix), &record).await;
+    erasure(store, redis, prefix).await;
+}
+
+/// The erasure of the streamer, of whom something is in keys of most kinds by now, and of a fan.
+async fn erasure(store: &RedisStore, redis: &RedisServer, prefix: &str) {
+    let live = format!("{prefix}live:43");
+    redis.cli(&["HSET", &live, "state", "closed"]);
+    let worker = GatewayId::random();
+    for user in [user("s1"), user("u1")] {
+        let id = store.ask_erasure(&user).await.unwrap();
+        assert_eq!(store.being_erased().await.unwrap(), [user.clone()]);
+        let mut taken = store.take_erasure(&worker).await.unwrap().unwrap();
+        assert!(store.keep_erasure(&worker, &taken).await.unwrap());
+        let mut place = String::new();
+        loop {
+            let step = store.erase_some(&user, &place).await.unwrap();
+            taken.progress.add(&step);
+            match step.next {
+                Some(next) => place = next,
+                None => break,
+            }
+        }
+        store.finish_erasure(&worker, &taken).await.unwrap();
+        assert!(store.erasure(&id).await.unwrap().unwrap().ended.is_some());
+    }
+    assert_eq!(redis.cli(&["EXISTS", &live]), "0");
 }
 
 fn wish() -> OpenLive {
@@ -217,6 +244,17 @@ async fn lives(store: &RedisStore, redis: &RedisServer, prefix: &str) -> LiveRec
     };
     assert!(matches!(
         store.write_info(&info).await.unwrap(),
+        InfoReply::Written(_)
+    ));
+    let change = ChangeTerms {
+        live: record.live.clone(),
+        epoch: record.epoch,
+        title: Some(Some("of three".to_owned())),
+        streamer_timeout: Some(None),
+        message: "word".to_owned(),
+    };
+    assert!(matches!(
+        store.change_terms(&change).await.unwrap(),
         InfoReply::Written(_)
     ));
     streams(store, &record).await;
@@ -823,6 +861,18 @@ async fn feeds(store: &RedisStore, redis: &RedisServer, prefix: &str) {
             .take_out_of_list(&author, &list, &user("u2"))
             .await
             .unwrap()
+    );
+    let day = Duration::from_secs(86_400);
+    let name = AnswerName::of_digest(&[7; 16]);
+    assert_eq!(store.claim_answer(&name, "claim", day).await.unwrap(), None);
+    store.keep_answer(&name, "answer", day).await.unwrap();
+    assert_eq!(
+        store
+            .claim_answer(&name, "again", day)
+            .await
+            .unwrap()
+            .as_deref(),
+        Some("answer")
     );
     let job = Job {
         task: FanoutTask::Add,

@@ -15,7 +15,7 @@ use rollcall::config;
 use rollcall::session::close_codes::Close;
 use rollcall::session::messages::ErrorCode;
 use rollcall::store::redis::keys::{self, Keys};
-use rollcall::store::{ATTENDANCE_KEPT, Channel, Edge, LiveEpoch, Timeline};
+use rollcall::store::{ATTENDANCE_KEPT, AnswerName, Channel, Edge, LiveEpoch, Timeline};
 
 use super::{between, read, rows};
 
@@ -247,6 +247,8 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.timeline(&Timeline::Home(user.clone())),
         keys.posts(&user),
         keys.list_of(&user, &ListName::parse("list_name").unwrap()),
+        keys.answer(&AnswerName::of_digest(&[0; 16]))
+            .replace(&"00".repeat(16), "<digest>"),
         keys.fanout(),
         keys.fanout_progress(),
         keys.pulled(),

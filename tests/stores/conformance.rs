@@ -20,10 +20,12 @@ use rollcall::store::{
 
 use crate::redis_server::RedisServer;
 
+mod answers;
 mod attendance;
 mod checks;
 mod counts;
 mod doubt;
+mod erasures;
 mod events;
 mod feeds;
 mod follows;

@@ -838,7 +838,7 @@ async fn explain_says_who_is_counted_and_why() {
             told["user"]["gateways"][0]["knows"]["sockets"], 1,
             "{told:#}"
         );
-        assert!(told["user"]["banned_until"].is_null(), "{told:#}");
+        assert!(told["user"]["ban_ends_at"].is_null(), "{told:#}");
         world.backend().ban("42", "u0", 600).await;
         world.fans_become("42", &[]).await;
         assert!(

@@ -152,7 +152,7 @@ async fn the_program_in_python_stays_in_its_live_until_it_is_removed() {
         link.heal();
         assert_eq!(python.prints("joined").await["viewers"], 1);
 
-        world.backend().remove("42", "u1", None).await.is(200);
+        world.backend().remove("42", "u1").await.is(200);
         let (status, said) = python.ends().await;
         assert_eq!(status.code(), Some(1), "{said}");
         assert_eq!(

@@ -49,7 +49,8 @@ on_both_stores! {
         assert_eq!(user(&world, &id).await["followers"], 1);
         // A user without a profile follows and is followed all the same.
         let other = json!({
-            "user_id": "u1", "login": null, "name": null, "signup": null, "followers": 1, "following": 1, "statuses": 0,
+            "user_id": "u1", "login": null, "name": null, "signup": null,
+            "followers": 1, "following": 1, "statuses": 0,
             "online": false, "last_seen": null, "live_id": null,
         });
         assert_eq!(user(&world, "u1").await, other);

@@ -73,7 +73,7 @@ async fn what_one_installation_does_leaves_the_other_alone() {
         dashboards[1].sees(viewers(2), fans(1)).await;
 
         // A removal and the close reach every gateway of the one, and no socket of the other.
-        ours[1].backend().remove("42", "u0", None).await.is(200);
+        ours[1].backend().remove("42", "u0").await.is(200);
         here[0].expect_closed(4003).await;
         ours[1].backend().close("42").await;
         here[1].expect("closed").await;

@@ -250,7 +250,7 @@ on_redis! {
         go_back(&redis).await;
         all(&["comer", "mover", "stays"], &["leaver"]).await;
         let count = world.backend().get("/v1/online/count").await.is(200).body;
-        assert_eq!((&count["count"], &count["online"]), (&4.into(), &3.into()), "{count}");
+        assert_eq!((&count["count"], &count["online_users"]), (&4.into(), &3.into()), "{count}");
     }
 }
 

@@ -70,9 +70,9 @@ on_both_stores! {
         world.fans_become("42", &["u1", "u2"]).await;
         let mut dashboard = world.dashboard("42").await;
         dashboard.sees(viewers(2), fans(2)).await;
-        let answer = world.backend().remove("42", "u1", None).await.is(200).body;
+        let answer = world.backend().remove("42", "u1").await.is(200).body;
         let epoch = world.epoch("42").await;
-        assert_eq!(answer, json!({"live_id": "42", "epoch": epoch, "user_id": "u1", "banned_until": null}));
+        assert_eq!(answer, json!({"live_id": "42", "epoch": epoch, "user_id": "u1", "ban_ends_at": null}));
         for device in &mut devices {
             device.expect_closed(REMOVED).await;
         }
@@ -102,7 +102,7 @@ on_both_stores! {
         world.open("43").await;
         let mut viewer = world.viewer_in("u1", "42").await;
         let answer = world.backend().ban("42", "u1", 600).await;
-        assert!(answer["banned_until"].as_u64() > Some(1_600_000_000_000), "{answer}");
+        assert!(answer["ban_ends_at"].as_u64() > Some(1_600_000_000_000), "{answer}");
         viewer.expect_closed(REMOVED).await;
         // Joins by message and by query are refused. The socket stays open and keeps its other
         // live.
@@ -119,7 +119,7 @@ on_both_stores! {
         service.is_refused(join("42"), "banned").await;
         assert_eq!(world.backend().live("42").await["viewers"], 0);
         let bans = world.backend().list("/v1/lives/42/bans", 10).await;
-        assert_eq!(bans, [json!({"user_id": "u1", "banned_until": answer["banned_until"]})]);
+        assert_eq!(bans, [json!({"user_id": "u1", "ban_ends_at": answer["ban_ends_at"]})]);
     }
 }
 
@@ -158,7 +158,7 @@ on_both_stores! {
             if kept { Ok(()) } else { Err(metrics) }
         })
         .await;
-        world.backend().remove("42", "u1", None).await.is(200);
+        world.backend().remove("42", "u1").await.is(200);
         world.fans_become("42", &[]).await;
         assert_eq!(world.backend().live("42").await["viewers"], 0);
         assert!(vanished.elapsed() < world.config.timeout, "its silence did not do it");
@@ -174,9 +174,9 @@ on_both_stores! {
             let keys = world.redis().keys("{live:*").await;
             assert!(keys.is_empty(), "{keys:?}");
         }
-        assert_eq!(world.backend().remove("42", "u1", None).await.problem(409), "live_not_open");
+        assert_eq!(world.backend().remove("42", "u1").await.problem(409), "live_not_open");
         assert_eq!(world.backend().delete("/v1/lives/42/bans/u1").await.problem(409), "live_not_open");
-        assert_eq!(world.backend().get("/v1/lives/42/bans").await.problem(409), "live_not_open");
+        assert!(world.backend().list("/v1/lives/42/bans", 10).await.is_empty());
         world.open("42").await;
         world.viewer("u1").await.join("42").await;
         assert!(world.backend().list("/v1/lives/42/bans", 10).await.is_empty());
@@ -186,35 +186,41 @@ on_both_stores! {
 on_both_stores! {
     async fn impossible_removals_are_refused(world) {
         let backend = world.backend();
-        assert_eq!(backend.remove("41", "u1", None).await.problem(404), "live_not_found");
+        assert_eq!(backend.remove("41", "u1").await.problem(404), "live_not_found");
         assert_eq!(backend.get("/v1/lives/41/bans").await.problem(404), "live_not_found");
         world.open("42").await;
-        assert_eq!(backend.remove("42", "s1", None).await.problem(403), "forbidden");
-        assert_eq!(backend.remove("42", "u%201", None).await.problem(400), "invalid_id");
-        for body in ["[]", "7", "{", r#"{"ban_s":-1}"#, r#"{"ban_s":1.5}"#, r#"{"ban_s":"600"}"#,
-            r#"{"ban_s":true}"#, r#"{"ban_s":2592001}"#, r#"{"ban_s":18446744073709551615}"#, r#"{"ban_s":1e99}"#] {
-            let answer = backend.remove("42", "u1", Some(body)).await;
-            assert_eq!(answer.problem(400), "bad_message", "{body}");
+        assert_eq!(backend.remove("42", "s1").await.problem(403), "forbidden");
+        assert_eq!(backend.remove("42", "u%201").await.problem(400), "invalid_id");
+        let ban = |user: &str, body: &str| {
+            let (path, body) = (format!("/v1/lives/42/bans/{user}"), body.to_owned());
+            async move { backend.send(Method::PUT, &path, Some(&body)).await }
+        };
+        assert_eq!(ban("s1", r#"{"ban_s":5}"#).await.problem(403), "forbidden");
+        for body in ["", "null", "{}", "[]", "7", "{", r#"{"ban_s":null}"#, r#"{"ban_s":0}"#, r#"{"ban_s":-1}"#,
+            r#"{"ban_s":1.5}"#, r#"{"ban_s":"600"}"#, r#"{"ban_s":true}"#, r#"{"ban_s":2592001}"#,
+            r#"{"ban_s":18446744073709551615}"#, r#"{"ban_s":1e99}"#, r#"{"ban_s":600,"ban_s":5}"#] {
+            assert_eq!(ban("u1", body).await.problem(400), "bad_message", "{body}");
         }
         let large = format!("{{\"ban_s\":5,\"more\":\"{}\"}}", "x".repeat(70_000));
-        assert_eq!(backend.remove("42", "u1", Some(&large)).await.problem(413), "body_too_large");
-        assert!(backend.list("/v1/lives/42/bans", 10).await.is_empty());
-        // A misspelt ban must not pass for none.
-        for (body, code) in [
-            (r#"{"ban":600}"#, "unknown_field"),
-            (r#"{"why":"spam"}"#, "unknown_field"),
-            (r#"{"ban_s":600,"ban_s":0}"#, "bad_message"),
-        ] {
-            assert_eq!(backend.remove("42", "u1", Some(body)).await.problem(400), code, "{body}");
+        assert_eq!(ban("u1", &large).await.problem(413), "body_too_large");
+        // A misspelt ban must not pass for none, and a removal bans nobody.
+        for body in [r#"{"ban":600}"#, r#"{"why":"spam"}"#] {
+            assert_eq!(ban("u1", body).await.problem(400), "unknown_field", "{body}");
         }
-        // A body that does not mention a ban bans nobody.
+        let remove = async |body: &str| backend.send(Method::DELETE, "/v1/lives/42/viewers/u1", Some(body)).await;
+        assert_eq!(remove(r#"{"ban":600}"#).await.problem(400), "unknown_field");
+        assert_eq!(remove(r#"{"ban_s":"600"}"#).await.problem(400), "bad_message");
         for body in ["", "null", "{}", r#"{"ban_s":null}"#, r#"{"ban_s":0}"#] {
-            let answer = backend.remove("42", "u1", Some(body)).await.is(200).body;
-            assert_eq!(answer["banned_until"], Value::Null, "{body}");
+            assert_eq!(remove(body).await.is(200).body["ban_ends_at"], Value::Null, "{body}");
         }
+        assert!(backend.list("/v1/lives/42/bans", 10).await.is_empty());
+        // A removal may ban as well.
+        assert!(remove(r#"{"ban_s":5}"#).await.is(200).body["ban_ends_at"].is_u64());
+        backend.delete("/v1/lives/42/bans/u1").await.is(200);
+        assert_eq!(backend.remove("42", "u1").await.is(200).body["ban_ends_at"], Value::Null);
         assert_eq!(backend.send(Method::GET, "/v1/lives/42/viewers/u1", None).await.problem(405), "method_not_allowed");
         for seconds in [1_000, 2_592_000] {
-            assert!(backend.ban("42", "u1", seconds).await["banned_until"].is_u64());
+            assert!(backend.ban("42", "u1", seconds).await["ban_ends_at"].is_u64());
         }
     }
 }
@@ -274,7 +280,7 @@ on_redis! {
         let mut removed = other.viewer_in("u1", "42").await;
         let mut banned = other.viewer_in("u2", "42").await;
         let asked = Instant::now();
-        world.backend().remove("42", "u1", None).await.is(200);
+        world.backend().remove("42", "u1").await.is(200);
         world.backend().ban("42", "u2", 600).await;
         removed.expect_closed(REMOVED).await;
         banned.expect_closed(REMOVED).await;
@@ -385,10 +391,10 @@ async fn a_gateway_that_was_cut_off_carries_out_the_removal_when_it_is_back() {
         let mut behind = far.crowd("u", 3, "42").await;
         link.cut();
         far.readyz_becomes(503).await;
-        near.backend().remove("42", "u0", None).await.is(200);
+        near.backend().remove("42", "u0").await.is(200);
         near.backend().ban("42", "u1", 600).await;
         assert_eq!(
-            far.backend().remove("42", "u2", None).await.problem(503),
+            far.backend().remove("42", "u2").await.problem(503),
             "store_unavailable"
         );
         assert!(behind[0].is_connected().await);

@@ -50,7 +50,7 @@ async fn asked(world: &World, user: &str) -> Value {
 }
 
 async fn online(world: &World) -> u64 {
-    world.backend().get("/v1/online/count").await.is(200).body["online"]
+    world.backend().get("/v1/online/count").await.is(200).body["online_users"]
         .as_u64()
         .unwrap()
 }

@@ -48,8 +48,9 @@ async fn a_live_is_told_from_its_opening_to_its_close(world: World, webhook: &We
     webhook
         .hears_of("42", &["live.opened", "live.counts"])
         .await;
-    backend.remove("42", "u1", None).await.is(200);
+    backend.remove("42", "u1").await.is(200);
     backend.ban("42", "u2", 600).await;
+    backend.delete("/v1/lives/42/bans/u2").await.is(200);
     backend.close("42").await;
     webhook
         .hears_of(
@@ -59,6 +60,7 @@ async fn a_live_is_told_from_its_opening_to_its_close(world: World, webhook: &We
                 "live.counts",
                 "user.removed",
                 "user.banned",
+                "user.unbanned",
                 "live.closed",
             ],
         )
@@ -90,8 +92,9 @@ async fn a_live_is_told_from_its_opening_to_its_close(world: World, webhook: &We
     assert_eq!(of("live.counts")["viewers"], 1);
     assert_eq!(of("user.removed")["user_id"], "u1");
     assert_eq!(of("user.banned")["user_id"], "u2");
+    assert_eq!(of("user.unbanned")["user_id"], "u2");
     assert!(
-        of("user.banned")["banned_until"].as_u64().unwrap()
+        of("user.banned")["ban_ends_at"].as_u64().unwrap()
             > of("user.banned")["at"].as_u64().unwrap() + 500_000
     );
     let closed = of("live.closed");
@@ -141,7 +144,7 @@ async fn nothing_is_lost_when_the_receiver_is_down_and_the_sender_is_killed() {
         webhook.stops().await;
         for live in ["1", "2", "3"] {
             doomed.backend().open(live, "s1").await;
-            doomed.backend().remove(live, "u1", None).await.is(200);
+            doomed.backend().remove(live, "u1").await.is(200);
         }
         let waiting = async || redis.ask(&["XLEN", "rollcall:events"]).await.as_u64();
         until("the events are in the stream", PATIENCE, async || {

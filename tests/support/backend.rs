@@ -170,20 +170,25 @@ impl Backend {
         self.get(&format!("/v1/lives/{live}")).await.is(200).body
     }
 
-    /// Removes a user from a live; `body` is sent as it is.
-    pub async fn remove(&self, live: &str, user: &str, body: Option<&str>) -> Answer {
+    /// Removes a user from a live.
+    pub async fn remove(&self, live: &str, user: &str) -> Answer {
         self.send(
             Method::DELETE,
             &format!("/v1/lives/{live}/viewers/{user}"),
-            body,
+            None,
         )
         .await
     }
 
     /// Removes a user, who may not come back for so many seconds.
     pub async fn ban(&self, live: &str, user: &str, seconds: u64) -> Value {
-        let body = json!({"ban_s": seconds}).to_string();
-        self.remove(live, user, Some(&body)).await.is(200).body
+        self.put(
+            &format!("/v1/lives/{live}/bans/{user}"),
+            json!({"ban_s": seconds}),
+        )
+        .await
+        .is(200)
+        .body
     }
 
     /// Makes a user follow a streamer.

@@ -73,6 +73,8 @@ impl Program {
         ] {
             command.args([name, if switch { "on" } else { "off" }]);
         }
+        command.args(["--attendance", config.attendance.as_str()]);
+        command.args(["--last-seen-ids", config.last_seen_ids.as_str()]);
         command.args(["--fanout-limit", &config.fanout_limit.to_string()]);
         if let Some(redis) = &config.redis {
             command.args(["--redis", redis.reveal()]);

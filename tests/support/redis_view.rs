@@ -220,6 +220,36 @@ impl Redis {
         named
     }
 
+    /// The keys that name somebody, or whose contents do. Reads everything, whatever its type.
+    pub async fn keys_that_name(&self, id: &str) -> BTreeSet<String> {
+        let mut named = BTreeSet::new();
+        let mut cursor = "0".to_owned();
+        loop {
+            let page = self.ask(&["SCAN", &cursor, "COUNT", "100"]).await;
+            for key in strings(&page[1]) {
+                let kind = self.ask(&["TYPE", &key]).await;
+                let read = match kind.as_str().unwrap() {
+                    "string" => vec!["GET", &key],
+                    "hash" => vec!["HGETALL", &key],
+                    "set" => vec!["SMEMBERS", &key],
+                    "zset" => vec!["ZRANGE", &key, "0", "-1"],
+                    "stream" => vec!["XRANGE", &key, "-", "+"],
+                    "none" => continue,
+                    other => panic!("{key} is a {other}"),
+                };
+                // What is no text, such as a counter of different users, has no ids.
+                let contents = self.try_ask(&read).await.unwrap_or_default().to_string();
+                if key.contains(id) || contents.contains(id) {
+                    named.insert(key);
+                }
+            }
+            cursor = page[0].as_str().unwrap().to_owned();
+            if cursor == "0" {
+                return named;
+            }
+        }
+    }
+
     /// One field of `live:<live_id>`.
     pub async fn live_field(&self, live: &str, field: &str) -> Option<String> {
         self.ask(&["HGET", &format!("live:{live}"), field])

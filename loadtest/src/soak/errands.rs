@@ -122,8 +122,8 @@ impl<'a> Visit<'a> {
     async fn ban(&self) -> anyhow::Result<()> {
         let guest = self.guest(self.here).await?;
         self.call(
-            Method::DELETE,
-            &self.path("/viewers"),
+            Method::PUT,
+            &self.path("/bans"),
             Some(&json!({"ban_s": 600})),
         )
         .await?;
@@ -190,6 +190,8 @@ impl<'a> Visit<'a> {
             format!("/v1/users/{user}/following?limit=100"),
             format!("/v1/streamers/{streamer}/lives?limit=20"),
             format!("/v1/attendance?op=any&streamer_id={streamer}&days=7&limit=100"),
+            format!("/v1/streamers/{streamer}/lives/open"),
+            "/v1/online?limit=100".to_owned(),
             "/v1/gateway/slices".to_owned(),
         ];
         let path = &paths[*die as usize % paths.len()];

@@ -64,7 +64,7 @@ pub(super) struct UserStatus {
     /// Null if the user does not follow the streamer, or if follows are not in Redis.
     pub follows_since: Option<UnixMillis>,
     /// When the user's ban from the live ends or ended. Null if there was none.
-    pub banned_until: Option<UnixMillis>,
+    pub ban_ends_at: Option<UnixMillis>,
     pub gateways: Vec<GatewayAnswer>,
 }
 

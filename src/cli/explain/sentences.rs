@@ -131,7 +131,7 @@ pub(super) fn known(user: &UserId, knows: &ViewerKnown) -> String {
         };
         return format!("{gateway_id} does not know {user}: {here}.");
     }
-    let heard = knows.heard_ms_ago.unwrap_or(0) as f64 / 1_000.0;
+    let heard = knows.silent_ms.unwrap_or(0) as f64 / 1_000.0;
     let fan = match (knows.wanted, knows.counted, knows.fan) {
         (true, ..) => "a fan, so the store should hold them",
         (false, false, _) => "not to be counted (count=false or invisible=true)",

@@ -107,6 +107,7 @@ refusals!(
     InvalidLimit,
     InvalidQuery,
     LiveNotFound,
+    EpochNotFound,
     NotKept,
     StoreUnavailable
 );
@@ -114,8 +115,8 @@ refusals!(
 /// Find the fans who came to all, any, or only the first of some lives
 ///
 /// Each fan at most once. `count` is exact, and of the time of the first page; later pages need the
-/// same question. A live that was opened without attendance is `not_available`, as is one whose
-/// attendance is not kept any more.
+/// same question. A live that was opened without attendance is `not_available`; an opening whose
+/// attendance is not kept any more, `epoch_not_found`.
 #[utoipa::path(get, path = "/v1/attendance", operation_id = "find_attendance", tag = "attendance",
     params(AttendanceQuery, AttendancePaging),
     responses((status = 200, description = "A page", body = CountedPage<Attendee>), FindRefused))]

@@ -10,13 +10,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::bill;
+use super::erasures::refuse_erased;
 use super::problem::{Kind, Problem};
 use super::rate_limits::Payer;
 use super::state::AppState;
 use crate::auth::claims::Claims;
-use crate::auth::permissions::{Action, Caller, Permission, permission};
+use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
 use crate::auth::tokens::Tokens;
-use crate::base::identity::Role;
 use crate::base::ids::LiveId;
 use crate::edge::credentials::{AuthError, bearer, token_in_query};
 use crate::store::LiveRecord;
@@ -64,7 +64,11 @@ pub(super) async fn authorize(
 ) -> Response {
     let (mut parts, body) = request.into_parts();
     bill::of(&parts.extensions).settle_by_address();
-    match guard.admit(&mut parts).await {
+    let admitted = match guard.admit(&mut parts).await {
+        Ok(()) => refuse_erased(&guard.state, guard.action, &mut parts).await,
+        Err(problem) => Err(problem),
+    };
+    match admitted {
         Ok(()) => next.run(Request::from_parts(parts, body)).await,
         Err(problem) => problem.into_response(),
     }
@@ -101,10 +105,7 @@ impl Guard {
         {
             self.charge_caller(Payer::Key(key.name), parts)?;
             return match permission(Caller::Key(key.scopes), self.action) {
-                Permission::No => Err(Problem::new(
-                    Kind::Forbidden,
-                    "the API key lacks the scope for this",
-                )),
+                Permission::No => Err(forbidden(why_not(self.action))),
                 Permission::OwnLives | Permission::Yes => Ok(()),
             };
         }
@@ -148,15 +149,8 @@ impl Guard {
     async fn admit_token(&self, claims: &Arc<Claims>, parts: &mut Parts) -> Result<(), Problem> {
         let may = permission(Caller::Role(claims.role), self.action);
         if may == Permission::No {
-            return Err(match claims.role {
-                Role::Viewer => {
-                    Problem::new(Kind::Unauthorized, "a viewer's token is not good for this")
-                }
-                role => Problem::new(
-                    Kind::Forbidden,
-                    format!("the role {} may not do this", role.as_str()),
-                ),
-            });
+            let detail = format!("the role {} may not do this", claims.role.as_str());
+            return Err(Problem::new(Kind::Forbidden, detail));
         }
         if self.action == Action::Beat {
             // A beat concerns no live.
@@ -208,6 +202,16 @@ impl Guard {
 
 fn forbidden(detail: &'static str) -> Problem {
     Problem::new(Kind::Forbidden, detail)
+}
+
+/// Why the gateway refuses a good API key.
+fn why_not(action: Action) -> &'static str {
+    match scope(action) {
+        Some(_) => "the API key lacks the scope for this",
+        None => {
+            "this is for the bearer of a token, and an API key is no user: POST /v1/online/seen names users"
+        }
+    }
 }
 
 async fn live_in_path(parts: &mut Parts) -> Result<Option<LiveId>, Problem> {

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::authorization::Bearer;
+use super::erasures;
 use super::online::{Users, tracked};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InQuery, JsonObject, in_query, run_to_completion};
@@ -29,6 +30,7 @@ refusals!(
     BeatRefused = InvalidId,
     InvalidQuery,
     NotKept,
+    BeingErased,
     StoreUnavailable
 );
 
@@ -52,6 +54,7 @@ pub(super) async fn beat(
             UserId::parse(query.user_id.as_deref().unwrap_or_default()),
         )?,
     };
+    erasures::check(&state, &user)?;
     note(&state, vec![user]).await
 }
 
@@ -66,7 +69,8 @@ refusals!(
 
 /// Say that users are there
 ///
-/// Marks up to 1,000 users as seen now, each once a minute at most.
+/// Marks up to 1,000 users as seen now, each once a minute at most. Leaves out users who are being
+/// erased.
 #[utoipa::path(post, path = "/v1/online/seen", operation_id = "note_seen", tag = "online",
     request_body(content = Users, content_type = "application/json"),
     responses((status = 204, description = "The users were seen"), SeenRefused))]
@@ -75,7 +79,9 @@ pub(super) async fn seen(
     JsonObject(users): JsonObject<Users>,
 ) -> Result<StatusCode, Problem> {
     tracked(&state)?;
-    note(&state, users.check()?).await
+    let mut users = users.check()?;
+    users.retain(|user| !state.eraser.erasing.contains(user));
+    note(&state, users).await
 }
 
 async fn note(state: &AppState, users: Vec<UserId>) -> Result<StatusCode, Problem> {

@@ -90,6 +90,10 @@ impl Candidate {
         }
         check_draining(state)?;
         let (identity, claims) = identify(state, parts).await?;
+        if state.eraser.erasing.contains(&identity.user) {
+            let detail = "this user is being erased; come back when that has ended, as a new user";
+            return Err(Refusal::new("being_erased", Kind::BeingErased, detail));
+        }
         let first: FirstRequests = from_query(&parts.uri).map_err(|error| Refusal {
             why: "bad_query",
             problem: Problem::of_query(&error),

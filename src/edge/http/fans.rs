@@ -28,7 +28,7 @@ pub(super) struct Fan {
 
 /// Whether a fan is online.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Presence)]
+#[schema(as = FanPresence)]
 pub(super) struct Presence {
     /// True if the user is online in the live and follows its streamer.
     online: bool,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::paging::{Listing, MAX_LIMIT, Page, Paging, ask_for, paging_query};
-use super::problem::{Problem, refusals};
+use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, InQuery, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::UserId;
@@ -19,7 +19,7 @@ use crate::store::{Edge, Followed};
 #[schema(as = FollowState)]
 pub(super) struct FollowState {
     /// Whether the user follows the streamer now.
-    following: bool,
+    follows: bool,
     /// Whether this call made it so.
     changed: bool,
 }
@@ -44,7 +44,22 @@ impl From<Followed> for FollowEntry {
     }
 }
 
-refusals!(FollowRefused = InvalidId, StoreUnavailable);
+/// Whether one user follows another.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Follow)]
+pub(super) struct FollowNow {
+    /// Whether the user follows the streamer.
+    follows: bool,
+}
+
+refusals!(
+    FollowRefused = InvalidId,
+    SelfFollow,
+    BeingErased,
+    StoreUnavailable
+);
+refusals!(UnfollowRefused = InvalidId, BeingErased, StoreUnavailable);
+refusals!(ShowRefused = InvalidId, StoreUnavailable);
 
 /// Follow a streamer
 ///
@@ -60,10 +75,16 @@ pub(super) async fn follow(
     State(state): State<Arc<AppState>>,
     InPath((user, streamer)): InPath<(UserId, UserId)>,
 ) -> Result<Json<FollowState>, Problem> {
+    if user == streamer {
+        return Err(Problem::new(
+            Kind::SelfFollow,
+            "user_id and streamer_id are the same user",
+        ));
+    }
     let changed =
         run_to_completion(async move { state.follows.follow(&user, &streamer).await }).await?;
     Ok(Json(FollowState {
-        following: true,
+        follows: true,
         changed,
     }))
 }
@@ -76,7 +97,7 @@ pub(super) async fn follow(
     ),
     responses(
         (status = 200, description = "The user does not follow the streamer", body = FollowState),
-        FollowRefused,
+        UnfollowRefused,
     ))]
 pub(super) async fn unfollow(
     State(state): State<Arc<AppState>>,
@@ -85,8 +106,25 @@ pub(super) async fn unfollow(
     let changed =
         run_to_completion(async move { state.follows.unfollow(&user, &streamer).await }).await?;
     Ok(Json(FollowState {
-        following: false,
+        follows: false,
         changed,
+    }))
+}
+
+/// Whether one user follows another
+#[utoipa::path(get, path = "/v1/users/{user_id}/following/{streamer_id}", operation_id = "get_follow", tag = "follows",
+    params(
+        ("user_id" = UserId, Path, description = "Who may follow", example = "u1"),
+        ("streamer_id" = UserId, Path, description = "Whom", example = "s1"),
+    ),
+    responses((status = 200, description = "Whether the user does", body = FollowNow), ShowRefused))]
+pub(super) async fn show(
+    State(state): State<Arc<AppState>>,
+    InPath(pair): InPath<(UserId, UserId)>,
+) -> Result<Json<FollowNow>, Problem> {
+    let known = state.store_for_clients.are_following(&[pair]).await.pop();
+    Ok(Json(FollowNow {
+        follows: known.unwrap_or(Ok(false))?,
     }))
 }
 

@@ -306,9 +306,9 @@ pub struct ViewerKnown {
     pub counted: bool,
     /// The last answer of the fan check; null before the first.
     pub fan: Option<bool>,
-    /// Milliseconds since the gateway last heard any of these sockets.
+    /// For how long the gateway has heard none of these sockets.
     #[schema(example = 350)]
-    pub heard_ms_ago: Option<u64>,
+    pub silent_ms: Option<u64>,
     /// Whether the store must hold the user as a fan for this gateway.
     pub wanted: bool,
 }
@@ -341,7 +341,7 @@ pub(super) async fn viewer(
         sockets: 0,
         counted: false,
         fan: None,
-        heard_ms_ago: None,
+        silent_ms: None,
         wanted: false,
     };
     let Some(room) = state.rooms.get(&live) else {
@@ -360,7 +360,7 @@ pub(super) async fn viewer(
             Fan::No => Some(false),
             Fan::Yes => Some(true),
         };
-        known.heard_ms_ago = Some(state.clock.now().saturating_sub(seat.last_heard));
+        known.silent_ms = Some(state.clock.now().saturating_sub(seat.last_heard));
     }
     Json(known)
 }

@@ -21,9 +21,9 @@ use crate::store::{Arrived, Figures, HISTORY_STEP, LiveEpoch, PastLive, Point, S
 /// What the figures were at the end of ten seconds in which they changed.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct HistoryPoint {
-    /// When the ten seconds began, in Unix milliseconds.
+    /// When the ten seconds began, in Unix milliseconds; not before the opening.
     #[schema(example = 1_732_000_000_000_u64)]
-    at: UnixMillis,
+    began_at: u64,
     /// Viewers online.
     #[schema(example = 10)]
     viewers: u64,
@@ -46,7 +46,7 @@ impl From<Point> for HistoryPoint {
             arrived: Arrived { joins, leaves },
         } = point;
         Self {
-            at,
+            began_at: at,
             viewers,
             fans,
             joins,
@@ -68,9 +68,9 @@ pub(super) struct HistoryOf {
     #[schema(example = 10)]
     step_s: u64,
     /// From when on, in Unix milliseconds.
-    from: UnixMillis,
+    from: u64,
     /// Until when.
-    to: UnixMillis,
+    to: u64,
     /// The points, oldest first.
     items: Vec<HistoryPoint>,
 }
@@ -97,7 +97,7 @@ refusals!(
     ShowRefused = InvalidId,
     InvalidQuery,
     LiveNotFound,
-    NotKept,
+    EpochNotFound,
     StoreUnavailable
 );
 
@@ -123,7 +123,12 @@ pub(super) async fn show(
     let of = LiveEpoch { live, epoch };
     let store = state.store_for_clients.as_ref();
     let is_latest = epoch == record.epoch;
-    if !is_latest && own.is_some() && store.past_live(&record.streamer, &of).await?.is_none() {
+    let past = if is_latest {
+        None
+    } else {
+        store.past_live(&record.streamer, &of).await?
+    };
+    if !is_latest && own.is_some() && past.is_none() {
         let detail =
             "that opening of the live belonged to another streamer, or is not kept any more";
         return Err(Problem::new(Kind::Forbidden, detail));
@@ -135,31 +140,32 @@ pub(super) async fn show(
     let points = store
         .history(&of, first - first % millis(HISTORY_STEP), last)
         .await?;
-    let mut from = 0;
-    let mut to = state.clock.unix();
-    if is_latest {
-        from = record.opened_at;
+    let mut opened_at = 0;
+    let mut until = state.clock.unix();
+    if let Some(past) = past {
+        opened_at = past.opened_at;
+        until = past.closed_at;
+    } else if is_latest {
+        opened_at = record.opened_at;
         if let Some(closure) = &record.closure {
-            to = closure.at;
+            until = closure.at;
         }
     }
-    if let Some(asked) = query.from {
-        from = asked.0;
-    }
-    if let Some(asked) = query.to {
-        to = asked.0;
-    }
+    let from = query.from.map_or(opened_at, |from| from.0);
+    let to = query.to.map_or(until, |to| to.0);
     if points.is_empty() && !is_latest {
         return Err(Problem::new(
-            Kind::NotKept,
+            Kind::EpochNotFound,
             format!("no history of {of} is kept for that time"),
         ));
     }
     let step = query.step.unwrap_or_default();
-    let items = thin(points, step.millis())
-        .into_iter()
-        .map(HistoryPoint::from)
-        .collect();
+    let mut items = Vec::new();
+    for mut point in thin(points, step.millis()) {
+        // The first ten seconds may have begun before the opening.
+        point.at = point.at.max(opened_at);
+        items.push(HistoryPoint::from(point));
+    }
     Ok(Json(HistoryOf {
         live_id: of.live,
         epoch: of.epoch.0,

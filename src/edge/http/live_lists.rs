@@ -16,11 +16,12 @@ use utoipa::{IntoParams, ToSchema};
 use super::lives::{InRoom, LiveCounted, OpenLiveEntry};
 use super::paging::{Listing, MAX_LIMIT, Page, Paging, ask_for, paging_query};
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{InQuery, JsonObject};
+use super::requests::{InPath, InQuery, JsonObject};
+use super::social::feeds::page_of;
 use super::state::AppState;
-use crate::base::ids::LiveId;
+use crate::base::ids::{LiveId, UserId};
 use crate::edge::fields::Place;
-use crate::store::{ListedLive, LiveState, Rank, RankedLive, Store, StoreResult};
+use crate::store::{ListedLive, LiveState, Rank, RankedLive, Store, StoreResult, View};
 
 /// In which order open lives are listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
@@ -85,17 +86,7 @@ pub(super) async fn list(
     };
     // The list is only a hint, because the store lists a live before it opens. The record says
     // whether the live is open.
-    let records = state.lives.counted(&page.items).await?;
-    let mut items = Vec::new();
-    for record in records.into_iter().flatten() {
-        if record.state != LiveState::Open {
-            continue;
-        }
-        let viewers = record.counted.map_or(0, |counted| counted.figures.viewers);
-        let room = state.rooms.of_epoch(&record);
-        let in_room = InRoom::of(&state, room.as_deref(), viewers);
-        items.push(OpenLiveEntry::of(record, in_room));
-    }
+    let mut items = open_entries(&state, &page.items).await?;
     match rank {
         // The counts here may be newer than those by which the store ranks.
         Some(Rank::Viewers) => items.sort_by_key(|live| Reverse(live.viewers)),
@@ -106,6 +97,22 @@ pub(super) async fn list(
         items,
         cursor: page.cursor,
     }))
+}
+
+/// Those of the lives that are open.
+async fn open_entries(state: &AppState, lives: &[LiveId]) -> Result<Vec<OpenLiveEntry>, Problem> {
+    let records = state.lives.counted(lives).await?;
+    let mut entries = Vec::new();
+    for record in records.into_iter().flatten() {
+        if record.state != LiveState::Open {
+            continue;
+        }
+        let viewers = record.counted.map_or(0, |counted| counted.figures.viewers);
+        let room = state.rooms.of_epoch(&record);
+        let in_room = InRoom::of(state, room.as_deref(), viewers);
+        entries.push(OpenLiveEntry::of(record, in_room));
+    }
+    Ok(entries)
 }
 
 async fn page_by_age(
@@ -141,6 +148,40 @@ async fn page_by_size(
         items: page.items.into_iter().map(|ranked| ranked.live).collect(),
         cursor: page.cursor,
     })
+}
+
+paging_query!(OnAirQuery = OnAir);
+refusals!(
+    OnAirRefused = InvalidId,
+    InvalidCursor,
+    InvalidLimit,
+    InvalidQuery,
+    StoreUnavailable
+);
+
+/// List the open lives of a streamer, newest first
+///
+/// Those that are in feeds, so an invisible one is not in it. A page may hold fewer than `limit`
+/// although the list goes on: the cursor is null at the end.
+#[utoipa::path(get, path = "/v1/streamers/{streamer_id}/lives/open", operation_id = "list_streamer_open_lives",
+    tag = "lives", params(("streamer_id" = UserId, Path, description = "The streamer", example = "s1"), OnAirQuery),
+    responses((status = 200, description = "A page", body = Page<OpenLiveEntry>), OnAirRefused))]
+pub(super) async fn of_streamer(
+    State(state): State<Arc<AppState>>,
+    InPath(streamer): InPath<UserId>,
+    paging: Paging,
+) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
+    let page = page_of(&state, View::OnAir(&streamer), Listing::OnAir, &paging).await?;
+    let mut lives = Vec::with_capacity(page.items.len());
+    for status in &page.items {
+        if let Some((live, _)) = status.entry.id.live() {
+            lives.push(live.clone());
+        }
+    }
+    Ok(Json(Page {
+        items: open_entries(&state, &lives).await?,
+        cursor: page.cursor,
+    }))
 }
 
 fn first_page(sort: Sort) -> Position {

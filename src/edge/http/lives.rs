@@ -1,5 +1,5 @@
-//! The routes of one live, for back ends: open, close, show. `live_lists` has the routes of many
-//! lives.
+//! The routes of one live, for back ends: open, change, close, show. `live_lists` has the routes of
+//! many lives.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,20 +8,22 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::authorization::{OnlyOwn, OwnLive};
 use super::bounded::{Text, Whole, Within};
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, InQuery, JsonObject, in_body};
+use super::removals::judged;
+use super::requests::{InPath, InQuery, JsonObject, in_body, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::{Epoch, LiveId, MAX_SLICES, UserId};
 use crate::presence::figures::Quality;
 use crate::presence::room::Room;
 use crate::presence::room_stream::ShownStream;
 use crate::store::{CloseReason, Figures, LiveRecord, LiveState, OpenedBy, Summary, Terms};
-use crate::sync::lives::{LiveError, OpenRequest};
+use crate::sync::info::NewTerms;
+use crate::sync::lives::{LiveError, OpenRequest, Opened};
 
 /// A request to open a live.
 #[derive(Deserialize, ToSchema)]
@@ -72,6 +74,18 @@ impl OpenLive {
             invisible: self.invisible == Some(true),
         }
     }
+
+    /// What the body names and an open live does not have.
+    fn differs_from(&self, there: &Terms) -> NewTerms {
+        let wanted = self.terms();
+        let title = self.title.is_some() && wanted.title != there.title;
+        let timeout =
+            self.streamer_timeout_s.is_some() && wanted.streamer_timeout != there.streamer_timeout;
+        NewTerms {
+            title: title.then_some(wanted.title),
+            streamer_timeout: timeout.then_some(wanted.streamer_timeout),
+        }
+    }
 }
 
 /// A live, as the store knows it.
@@ -112,7 +126,7 @@ pub(super) struct Live {
     /// Most fans at once.
     #[schema(example = 5)]
     peak_fans: u64,
-    /// When its close began; null while it is open.
+    /// When its close began, in Unix milliseconds; null while it is open.
     closed_at: Option<u64>,
     /// Why it closed: `requested`, `streamer_timeout`, `moderated`, `stream_ended`; null while it is
     /// open.
@@ -283,6 +297,7 @@ refusals!(
     OpenRefused = BadMessage,
     InvalidId,
     LiveOwned,
+    BeingErased,
     RateLimited,
     BodyTooLarge,
     UnsupportedMediaType,
@@ -291,13 +306,13 @@ refusals!(
 
 /// Open a live
 ///
-/// The same streamer again gets the same epoch. A `live_id` may be used again after its live
-/// closed.
+/// The same streamer again gets the same epoch; a `title` and a `streamer_timeout_s` that the body
+/// names hold then, and all else stays. A `live_id` may be used again after its live closed.
 #[utoipa::path(put, path = "/v1/lives/{live_id}", operation_id = "open_live", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42")), request_body = OpenLive,
     responses(
         (status = 201, description = "A new epoch began", body = Live),
-        (status = 200, description = "It was open already; nothing of it changes", body = Live),
+        (status = 200, description = "It was open already", body = Live),
         OpenRefused,
     ))]
 pub(super) async fn open(
@@ -351,14 +366,21 @@ pub(super) async fn open(
         by,
         terms,
     };
-    let opened = state.lives.open(wish).await?;
-    let status = if opened.created {
+    let Opened {
+        created,
+        mut record,
+    } = state.lives.open(wish).await?;
+    let status = if created {
         StatusCode::CREATED
     } else {
         StatusCode::OK
     };
+    let new = body.differs_from(&record.terms);
+    if new != NewTerms::default() {
+        record = run_to_completion(async move { state.info.change(&record, new).await }).await?;
+    }
     let headers = [(header::LOCATION, location)];
-    Ok((status, headers, Json(Live::from(opened.record))).into_response())
+    Ok((status, headers, Json(Live::from(record))).into_response())
 }
 
 /// Whether a back end opened the live with attendance. Then a streamer who opens it once more
@@ -368,6 +390,88 @@ async fn has_attendance(state: &AppState, live: &LiveId, streamer: &UserId) -> b
         return false;
     };
     record.state == LiveState::Open && record.streamer == *streamer && record.terms.attendance
+}
+
+/// What is to change of an open live. What is left out stays.
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"title": "Baking with s1"}))]
+pub(super) struct ChangeLive {
+    /// For people: no control characters. Null or empty: no title.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(inline, value_type = Option<Title>)]
+    title: Option<Option<Title>>,
+    /// As in the request that opens a live. Null: the default.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(inline, value_type = Option<StreamerTimeout>)]
+    streamer_timeout_s: Option<Option<StreamerTimeout>>,
+}
+
+/// Distinguishes a field that is null from one that is left out.
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+/// The title, unless it is empty.
+fn title_text(title: Option<Title>) -> Option<String> {
+    match title {
+        Some(title) if !title.0.is_empty() => Some(title.0),
+        _ => None,
+    }
+}
+
+fn timeout_length(seconds: Option<StreamerTimeout>) -> Option<Duration> {
+    seconds.map(|seconds| Duration::from_secs(seconds.0))
+}
+
+impl From<ChangeLive> for NewTerms {
+    fn from(change: ChangeLive) -> Self {
+        Self {
+            title: change.title.map(title_text),
+            streamer_timeout: change.streamer_timeout_s.map(timeout_length),
+        }
+    }
+}
+
+refusals!(
+    ChangeRefused = BadMessage,
+    InvalidId,
+    Forbidden,
+    LiveNotFound,
+    LiveNotOpen,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    StoreUnavailable
+);
+
+/// Change an open live
+///
+/// Its title, and how long its streamer may be away. Every gateway learns of it at once.
+#[utoipa::path(patch, path = "/v1/lives/{live_id}", operation_id = "change_live", tag = "lives",
+    params(("live_id" = LiveId, Path, description = "The live", example = "42")), request_body = ChangeLive,
+    responses((status = 200, description = "The live as it is now", body = Live), ChangeRefused))]
+pub(super) async fn change(
+    State(state): State<Arc<AppState>>,
+    InPath(live): InPath<LiveId>,
+    own: Option<Extension<OwnLive>>,
+    JsonObject(body): JsonObject<ChangeLive>,
+) -> Result<Json<Live>, Problem> {
+    if own.is_some() && body.streamer_timeout_s.is_some() {
+        return Err(Problem::new(
+            Kind::Forbidden,
+            "only a service or an API key chooses the streamer timeout",
+        ));
+    }
+    let new = NewTerms::from(body);
+    let change = async move {
+        let record = state.removals.open_record(&live, judged(own)).await?;
+        if new == NewTerms::default() {
+            return Ok(record);
+        }
+        state.info.change(&record, new).await
+    };
+    Ok(Json(run_to_completion(change).await?.into()))
 }
 
 refusals!(

@@ -1,21 +1,22 @@
 //! The parts of the OpenAPI document that do not come from the handlers: its head, the schemas of
 //! ids, and who may call a route. The document cannot differ from the routes that a port serves.
 
+use std::collections::BTreeSet;
 use std::mem;
 
-use utoipa::openapi::path::Paths;
+use utoipa::openapi::path::{Operation, Paths};
 use utoipa::openapi::schema::ArrayItems;
 use utoipa::openapi::security::{
     Http, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
-use utoipa::openapi::{ObjectBuilder, Ref, RefOr, Response, Schema, Type};
+use utoipa::openapi::{ObjectBuilder, PathItem, Ref, RefOr, Response, Schema, Type};
 use utoipa::{Modify, OpenApi, PartialSchema, ToSchema};
 
 use super::authorization::Accepts;
 use super::problem::{Kind, ProblemBody, describe};
 use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
 use crate::base::identity::Role;
-use crate::base::ids::{ListName, LiveId, Login, UserId};
+use crate::base::ids::{ErasureId, ListName, LiveId, Login, UserId};
 use crate::base::media_server::MediaServerName;
 use crate::store::StatusId;
 
@@ -29,7 +30,7 @@ use crate::store::StatusId;
             Lists answer `{\"items\":[…],\"cursor\":…}`: pass the cursor on until it is null.",
     ),
     servers((url = "/", description = "The gateway that answers")),
-    components(schemas(ProblemBody, ListName, LiveId, Login, MediaServerName, StatusId, UserId)),
+    components(schemas(ProblemBody, ErasureId, ListName, LiveId, Login, MediaServerName, StatusId, UserId)),
     modifiers(&Credentials),
     tags(
         (name = "lives", description = "Live-stream sessions: open, close, look, list"),
@@ -90,14 +91,7 @@ pub(super) fn describe_callers(paths: &mut Paths, action: Action, accepts: Accep
         Response::new("The request line and the headers are larger than 8 KiB; no body");
     refusals.insert("431".to_owned(), RefOr::T(too_large));
     for item in paths.paths.values_mut() {
-        let all = [
-            &mut item.get,
-            &mut item.put,
-            &mut item.post,
-            &mut item.delete,
-            &mut item.patch,
-        ];
-        for operation in all.into_iter().flatten() {
+        for operation in operations(item) {
             operation.security = Some(security.clone());
             for (status, refusal) in &refusals {
                 operation
@@ -135,6 +129,53 @@ pub(super) fn name_items(document: &mut utoipa::openapi::OpenApi) {
     for (name, schema) in named {
         components.schemas.entry(name).or_insert(schema);
     }
+}
+
+/// Leaves out the tags, schemas and kinds of credentials that nothing in the document uses, so that
+/// the document of a port is about what that port serves.
+pub(super) fn drop_unused(document: &mut utoipa::openapi::OpenApi) {
+    let Ok(text) = document.to_json() else {
+        return;
+    };
+    let mut used = BTreeSet::new();
+    for item in document.paths.paths.values_mut() {
+        for operation in operations(item) {
+            used.extend(operation.tags.clone().unwrap_or_default());
+        }
+    }
+    if let Some(tags) = &mut document.tags {
+        tags.retain(|tag| used.contains(&tag.name));
+    }
+    let components = document.components.get_or_insert_default();
+    components
+        .security_schemes
+        .retain(|name, _| text.contains(&format!("{{\"{name}\":[")));
+    // A schema that goes may have been the only one that refers to another.
+    loop {
+        let Ok(text) = document.to_json() else {
+            return;
+        };
+        let components = document.components.get_or_insert_default();
+        let before = components.schemas.len();
+        components
+            .schemas
+            .retain(|name, _| text.contains(&format!("\"#/components/schemas/{name}\"")));
+        if components.schemas.len() == before {
+            return;
+        }
+    }
+}
+
+/// The operations of a path.
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let all = [
+        &mut item.get,
+        &mut item.put,
+        &mut item.post,
+        &mut item.delete,
+        &mut item.patch,
+    ];
+    all.into_iter().flatten()
 }
 
 /// The pattern of ids of users, and of logins.
@@ -197,6 +238,18 @@ impl PartialSchema for ListName {
 }
 
 impl ToSchema for ListName {}
+
+impl PartialSchema for ErasureId {
+    fn schema() -> RefOr<Schema> {
+        id(
+            r"^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,64}$",
+            "Names an erasure: what it was answered with when it was asked for",
+            "er-5m2zkq3wvtcohxya",
+        )
+    }
+}
+
+impl ToSchema for ErasureId {}
 
 impl PartialSchema for MediaServerName {
     fn schema() -> RefOr<Schema> {

@@ -33,6 +33,8 @@ pub(crate) enum Listing {
     Following,
     Followers,
     Bans,
+    /// Users who are online. The list goes on with those of [`Listing::Seen`].
+    Online,
     /// Users by the time when they were seen last.
     Seen,
     Friends,
@@ -41,6 +43,10 @@ pub(crate) enum Listing {
     Profile,
     /// The statuses of the members of a user's list.
     ListTimeline,
+    /// The members of a user's list.
+    Members,
+    /// A streamer's lives that are on air.
+    OnAir,
     /// The slices that this gateway holds.
     Held,
     Sessions,
@@ -49,7 +55,7 @@ pub(crate) enum Listing {
 }
 
 impl Listing {
-    fn letter(self) -> &'static str {
+    pub(crate) fn letter(self) -> &'static str {
         match self {
             Self::Fans => "n",
             Self::Viewers => "v",
@@ -57,12 +63,15 @@ impl Listing {
             Self::Following => "g",
             Self::Followers => "r",
             Self::Bans => "b",
+            Self::Online => "u",
             Self::Seen => "o",
             Self::Friends => "f",
             Self::Feed => "d",
             Self::Home => "m",
             Self::Profile => "p",
             Self::ListTimeline => "t",
+            Self::Members => "e",
+            Self::OnAir => "i",
             Self::Held => "h",
             Self::Sessions => "s",
             Self::Attendance => "w",
@@ -72,12 +81,20 @@ impl Listing {
 
     /// A regular expression for the cursors that the listing can read.
     fn pattern(self) -> String {
+        match self {
+            Self::Online => format!("^({}|{})?$", Self::Online.form(), Self::Seen.form()),
+            _ => format!("^({})?$", self.form()),
+        }
+    }
+
+    /// The cursors that begin with the listing's letter, as a regular expression.
+    fn form(self) -> String {
         const NUMBER: &str = "[0-9]{1,19}";
         const SLICE: &str = "[0-9]{1,5}";
         const USER: &str = r"(?!\.{1,2}(~|$))[A-Za-z0-9_.:@-]{1,64}";
         const LIVE: &str = r"(?!\.{1,2}(~|$))(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}";
         // A set of the platform belongs to no live.
-        const SET: &str = r"([01]~(?!\.{1,2}(~|$))(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}|2~)";
+        const SET: &str = r"(0~(?!\.{1,2}(~|$))(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}|[12]~)";
         const LIVE_STATUS: &str =
             r"(?!\.{1,2}@)(?!.*_slice[0-9]+@)[A-Za-z0-9_.-]{1,64}@(0|[1-9][0-9]{0,18})";
         // An announcement, or a live.
@@ -93,11 +110,13 @@ impl Listing {
             Self::Attendance => &[NUMBER, SLICE, USER],
             Self::PastLives => &[NUMBER, LIVE, NUMBER],
             Self::Held => &[SET, SLICE],
-            Self::Feed => &[NUMBER, USER, LIVE_STATUS],
+            Self::Feed | Self::OnAir => &[NUMBER, USER, LIVE_STATUS],
+            Self::Online => &[NUMBER, SLICE, USER],
+            Self::Members => &[USER],
             Self::Home | Self::Profile | Self::ListTimeline => &[NUMBER, USER, STATUS],
         };
         format!(
-            "^({}{SEPARATOR}{})?$",
+            "{}{SEPARATOR}{}",
             self.letter(),
             fields.join(&SEPARATOR.to_string())
         )

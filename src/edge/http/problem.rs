@@ -60,6 +60,8 @@ kinds! {
     InvalidCursor = BAD_REQUEST "invalid_cursor" "Not a cursor of this listing",
     InvalidLimit = BAD_REQUEST "invalid_limit" "The limit is out of range",
     InvalidQuery = BAD_REQUEST "invalid_query" "The query cannot be understood",
+    /// The header is doubled, empty, too long, or not of visible ASCII characters.
+    InvalidIdempotencyKey = BAD_REQUEST "invalid_idempotency_key" "Not an Idempotency-Key",
     InvalidFilter = BAD_REQUEST "invalid_filter" "Not a filter of the log",
     /// The settings of the gateway, or of the live, say that nobody keeps what is asked for.
     NotKept = CONFLICT "not_available" "Not kept, as the settings say",
@@ -89,6 +91,9 @@ kinds! {
     /// The settings have no media server of the name.
     MediaServerNotFound = NOT_FOUND "media_server_not_found" "There is no such media server",
     StatusNotFound = NOT_FOUND "status_not_found" "There is no such announcement",
+    /// Another opening of the live was meant, or it was long ago.
+    EpochNotFound = NOT_FOUND "epoch_not_found" "Nothing is kept of that opening",
+    ErasureNotFound = NOT_FOUND "erasure_not_found" "There is no such erasure",
     MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "The method does not fit the path",
     Timeout = REQUEST_TIMEOUT "request_timeout" "The request took too long",
     LiveOwned = CONFLICT "live_owned" "The live belongs to another streamer",
@@ -96,8 +101,13 @@ kinds! {
     LoginTaken = CONFLICT "login_taken" "Another user has the login",
     /// The user has opened too many sockets and sessions; this session was the oldest.
     TooManySessions = CONFLICT "too_many_sessions" "The user has too many sessions",
+    /// The same caller sent another request with it within a day.
+    IdempotencyKeyReused = CONFLICT "idempotency_key_reused" "The Idempotency-Key came with another request",
+    SelfFollow = CONFLICT "self_follow" "Nobody follows themselves",
     TooManyBans = CONFLICT "too_many_bans" "The live has too many bans",
     ListFull = CONFLICT "list_full" "The list has too many members",
+    /// The erasure of the user runs; until it has ended, nothing about the user changes.
+    BeingErased = CONFLICT "being_erased" "The user is being erased",
     /// The files of some keys or certificates; what was read before stays in force.
     BadFiles = CONFLICT "bad_files" "Files of the gateway cannot be used",
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The request's body is too large",
@@ -354,6 +364,7 @@ impl From<LiveError> for Problem {
             LiveError::NotOpen(_) => Kind::LiveNotOpen,
             LiveError::NeverOpened(_) => Kind::LiveNotFound,
             LiveError::Owned(_) => Kind::LiveOwned,
+            LiveError::Erased(_) => Kind::BeingErased,
             LiveError::NotByStreamers => Kind::Forbidden,
             LiveError::TooMany(_) | LiveError::TooFast(_) => Kind::RateLimited,
         };

@@ -13,13 +13,17 @@ use utoipa::ToSchema;
 use super::authorization::OwnLive;
 use super::bounded::Within;
 use super::paging::{Listing, Page, Paging, ask_for, paging_query};
-use super::problem::{Problem, refusals};
-use super::requests::{InPath, MaybeObject, run_to_completion};
+use super::problem::{Kind, Problem, refusals};
+use super::requests::{InPath, JsonObject, MaybeObject, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::{LiveId, UserId};
-use crate::store::{Ban, LiveRecord, MAX_BAN};
+use crate::store::{Ban, LiveRecord, LiveState, MAX_BAN};
+use crate::sync::lives::LiveError;
+use crate::sync::removals::Removed;
 
-type BanSeconds = Within<0, { MAX_BAN.as_secs() }>;
+type BanSeconds = Within<1, { MAX_BAN.as_secs() }>;
+
+type MaybeBanSeconds = Within<0, { MAX_BAN.as_secs() }>;
 
 /// How to remove a user; the body may be left out.
 #[derive(Default, Deserialize, ToSchema)]
@@ -28,7 +32,16 @@ pub(super) struct RemoveUser {
     /// For how many seconds the user's joins are refused; replaces an earlier ban. 0, null or left
     /// out: the user may come back, unless an earlier ban still runs.
     #[schema(inline)]
-    ban_s: Option<BanSeconds>,
+    ban_s: Option<MaybeBanSeconds>,
+}
+
+/// How long a user is banned.
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"ban_s": 600}))]
+pub(super) struct PutBan {
+    /// For how many seconds the user's joins are refused.
+    #[schema(inline)]
+    ban_s: BanSeconds,
 }
 
 /// A user who was removed.
@@ -43,7 +56,22 @@ pub(super) struct RemovedUser {
     user_id: UserId,
     /// When the present ban ends, in Unix milliseconds; null if there is none.
     #[schema(example = 1_732_000_600_000_u64)]
-    banned_until: Option<u64>,
+    ban_ends_at: Option<u64>,
+}
+
+/// A user who may not join.
+#[derive(Serialize, ToSchema)]
+pub(super) struct BannedUser {
+    /// The live.
+    live_id: LiveId,
+    /// Which opening of it.
+    #[schema(example = 3)]
+    epoch: u64,
+    /// The user.
+    user_id: UserId,
+    /// When the ban ends, in Unix milliseconds.
+    #[schema(example = 1_732_000_600_000_u64)]
+    ban_ends_at: u64,
 }
 
 /// What became of a ban.
@@ -63,14 +91,14 @@ pub(super) struct BanEntry {
     user_id: UserId,
     /// Until when, in Unix milliseconds.
     #[schema(example = 1_732_000_600_000_u64)]
-    banned_until: u64,
+    ban_ends_at: u64,
 }
 
 impl From<Ban> for BanEntry {
     fn from(ban: Ban) -> Self {
         Self {
             user_id: ban.user,
-            banned_until: ban.until,
+            ban_ends_at: ban.until,
         }
     }
 }
@@ -82,6 +110,7 @@ refusals!(
     LiveNotFound,
     LiveNotOpen,
     TooManyBans,
+    BeingErased,
     BodyTooLarge,
     UnsupportedMediaType,
     StoreUnavailable
@@ -89,8 +118,9 @@ refusals!(
 
 /// Remove a user from an open live
 ///
-/// Every gateway closes the user's sockets in it with 4003. With `ban_s` the user cannot join for
-/// so long, or until the live closes. The user need not be in the live.
+/// Every gateway closes the user's sockets in it with 4003. The user may come back at once, unless
+/// a ban says otherwise. With `ban_s`, this does what `PUT …/bans/{user_id}` does. The user need not
+/// be in the live.
 #[utoipa::path(delete, path = "/v1/lives/{live_id}/viewers/{user_id}", operation_id = "remove_viewer",
     tag = "moderation",
     params(
@@ -101,26 +131,78 @@ refusals!(
     responses((status = 200, description = "Every gateway removes the user", body = RemovedUser), RemoveRefused))]
 pub(super) async fn remove(
     State(state): State<Arc<AppState>>,
-    InPath((live, user)): InPath<(LiveId, UserId)>,
+    InPath((live_id, user_id)): InPath<(LiveId, UserId)>,
     own: Option<Extension<OwnLive>>,
     MaybeObject(body): MaybeObject<RemoveUser>,
 ) -> Result<Json<RemovedUser>, Problem> {
-    let ban = body
-        .ban_s
-        .filter(|seconds| seconds.0 > 0)
-        .map(|seconds| Duration::from_secs(seconds.0));
-    let live_id = live.clone();
-    let user_id = user.clone();
-    let remove = async move {
-        let record = state.removals.open_record(&live, judged(own)).await?;
-        state.removals.remove(record, &user, ban).await
+    let ban = match body.ban_s {
+        Some(seconds) if seconds.0 > 0 => Some(Duration::from_secs(seconds.0)),
+        _ => None,
     };
-    let removed = run_to_completion(remove).await?;
+    let removed = carry_out(state, live_id.clone(), user_id.clone(), own, ban).await?;
     Ok(Json(RemovedUser {
         live_id,
         epoch: removed.epoch.0,
         user_id,
-        banned_until: removed.banned_until,
+        ban_ends_at: removed.ban_ends_at,
+    }))
+}
+
+/// Removes a user, and bans the user for so long if it is given.
+async fn carry_out(
+    state: Arc<AppState>,
+    live: LiveId,
+    user: UserId,
+    own: Option<Extension<OwnLive>>,
+    ban: Option<Duration>,
+) -> Result<Removed, Problem> {
+    let remove = async move {
+        let record = state.removals.open_record(&live, judged(own)).await?;
+        state.removals.remove(record, &user, ban).await
+    };
+    Ok(run_to_completion(remove).await?)
+}
+
+refusals!(
+    BanRefused = BadMessage,
+    InvalidId,
+    Forbidden,
+    LiveNotFound,
+    LiveNotOpen,
+    TooManyBans,
+    BeingErased,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    StoreUnavailable
+);
+
+/// Ban a user from an open live
+///
+/// Removes the user, and refuses the user's joins for so long, or until the live closes. Takes the
+/// place of an earlier ban. The user need not be in the live.
+#[utoipa::path(put, path = "/v1/lives/{live_id}/bans/{user_id}", operation_id = "put_ban", tag = "moderation",
+    params(
+        ("live_id" = LiveId, Path, description = "The live", example = "42"),
+        ("user_id" = UserId, Path, description = "Who is banned", example = "u1"),
+    ),
+    request_body = PutBan,
+    responses((status = 200, description = "The user is banned", body = BannedUser), BanRefused))]
+pub(super) async fn ban(
+    State(state): State<Arc<AppState>>,
+    InPath((live_id, user_id)): InPath<(LiveId, UserId)>,
+    own: Option<Extension<OwnLive>>,
+    JsonObject(body): JsonObject<PutBan>,
+) -> Result<Json<BannedUser>, Problem> {
+    let length = Duration::from_secs(body.ban_s.0);
+    let removed = carry_out(state, live_id.clone(), user_id.clone(), own, Some(length)).await?;
+    let Some(ban_ends_at) = removed.ban_ends_at else {
+        return Err(Problem::new(Kind::Internal, "the store made no ban of it"));
+    };
+    Ok(Json(BannedUser {
+        live_id,
+        epoch: removed.epoch.0,
+        user_id,
+        ban_ends_at,
     }))
 }
 
@@ -128,6 +210,7 @@ refusals!(
     LiftRefused = InvalidId,
     LiveNotFound,
     LiveNotOpen,
+    BeingErased,
     StoreUnavailable
 );
 
@@ -161,11 +244,12 @@ refusals!(
     InvalidLimit,
     InvalidQuery,
     LiveNotFound,
-    LiveNotOpen,
     StoreUnavailable
 );
 
-/// List who is banned from an open live, soonest end first
+/// List who is banned from a live, soonest end first
+///
+/// The close of a live ends its bans, so nobody is banned from a closed one.
 #[utoipa::path(get, path = "/v1/lives/{live_id}/bans", operation_id = "list_bans", tag = "moderation",
     params(("live_id" = LiveId, Path, description = "The live", example = "42"), BansQuery),
     responses((status = 200, description = "A page", body = Page<BanEntry>), ListRefused))]
@@ -176,11 +260,22 @@ pub(super) async fn list(
     paging: Paging,
 ) -> Result<Json<Page<BanEntry>>, Problem> {
     let after = paging.position(resume)?;
-    let record = state.removals.open_record(&live, judged(own)).await?;
-    let read = state
+    let record = match judged(own) {
+        Some(record) => record,
+        None => state.lives.record(&live).await?,
+    };
+    if record.state != LiveState::Open {
+        return Ok(Json(Page::empty()));
+    }
+    let read = match state
         .removals
         .bans(&record, after.as_ref(), ask_for(paging.limit))
-        .await?;
+        .await
+    {
+        // It closed a moment ago.
+        Err(LiveError::NotOpen(_)) => return Ok(Json(Page::empty())),
+        read => read?,
+    };
     let page = Page::cut(read, paging.limit, |last| {
         Listing::Bans.cursor(&[&last.until, &last.user])
     });

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
 use super::problem::{Kind, Problem};
-use crate::base::ids::{InvalidId, ListName, LiveId, UserId};
+use crate::base::ids::{ErasureId, InvalidId, ListName, LiveId, UserId};
 use crate::base::media_server::MediaServerName;
 use crate::edge::fields::{Json, NotJson, Place, from_json, from_query};
 use crate::store::StatusId;
@@ -51,6 +51,12 @@ impl Ids for LiveId {
 }
 
 impl Ids for UserId {
+    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
+        Self::parse(params.next_value())
+    }
+}
+
+impl Ids for ErasureId {
     fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
         Self::parse(params.next_value())
     }

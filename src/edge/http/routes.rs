@@ -25,9 +25,9 @@ use super::requests::MaxBody;
 use super::social::{feeds, lists, statuses};
 use super::state::AppState;
 use super::{
-    attendance, beats, fans, follows, friends, gateway, health, history, infos, live_lists, lives,
-    logging, media, middleware, online, openapi, presence, reloading, removals, sessions, sharing,
-    upgrade, users, viewers,
+    asyncapi, attendance, beats, erasures, fans, follows, friends, gateway, health, history, infos,
+    live_lists, lives, logging, media, middleware, online, openapi, presence, reloading, removals,
+    sessions, sharing, upgrade, users, viewers,
 };
 use crate::auth::permissions::Action;
 
@@ -114,32 +114,40 @@ impl Routes {
         self.only_for(Action::ListLives, routes!(live_lists::list))
             .only_for(Action::ListLives, with_many_ids(routes!(live_lists::query)))
             .only_for(Action::Open, routes!(lives::open))
+            .only_for(Action::Change, routes!(lives::change))
             .only_for(Action::Close, routes!(lives::close))
             .only_for(Action::ReadLive, routes!(lives::show))
             .only_for(Action::Watch, routes!(presence::events::of_live))
             .only_for(Action::WriteInfo, routes!(infos::write))
+            .only_for(Action::ReadLive, routes!(infos::show))
             .only_for(Action::ReadLive, routes!(viewers::list))
             .only_for(Action::ReadLive, routes!(fans::list))
             .only_for(Action::ReadLive, routes!(fans::presence))
             .only_for(Action::ReadLive, routes!(history::show))
             .only_for(Action::ReadPastLives, routes!(history::past))
+            .only_for(Action::ReadPastLives, routes!(live_lists::of_streamer))
             .only_for(Action::ReadLive, routes!(sessions::list))
             .only_for(Action::ReadAttendance, routes!(attendance::find))
             .only_for(Action::Moderate, routes!(removals::remove))
-            .only_for(Action::Moderate, routes!(removals::lift))
+            .only_for(Action::Moderate, routes!(removals::ban, removals::lift))
             .only_for(Action::ListBans, routes!(removals::list))
             .only_for(Action::Follow, routes!(follows::follow, follows::unfollow))
+            .only_for(Action::ReadFollows, routes!(follows::show))
             .only_for(Action::ReadFollows, routes!(follows::following))
             .only_for(Action::ReadFollows, routes!(follows::followers))
             .only_for(Action::WriteUser, routes!(users::create))
             .only_for(Action::WriteUser, routes!(users::put))
             .only_for(Action::ReadUser, routes!(users::show))
+            .only_for(Action::Erase, routes!(erasures::erase))
+            .only_for(Action::Erase, routes!(erasures::show))
             .only_for(Action::ReadFeeds, routes!(feeds::feed))
             .only_for(Action::ReadFeeds, routes!(feeds::home))
             .only_for(Action::ReadFeeds, routes!(feeds::profile))
+            .only_for(Action::ReadFeeds, routes!(statuses::show))
             .only_for(Action::Announce, routes!(statuses::post))
             .only_for(Action::Announce, routes!(statuses::delete))
             .only_for(Action::WriteList, routes!(lists::put, lists::take_out))
+            .only_for(Action::ReadFeeds, routes!(lists::members))
             .only_for(Action::ReadFeeds, routes!(lists::timeline))
             .only_for(Action::ReadOnline, routes!(friends::online))
             .only_for(Action::ReadOnline, routes!(online::count))
@@ -188,7 +196,7 @@ pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
             .media()
             .api()
             .metrics();
-        return whole.finish(pages::public(state, Api::Here));
+        return whole.finish(public_pages(state, Api::Here));
     }
     let routes = Routes::new(state, Accepts::Tokens)
         .socket()
@@ -197,10 +205,15 @@ pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
         .media();
     // With `--auth off` there are no tokens.
     if state.tokens.is_some() {
-        routes.api().finish(pages::public(state, Api::Here))
+        routes.api().finish(public_pages(state, Api::Here))
     } else {
-        routes.finish(pages::public(state, Api::Elsewhere))
+        routes.finish(public_pages(state, Api::Elsewhere))
     }
+}
+
+/// The pages, and the description of the WebSocket, which is on this port only.
+fn public_pages(state: &AppState, api: Api) -> Router<Arc<AppState>> {
+    pages::public(state, api).merge(asyncapi::route())
 }
 
 /// The routes of the internal port: all but the WebSocket. The metrics are open to all there.
@@ -223,6 +236,7 @@ fn text_of(mut document: utoipa::openapi::OpenApi) -> Bytes {
             .insert("x-websocket".to_owned(), json!({SOCKET: socket}));
     }
     openapi::name_items(&mut document);
+    openapi::drop_unused(&mut document);
     // utoipa takes the license from the package, which names none.
     document.info.license = None;
     document.to_json().unwrap_or_default().into()

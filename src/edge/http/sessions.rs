@@ -17,7 +17,7 @@ use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, InQuery};
 use super::state::AppState;
 use crate::base::ids::{Epoch, LiveId, UserId};
-use crate::store::{Attended, LiveEpoch, LiveState, SessionPlace, Span};
+use crate::store::{Attended, LiveEpoch, LiveState, SessionPlace, Span, session_id};
 
 /// A user's stay in a live without a break, over all devices and gateways.
 #[derive(Debug, Serialize, ToSchema)]
@@ -25,13 +25,13 @@ use crate::store::{Attended, LiveEpoch, LiveState, SessionPlace, Span};
 pub(super) struct ListedSession {
     /// The user.
     user_id: UserId,
-    /// Names the session among those of the user.
-    #[schema(example = "1732000000123456")]
+    /// Names the session, among those of all users.
+    #[schema(example = "u1~1732000000123456")]
     session_id: String,
     /// When the user entered, in Unix milliseconds.
     #[schema(example = 1_732_000_000_000_u64)]
     joined_at: u64,
-    /// When the user was last there; null while the user is.
+    /// When the user was last there, in Unix milliseconds; null while the user is.
     left_at: Option<u64>,
     /// Whether the user was there as a fan at any time of this opening.
     fan: bool,
@@ -97,6 +97,7 @@ refusals!(
     InvalidLimit,
     InvalidQuery,
     LiveNotFound,
+    EpochNotFound,
     NotKept,
     StoreUnavailable
 );
@@ -163,7 +164,7 @@ pub(super) async fn list(
     let mut items = Vec::with_capacity(page.len());
     for session in &page {
         items.push(ListedSession {
-            session_id: session.id.to_string(),
+            session_id: session_id(&session.place.user, session.id),
             joined_at: session.place.joined_at,
             left_at: session.end(attended.closed_at),
             fan: fans.get(&session.place.user).copied().unwrap_or(false),
@@ -212,7 +213,7 @@ pub(super) async fn recorded(
     match state.store_for_clients.attended(&of).await? {
         Some(attended) => Ok((of, attended)),
         None => Err(Problem::new(
-            Kind::NotKept,
+            Kind::EpochNotFound,
             format!("no attendance of {of} is kept"),
         )),
     }

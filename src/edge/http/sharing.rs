@@ -79,11 +79,11 @@ fn preflight() -> Response {
     let headers = [
         (
             header::ACCESS_CONTROL_ALLOW_METHODS,
-            HeaderValue::from_static("GET, PUT, DELETE"),
+            HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE"),
         ),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            HeaderValue::from_static("authorization, content-type"),
+            HeaderValue::from_static("authorization, content-type, idempotency-key"),
         ),
         (
             header::ACCESS_CONTROL_MAX_AGE,

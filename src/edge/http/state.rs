@@ -20,6 +20,7 @@ use crate::presence::gateways::Gateways;
 use crate::session::context::SessionContext;
 use crate::session::socketless::sessions::SocketlessSessions;
 use crate::store::Store;
+use crate::sync::erasure::Eraser;
 use crate::sync::follows::FollowGraph;
 use crate::sync::info::InfoWriter;
 use crate::sync::lives::Lives;
@@ -58,6 +59,7 @@ pub(crate) struct AppState {
     pub(crate) follows: Arc<FollowGraph>,
     pub(crate) info: InfoWriter,
     pub(crate) removals: Remover,
+    pub(crate) eraser: Eraser,
     pub(crate) media: Arc<MediaServers>,
     pub(crate) streams: Arc<StreamKeeper>,
     /// How long a live that a stream opened outlives it.

@@ -1,11 +1,14 @@
 //! The routers, asked without a socket, over a store that can repeat itself and fail.
 
+mod asyncapi;
 mod authorization;
 mod documents;
 mod fans;
 mod follows;
+mod idempotency;
 mod lives;
 mod online;
 mod problems;
 mod rate_limits;
+mod rules;
 pub(crate) mod world;

@@ -54,6 +54,7 @@ refusals!(
     TooManySockets,
     Crowded,
     Full,
+    BeingErased,
     Draining
 );
 

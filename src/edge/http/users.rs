@@ -11,13 +11,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::bounded::Text;
+use super::idempotency::{Made, Repeatable, Seed};
 use super::online::{self, tracked};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::{LiveId, Login, UserId};
 use crate::edge::fields::Place;
-use crate::store::{Edge, Profile, PutProfile};
+use crate::store::{Edge, Profile, PutProfile, Store};
 
 type Name = Text<1, 100>;
 
@@ -97,10 +98,21 @@ pub(super) struct UserNow {
 }
 
 refusals!(
+    CreateRefused = BadMessage,
+    InvalidLogin,
+    InvalidIdempotencyKey,
+    LoginTaken,
+    IdempotencyKeyReused,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    StoreUnavailable
+);
+refusals!(
     PutRefused = BadMessage,
     InvalidId,
     InvalidLogin,
     LoginTaken,
+    BeingErased,
     BodyTooLarge,
     UnsupportedMediaType,
     StoreUnavailable
@@ -108,15 +120,64 @@ refusals!(
 
 /// Sign a user up
 ///
-/// Makes an id. After an error that leaves open whether the user was made, look for the login
-/// before trying again.
-#[utoipa::path(post, path = "/v1/users", operation_id = "create_user", tag = "users", request_body = PutUser,
-    responses((status = 201, description = "The user signed up", body = User), PutRefused))]
+/// Makes an id. With an `Idempotency-Key`, you may repeat the request for a day, and it makes one
+/// user. Without it, look for the login before trying again after an error that leaves open whether
+/// the user was made.
+#[utoipa::path(post, path = "/v1/users", operation_id = "create_user", tag = "users",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Any name of this request", max_length = 255)),
+    request_body = PutUser,
+    responses((status = 201, description = "The user signed up", body = User), CreateRefused))]
 pub(super) async fn create(
     State(state): State<Arc<AppState>>,
+    repeatable: Repeatable,
     JsonObject(body): JsonObject<PutUser>,
 ) -> Result<Response, Problem> {
-    write(state, UserId::random(), body).await
+    let login = read_login(&body.login)?;
+    let name = body.name.0;
+    let asked = [body.login, name.clone()];
+    let store = state.store_for_clients.clone();
+    repeatable
+        .carry_out(store.clone(), &asked, |seed| {
+            sign_up(store, seed, login, name)
+        })
+        .await
+}
+
+async fn sign_up(
+    store: Arc<dyn Store>,
+    seed: Option<Seed>,
+    login: Login,
+    name: String,
+) -> Result<Made, Problem> {
+    let user = match &seed {
+        Some(seed) => UserId::of_bits(seed),
+        None => UserId::random(),
+    };
+    let location = format!("/v1/users/{user}");
+    if seed.is_some()
+        && let Some(there) = store.profile(&user).await?
+    {
+        // The same request made the user before, and its answer was not kept.
+        return Made::new(location, &User::of(user, there));
+    }
+    match store.put_profile(&user, &login, &name).await? {
+        PutProfile::Created(profile) | PutProfile::Replaced(profile) => {
+            Made::new(location, &User::of(user, profile))
+        }
+        PutProfile::LoginTaken => Err(login_taken()),
+    }
+}
+
+fn login_taken() -> Problem {
+    Problem::new(Kind::LoginTaken, "another user has this login")
+}
+
+fn read_login(login: &str) -> Result<Login, Problem> {
+    let Ok(login) = Login::parse(login) else {
+        let detail = "must have 1 to 64 bytes of A-Z a-z 0-9 _ . : @ -, and no other letters";
+        return Err(Problem::new(Kind::InvalidLogin, detail).at(Place::field("login")));
+    };
+    Ok(login)
 }
 
 /// Write a profile
@@ -134,14 +195,7 @@ pub(super) async fn put(
     InPath(user): InPath<UserId>,
     JsonObject(body): JsonObject<PutUser>,
 ) -> Result<Response, Problem> {
-    write(state, user, body).await
-}
-
-async fn write(state: Arc<AppState>, user: UserId, body: PutUser) -> Result<Response, Problem> {
-    let Ok(login) = Login::parse(&body.login) else {
-        let detail = "must have 1 to 64 bytes of A-Z a-z 0-9 _ . : @ -, and no other letters";
-        return Err(Problem::new(Kind::InvalidLogin, detail).at(Place::field("login")));
-    };
+    let login = read_login(&body.login)?;
     let id = user.clone();
     let put = async move {
         state
@@ -152,12 +206,7 @@ async fn write(state: Arc<AppState>, user: UserId, body: PutUser) -> Result<Resp
     let (status, profile) = match run_to_completion(put).await? {
         PutProfile::Created(profile) => (StatusCode::CREATED, profile),
         PutProfile::Replaced(profile) => (StatusCode::OK, profile),
-        PutProfile::LoginTaken => {
-            return Err(Problem::new(
-                Kind::LoginTaken,
-                "another user has this login",
-            ));
-        }
+        PutProfile::LoginTaken => return Err(login_taken()),
     };
     let headers = [(header::LOCATION, format!("/v1/users/{id}"))];
     Ok((status, headers, Json(User::of(id, profile))).into_response())

@@ -13,7 +13,6 @@ use super::position::Position;
 use super::problem::{Problem, refusals};
 use super::requests::{InPath, InQuery};
 use super::state::AppState;
-use crate::base::clock::UnixMillis;
 use crate::base::ids::{Group, LiveId, OnlineSet, SliceId, UserId};
 use crate::store::LiveRecord;
 
@@ -31,7 +30,7 @@ pub(super) struct Viewer {
     /// Since when the user is in the live without a break, in Unix milliseconds; null if the store
     /// does not know.
     #[schema(example = 1_732_000_000_000_u64)]
-    since: Option<UnixMillis>,
+    since: Option<u64>,
 }
 
 /// Which viewers are asked for.

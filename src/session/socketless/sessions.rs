@@ -247,6 +247,7 @@ impl SocketlessSessions {
         }
         session.listen();
         self.context.reaper.admit(&session.conn);
+        self.context.refuse_erased(&session.conn);
         if self.context.is_draining() {
             // The drain may have signalled all sessions just before this one was watched.
             session.conn.signal(Signals::STOP);
@@ -368,6 +369,9 @@ impl SocketlessSessions {
         }
         if let Some(why) = self.ended.over(&key, number) {
             return Err(Denied::Over(why));
+        }
+        if self.context.erasing.contains(&bearer.user) {
+            return Err(Denied::Over(Over::Removed));
         }
         self.check_room()?;
         let newcomer = Newcomer {

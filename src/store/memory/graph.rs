@@ -55,6 +55,13 @@ impl Graph {
         remove(&mut self.followers, streamer, user)
     }
 
+    /// Removes all follows by a user and of a user. Answers how many there were of each.
+    pub(super) fn erase(&mut self, user: &UserId) -> (u64, u64) {
+        let following = erase(&mut self.following, &mut self.followers, user);
+        let followers = erase(&mut self.followers, &mut self.following, user);
+        (following, followers)
+    }
+
     pub(super) fn follows(&self, user: &UserId, streamer: &UserId) -> bool {
         self.followers
             .get(streamer)
@@ -106,6 +113,21 @@ impl Graph {
         })
         .collect()
     }
+}
+
+/// Removes the edges of a user from one end, and their other ends.
+fn erase(
+    ends: &mut HashMap<UserId, Neighbours>,
+    others: &mut HashMap<UserId, Neighbours>,
+    user: &UserId,
+) -> u64 {
+    let Some(neighbours) = ends.remove(user) else {
+        return 0;
+    };
+    for other in neighbours.since.keys() {
+        remove(others, other, user);
+    }
+    neighbours.since.len() as u64
 }
 
 fn remove(from: &mut HashMap<UserId, Neighbours>, user: &UserId, other: &UserId) -> bool {

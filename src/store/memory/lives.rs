@@ -11,9 +11,38 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::slice::Slice;
 use crate::store::{
-    CloseLive, CloseReply, FinishClose, Info, InfoReply, ListedLive, LiveRecord, LiveState,
+    ChangeTerms, CloseLive, CloseReply, FinishClose, InfoReply, ListedLive, LiveRecord, LiveState,
     LiveStore, OpenLive, OpenReply, Standing, StoreResult, WriteInfo,
 };
+
+impl MemoryStore {
+    /// Writes what a back end says about an open live, with a new version, and publishes the
+    /// message.
+    fn write_about(
+        &self,
+        live: &LiveId,
+        epoch: Epoch,
+        message: &str,
+        write: impl FnOnce(&mut LiveRecord),
+    ) -> InfoReply {
+        let now = self.now();
+        let version = {
+            let mut lives = self.lives.lock();
+            let Some(kept) = lives.kept.get_mut(live) else {
+                return InfoReply::Absent;
+            };
+            let record = &mut kept.record;
+            if !record.is_open_in(epoch) {
+                return InfoReply::Over;
+            }
+            record.info.version = now.max(record.info.version + 1);
+            write(record);
+            record.info.version
+        };
+        self.publish_on_live(live, message);
+        InfoReply::Written(version)
+    }
+}
 
 #[async_trait]
 impl LiveStore for MemoryStore {
@@ -49,26 +78,23 @@ impl LiveStore for MemoryStore {
         Ok(standing)
     }
 
-    async fn write_info(&self, request: &WriteInfo) -> StoreResult<InfoReply> {
-        let now = self.now();
-        let version = {
-            let mut lives = self.lives.lock();
-            let Some(kept) = lives.kept.get_mut(&request.live) else {
-                return Ok(InfoReply::Absent);
-            };
-            let record = &mut kept.record;
-            if !record.is_open_in(request.epoch) {
-                return Ok(InfoReply::Over);
+    async fn change_terms(&self, request: &ChangeTerms) -> StoreResult<InfoReply> {
+        let reply = self.write_about(&request.live, request.epoch, &request.message, |record| {
+            if let Some(title) = &request.title {
+                record.terms.title.clone_from(title);
             }
-            let version = now.max(record.info.version + 1);
-            record.info = Info {
-                version,
-                json: request.json.clone(),
-            };
-            version
-        };
-        self.publish_on_live(&request.live, &request.message);
-        Ok(InfoReply::Written(version))
+            if let Some(timeout) = request.streamer_timeout {
+                record.terms.streamer_timeout = timeout;
+            }
+        });
+        Ok(reply)
+    }
+
+    async fn write_info(&self, request: &WriteInfo) -> StoreResult<InfoReply> {
+        let reply = self.write_about(&request.live, request.epoch, &request.message, |record| {
+            record.info.json.clone_from(&request.json);
+        });
+        Ok(reply)
     }
 
     async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {

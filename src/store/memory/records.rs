@@ -235,6 +235,7 @@ impl Records {
         kept.record.removals = kept.book.last();
         if known.info.version > kept.record.info.version {
             kept.record.info = known.info.clone();
+            kept.record.terms = known.terms.clone();
         }
         Standing::Open {
             removals: kept.record.removals,

@@ -66,7 +66,11 @@ impl Moderation for MemoryStore {
 
     async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply> {
         let done = self.with_book(&request.live, request.epoch, |kept, now| {
-            kept.book.lift(&request.user, now)
+            let mut reply = kept.book.lift(&request.user, now);
+            if let LiftReply::Lifted { is_told, .. } = &mut reply {
+                *is_told = kept.note(Happened::Unbanned(request.user.clone()), now);
+            }
+            reply
         });
         if let Ok(LiftReply::Lifted { .. }) = done {
             self.publish_on_live(&request.live, &request.message);

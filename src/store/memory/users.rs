@@ -48,6 +48,14 @@ impl Users {
         }
     }
 
+    /// Removes a user. Answers how many profiles there were, and how many logins.
+    pub(super) fn erase(&mut self, user: &UserId) -> (u64, u64) {
+        let profiles = u64::from(self.profiles.remove(user).is_some());
+        let before = self.logins.len();
+        self.logins.retain(|_, owner| owner != user);
+        (profiles, (before - self.logins.len()) as u64)
+    }
+
     pub(super) fn profile(&self, user: &UserId) -> Option<Profile> {
         self.profiles.get(user).cloned()
     }

@@ -24,9 +24,9 @@ const MAX_LOOK_UPS: usize = 8_000;
 
 /// The place of a user's bit.
 #[derive(Debug, Clone, Copy)]
-struct Bit {
-    part: u32,
-    offset: u32,
+pub(super) struct Bit {
+    pub(super) part: u32,
+    pub(super) offset: u32,
 }
 
 /// A command that writes a key, and the command that renews the key's lifetime.
@@ -51,7 +51,7 @@ fn read_users(reply: Reply) -> impl Iterator<Item = UserId> {
 
 /// The place of a user's bit; `None` for an id that is no number. The edge refuses such ids where
 /// attendance is kept as bitmaps.
-fn bit(user: &UserId) -> Option<Bit> {
+pub(super) fn bit(user: &UserId) -> Option<Bit> {
     let number = number_of(user)?;
     Some(Bit {
         part: number / BITS_A_PART,
@@ -547,7 +547,7 @@ impl RedisStore {
     }
 }
 
-fn part_of(user: &UserId) -> u32 {
+pub(super) fn part_of(user: &UserId) -> u32 {
     user.slice_index(ATTENDANCE_PARTS) - 1
 }
 

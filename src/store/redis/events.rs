@@ -158,7 +158,7 @@ impl RedisStore {
             .flag()
     }
 
-    async fn do_dead(
+    pub(super) async fn do_dead(
         &self,
         after: Option<EntryId>,
         limit: usize,

@@ -10,15 +10,19 @@
 //! so that one pattern matches all keys of an installation, and inside them, because the slice's
 //! own key has it. Neither ids nor prefixes contain braces, so none can move a key to another slot.
 
+pub(super) mod traces;
+
 use std::fmt::{self, Display};
 use std::time::Duration;
 
 use crate::base::ids::{
-    Epoch, GatewayId, Group, ListName, LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES,
-    UserId,
+    Epoch, ErasureId, GatewayId, Group, ListName, LiveId, OnlineSet, STREAMERS_SLICES, SliceId,
+    USERS_SLICES, UserId,
 };
 use crate::base::key_prefix::KeyPrefix;
-use crate::store::{ATTENDANCE_KEPT, Channel, Edge, LiveEpoch, MAX_BAN, Rank, Timeline};
+use crate::store::{
+    ATTENDANCE_KEPT, AnswerName, Channel, Edge, LiveEpoch, MAX_BAN, Rank, Timeline,
+};
 
 /// How long the leases outlive the last renewal of any of them.
 pub const LEASES_TTL: Duration = Duration::from_secs(2 * 24 * 3600);
@@ -48,6 +52,9 @@ pub const CLAIMS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long the totals of a slice outlive its last write: its fence, and the counters of different
 /// users. A close counts and deletes them.
 pub const TOTALS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How long the report of an erasure outlives its end.
+pub const ERASURE_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
 const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
 const BEATS_CHANNEL: &str = "rollcall:beats:";
@@ -578,6 +585,12 @@ impl Keys {
         self.key(format_args!("list:{list}:{owner}"))
     }
 
+    /// STRING: what a request that may be repeated asked for, and its answer. Expires a day after
+    /// the request.
+    pub fn answer(&self, name: &AnswerName) -> String {
+        self.key(format_args!("rollcall:answer:{name}"))
+    }
+
     /// STREAM: jobs that bring a status to the followers of its author, or take it from them.
     /// Gateways share the jobs as one consumer group. Empty at rest. Never expires.
     pub fn fanout(&self) -> String {
@@ -593,6 +606,29 @@ impl Keys {
     /// none. Never expires.
     pub fn pulled(&self) -> String {
         self.key("rollcall:pulled")
+    }
+
+    /// STREAM: users to be erased. Gateways share the jobs as those of [`Self::fanout`]. Empty at
+    /// rest. Never expires.
+    pub fn erasures(&self) -> String {
+        self.key("rollcall:erasures")
+    }
+
+    /// HASH: user → `<worker> <how far it got, as JSON>`, in the slot of [`Self::erasures`]. Empty
+    /// at rest.
+    pub fn erasures_progress(&self) -> String {
+        self.beside(&self.erasures(), "progress")
+    }
+
+    /// HASH: user → the erasure that runs, in the same slot. Empty at rest.
+    pub fn erasures_asked(&self) -> String {
+        self.beside(&self.erasures(), "asked")
+    }
+
+    /// HASH: `asked_at`, `ended_at` and `found` (JSON) of an erasure, in the same slot. It does not
+    /// name the user.
+    pub fn erasure_report(&self, id: &ErasureId) -> String {
+        self.beside(&self.erasures(), format_args!("report:{id}"))
     }
 
     /// HASH: the thing that changes → `<begin, Unix ms> <how>`. These are changes of several keys
@@ -818,8 +854,11 @@ impl Keys {
             self.timeline(&Timeline::Home(user.clone())),
             self.posts(user),
             self.list_of(user, list),
+            self.answer(&AnswerName::of_digest(&[0; 16])),
             self.fanout(),
             self.fanout_progress(),
+            self.erasures(),
+            self.erasures_progress(),
             self.pulled(),
             self.changes(0),
         ];

@@ -19,10 +19,10 @@ use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, UserId};
 use crate::store::{
-    Arrived, Channel, CloseLive, CloseReason, CloseReply, Closure, Counted, Figures, FinishClose,
-    Happened, Info, InfoReply, LEAP, ListedLive, LiveEpoch, LiveRecord, LiveState, LiveStore,
-    MAX_RECORD_FIELDS, OpenLive, OpenReply, OpenedBy, Peaks, PendingEvent, RecordEvents, Standing,
-    StoreResult, Sums, Terms, Uniques, WriteInfo,
+    Arrived, ChangeTerms, Channel, CloseLive, CloseReason, CloseReply, Closure, Counted, Figures,
+    FinishClose, Happened, Info, InfoReply, LEAP, ListedLive, LiveEpoch, LiveRecord, LiveState,
+    LiveStore, MAX_RECORD_FIELDS, OpenLive, OpenReply, OpenedBy, Peaks, PendingEvent, RecordEvents,
+    Standing, StoreResult, Sums, Terms, Uniques, WriteInfo,
 };
 
 /// The prefix of the fields of pending events; the number of the event follows.
@@ -190,6 +190,16 @@ fn flag_arg(is_set: bool) -> &'static str {
     if is_set { "1" } else { "" }
 }
 
+/// Reads the answer of a script that writes about an open live.
+fn read_written(mut reply: Reply) -> StoreResult<InfoReply> {
+    match reply.text()?.as_str() {
+        "written" => Ok(InfoReply::Written(reply.number()?)),
+        "over" => Ok(InfoReply::Over),
+        "absent" => Ok(InfoReply::Absent),
+        other => Err(nonsense(format!("a write about a live answered {other}"))),
+    }
+}
+
 /// Reads a record that must be there.
 fn sure_record(live: &LiveId, fields: Reply) -> StoreResult<LiveRecord> {
     match record(live, fields)? {
@@ -342,20 +352,40 @@ impl RedisStore {
     async fn do_write_info(&self, request: &WriteInfo) -> StoreResult<InfoReply> {
         let mut args = args![request.epoch, request.json.as_deref().unwrap_or_default()];
         args.extend(self.publish_args(&request.live, &request.message));
-        let mut reply = self
-            .change(
-                &request.live,
-                &scripts::WRITE_INFO,
-                vec![self.keys().live(&request.live)],
-                args,
-            )
+        let keys = vec![self.keys().live(&request.live)];
+        let reply = self
+            .change(&request.live, &scripts::WRITE_INFO, keys, args)
             .await?;
-        match reply.text()?.as_str() {
-            "written" => Ok(InfoReply::Written(reply.number()?)),
-            "over" => Ok(InfoReply::Over),
-            "absent" => Ok(InfoReply::Absent),
-            other => Err(nonsense(format!("information answered {other}"))),
-        }
+        read_written(reply)
+    }
+
+    async fn do_change_terms(&self, request: &ChangeTerms) -> StoreResult<InfoReply> {
+        let ChangeTerms {
+            title,
+            streamer_timeout,
+            ..
+        } = request;
+        let new_title = match title {
+            Some(Some(title)) => title.as_str(),
+            _ => "",
+        };
+        let new_timeout = match streamer_timeout {
+            Some(Some(timeout)) => timeout.as_secs().to_string(),
+            _ => String::new(),
+        };
+        let mut args = args![
+            request.epoch,
+            flag_arg(title.is_some()),
+            new_title,
+            flag_arg(streamer_timeout.is_some()),
+            new_timeout
+        ];
+        args.extend(self.publish_args(&request.live, &request.message));
+        let keys = vec![self.keys().live(&request.live)];
+        let reply = self
+            .change(&request.live, &scripts::CHANGE_TERMS, keys, args)
+            .await?;
+        read_written(reply)
     }
 
     async fn do_begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply> {
@@ -490,6 +520,12 @@ impl LiveStore for RedisStore {
     async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
         self.router
             .call("list_live", self.list(live, Some(opened_at)))
+            .await
+    }
+
+    async fn change_terms(&self, request: &ChangeTerms) -> StoreResult<InfoReply> {
+        self.router
+            .call("change_terms", self.do_change_terms(request))
             .await
     }
 

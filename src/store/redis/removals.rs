@@ -58,7 +58,13 @@ impl RedisStore {
     }
 
     async fn do_lift(&self, request: &LiftBan) -> StoreResult<LiftReply> {
-        let mut args = args![request.epoch, request.user, MAX_CHANGES, LIFETIME];
+        let mut args = args![
+            request.epoch,
+            request.user,
+            MAX_CHANGES,
+            LIFETIME,
+            MAX_RECORD_FIELDS
+        ];
         args.extend(self.publish_args(&request.live, &request.message));
         let mut reply = self
             .change(
@@ -71,6 +77,7 @@ impl RedisStore {
         match reply.text()?.as_str() {
             "lifted" => Ok(LiftReply::Lifted {
                 number: reply.number()?,
+                is_told: reply.flag()?,
             }),
             "free" => Ok(LiftReply::NotBanned),
             "over" => Ok(LiftReply::Over),

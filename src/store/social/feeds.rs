@@ -31,6 +31,8 @@ pub enum View<'a> {
     Home(&'a UserId),
     /// A user's own announcements and lives.
     Profile(&'a UserId),
+    /// A user's own lives.
+    OnAir(&'a UserId),
     /// The announcements and lives of the members of a list.
     List(&'a UserId, &'a ListName),
 }
@@ -182,6 +184,7 @@ async fn timelines_of(store: &dyn Store, view: View<'_>) -> StoreResult<Vec<Time
     let mut timelines = Vec::new();
     match view {
         View::Profile(user) => timelines.extend(authored_by(user)),
+        View::OnAir(user) => timelines.push(Timeline::OnAir(user.clone())),
         View::List(owner, list) => {
             let members = store.list_members(owner, list).await?;
             for member in members.iter().take(MAX_LIST) {
@@ -262,7 +265,7 @@ async fn standing(
     let states = states_of(store, &statuses).await;
     let followed = match view {
         View::Feed(user) | View::Home(user) => Some(who_is_followed(store, user, authors).await?),
-        View::Profile(_) | View::List(..) => None,
+        View::Profile(_) | View::OnAir(_) | View::List(..) => None,
     };
     let mut shown = Vec::new();
     let mut gone: HashMap<Timeline, Vec<StatusId>> = HashMap::new();

@@ -34,6 +34,13 @@ impl Timeline {
         }
     }
 
+    /// Whose timeline it is.
+    pub(in crate::store) fn owner(&self) -> &UserId {
+        match self {
+            Self::Home(user) | Self::Feed(user) | Self::Profile(user) | Self::OnAir(user) => user,
+        }
+    }
+
     /// The timeline of a follower of the author in which such a status belongs.
     pub fn of_follower(follower: UserId, status: &StatusId) -> Self {
         match status.live() {

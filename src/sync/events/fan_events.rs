@@ -21,7 +21,9 @@ use crate::base::metrics::Metrics;
 use crate::presence::Room;
 use crate::presence::desired_state::Draft;
 use crate::presence::gateways::Gateways;
-use crate::store::{Event, LiveRecord, MAX_BATCH, Stay, Store, StoreResult, one_append};
+use crate::store::{
+    Event, LiveRecord, MAX_BATCH, Stay, Store, StoreResult, one_append, session_id,
+};
 
 /// How often a live's batch is written.
 const EVERY: Duration = Duration::from_secs(1);
@@ -191,10 +193,10 @@ impl FanEvents {
             .latest_sessions(&record.live_epoch(), record.slices, users)
             .await?;
         let mut sessions = Vec::with_capacity(latest.len());
-        for stay in latest {
+        for (stay, user) in latest.into_iter().zip(users) {
             sessions.push(match stay {
                 Some(stay) if kind == EventKind::FanLeft || !ended_before(&stay, batch.since) => {
-                    Some(stay.id.to_string())
+                    Some(session_id(user, stay.id))
                 }
                 _ => None,
             });

@@ -137,7 +137,7 @@ impl LivesParts {
                 state: LiveState::Closed,
                 closure: Some(closure),
                 peaks,
-                ..room.record.clone()
+                ..room.record_now()
             },
         );
     }

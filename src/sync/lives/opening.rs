@@ -31,6 +31,9 @@ const IN_PROGRESS: Millis = 60_000;
 
 impl LivesParts {
     pub(super) async fn open(&self, wish: &OpenRequest) -> Result<Opened, LiveError> {
+        if self.erasing.contains(&wish.streamer) {
+            return Err(LiveError::Erased(wish.streamer.clone()));
+        }
         // The limits are for what a streamer's own client opens. A media server that the settings
         // name is trusted as a back end is.
         if wish.by != OpenedBy::Streamer {

@@ -14,6 +14,7 @@ use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::absent_streamers::AbsentStreamers;
 use crate::presence::checks::Checks;
+use crate::presence::erasing::ErasingUsers;
 use crate::presence::gateways::Gateways;
 use crate::presence::watched_streams::WatchedStreams;
 use crate::presence::{Room, Rooms};
@@ -35,6 +36,7 @@ pub struct LivesParts {
     pub watched_streams: Arc<WatchedStreams>,
     pub outbox: Arc<Outbox>,
     pub feeds: Arc<Feeds>,
+    pub erasing: Arc<ErasingUsers>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     /// Whether to count how many different users come.
@@ -60,8 +62,7 @@ pub(crate) async fn known_record(
         None => Ok(rooms
             .get(live)
             .ok_or_else(|| LiveError::NeverOpened(live.clone()))?
-            .record
-            .clone()),
+            .record_now()),
     }
 }
 
@@ -70,14 +71,12 @@ impl LivesParts {
     pub(super) fn as_of_room(&self, room: &Room) -> (LiveRecord, Figures) {
         let figures = room.figures();
         let at = self.clock.unix();
-        let info = room.info.newest().info.clone();
         let counted = Some(Counted { figures, at });
         (
             LiveRecord {
                 peaks: room.peaks(),
-                info,
                 counted,
-                ..room.record.clone()
+                ..room.record_now()
             },
             figures,
         )

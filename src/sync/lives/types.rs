@@ -54,6 +54,9 @@ pub enum LiveError {
     /// Another streamer's live is open under this id.
     #[error("live {0} was opened by another streamer")]
     Owned(LiveId),
+    /// The streamer is being erased.
+    #[error("user {0} is being erased")]
+    Erased(UserId),
     /// The gateway lets no streamer open lives.
     #[error("on this gateway only back ends open lives")]
     NotByStreamers,

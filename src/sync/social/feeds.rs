@@ -36,6 +36,14 @@ pub struct Feeds {
     jobs: Notify,
 }
 
+/// The id of an announcement that is to be made.
+#[derive(Debug, Clone)]
+pub enum NewPost {
+    New(PostId),
+    /// An earlier call may have made the same announcement with this id.
+    MayExist(PostId),
+}
+
 /// What became of an announcement that was to be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deleted {
@@ -186,21 +194,30 @@ impl Feeds {
             .await;
     }
 
-    /// Makes an announcement now. `None` if its author has no profile.
+    /// Makes an announcement now. `None` if its author has no profile. If an earlier call made one
+    /// with this id, answers that one.
     pub async fn post(
         &self,
         author: &UserId,
+        id: NewPost,
         text: String,
         data: Option<String>,
     ) -> StoreResult<Option<ShownStatus>> {
         if self.store.profile(author).await?.is_none() {
             return Ok(None);
         }
-        let at = self.clock.unix();
-        let entry = Entry {
-            at,
-            id: StatusId::of_post(author.clone(), PostId::random()),
+        let id = match id {
+            NewPost::New(post) => StatusId::of_post(author.clone(), post),
+            NewPost::MayExist(post) => {
+                let id = StatusId::of_post(author.clone(), post);
+                if let Some(there) = self.find(author, &id).await? {
+                    return Ok(Some(there));
+                }
+                id
+            }
         };
+        let at = self.clock.unix();
+        let entry = Entry { at, id };
         let post = Post { at, text, data };
         self.note(FanoutTask::Add, &entry).await?;
         self.store.put_post(&entry.id, &post).await?;
@@ -209,6 +226,44 @@ impl Feeds {
             entry,
             content: Content::Post(post),
         }))
+    }
+
+    /// A status of this user, if it stands.
+    pub async fn find(&self, user: &UserId, status: &StatusId) -> StoreResult<Option<ShownStatus>> {
+        if status.author() != user {
+            return Ok(None);
+        }
+        let store = self.store.as_ref();
+        match states_of(store, std::slice::from_ref(status))
+            .await
+            .pop()
+            .unwrap_or(Ok(StatusState::Unknown))?
+        {
+            StatusState::Stands(Content::Post(post)) => {
+                let entry = Entry {
+                    at: post.at,
+                    id: status.clone(),
+                };
+                Ok(Some(ShownStatus {
+                    entry,
+                    content: Content::Post(post),
+                }))
+            }
+            StatusState::Stands(content @ Content::Live { .. }) => {
+                let Some((live, _)) = status.live() else {
+                    return Ok(None);
+                };
+                let record = store
+                    .load_live(live)
+                    .await?
+                    .filter(|record| !record.terms.invisible);
+                let entry = record
+                    .map(|record| Entry::of_live(&record))
+                    .filter(|entry| entry.id == *status);
+                Ok(entry.map(|entry| ShownStatus { entry, content }))
+            }
+            StatusState::Over | StatusState::Unknown => Ok(None),
+        }
     }
 
     /// Deletes an announcement of this user.

@@ -153,13 +153,13 @@ impl Backend {
         let world = self.world.clone();
         let user_id = world.user_id(user);
         if self.rng.random_bool(0.5) {
-            let path = format!("/v1/lives/{}/viewers/{user_id}", world.live_id(live));
+            let path = format!("/v1/lives/{}/bans/{user_id}", world.live_id(live));
             let ban = Duration::from_secs(self.rng.random_range(10..60));
             let epoch = world.epoch(live);
             let body = json!({"ban_s": ban.as_secs()});
             world.removing(user, live);
             let asked = Instant::now();
-            let answer = world.http(gateway, Method::DELETE, &path, &body).await;
+            let answer = world.http(gateway, Method::PUT, &path, &body).await;
             let now = Instant::now();
             let mut truth = world.truth();
             let there = &mut truth.lives[live];

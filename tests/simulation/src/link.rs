@@ -137,6 +137,7 @@ calls! {
         [write] open_live(request: &OpenLive) -> OpenReply, at live(&request.live);
         [read] load_live(live: &LiveId) -> Option<LiveRecord>, at live(live);
         [write] keep_live(known: &LiveRecord, message: &str) -> Standing, at live(&known.live);
+        [write] change_terms(request: &ChangeTerms) -> InfoReply, at live(&request.live);
         [write] write_info(request: &WriteInfo) -> InfoReply, at live(&request.live);
         [write] list_live(live: &LiveId, opened_at: UnixMillis) -> (), at list();
         [write] begin_close(request: &CloseLive) -> CloseReply, at live(&request.live);
@@ -381,6 +382,13 @@ calls! {
         async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>> {
             batches!(self, read are_on_timelines(asked), asked, |_| self.list())
         }
+    }
+}
+
+calls! {
+    Answers {
+        [write] claim_answer(name: &AnswerName, claim: &str, keep: Duration) -> Option<String>, at list();
+        [write] keep_answer(name: &AnswerName, answer: &str, keep: Duration) -> (), at list();
     }
 }
 

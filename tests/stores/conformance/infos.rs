@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rollcall::base::ids::Epoch;
 use rollcall::store::{
-    Info, InfoReply, LiveRecord, OpenLive, OpenReply, OpenedBy, Standing, Store, Terms, WriteInfo,
+    ChangeTerms, Info, InfoReply, LiveRecord, OpenLive, OpenReply, OpenedBy, Standing, Store,
+    Terms, WriteInfo,
 };
 
 use super::{LONG, end, finish_close, live, on_each, opened, opened_as, wish};
@@ -15,6 +16,8 @@ on_each!(
     information_grows_in_version_and_can_be_cleared,
     information_is_of_one_epoch_and_gone_with_the_close,
     lost_information_is_written_again_and_later_information_stays,
+    the_title_and_the_streamer_timeout_change_and_nothing_else_does,
+    lost_changes_are_written_again,
 );
 
 async fn write(store: &Arc<dyn Store>, record: &LiveRecord, json: Option<&str>) -> InfoReply {
@@ -216,4 +219,135 @@ async fn lost_information_is_written_again_and_later_information_stays(store: Ar
         }
     );
     assert_eq!(load(&store, &record).await.info, newest);
+}
+
+async fn change(store: &Arc<dyn Store>, record: &LiveRecord, change: ChangeTerms) -> InfoReply {
+    let change = ChangeTerms {
+        live: record.live.clone(),
+        epoch: record.epoch,
+        ..change
+    };
+    store.change_terms(&change).await.unwrap()
+}
+
+fn changes(title: Option<Option<&str>>, streamer_timeout: Option<Option<Duration>>) -> ChangeTerms {
+    let title = title.map(|title| title.map(str::to_owned));
+    ChangeTerms {
+        live: live("any"),
+        epoch: Epoch(1),
+        title,
+        streamer_timeout,
+        message: "it changed".to_owned(),
+    }
+}
+
+async fn the_title_and_the_streamer_timeout_change_and_nothing_else_does(store: Arc<dyn Store>) {
+    let terms = Terms {
+        title: Some("One".to_owned()),
+        attendance: true,
+        invisible: true,
+        ..Terms::default()
+    };
+    let record = opened_as(
+        &store,
+        &OpenLive {
+            terms,
+            ..wish("42")
+        },
+    )
+    .await;
+    let mut expected = written(&store, &record, Some("7")).await;
+    let mut terms = record.terms.clone();
+    for (title, timeout) in [
+        (Some(Some("Two \u{fc}")), None),
+        (None, Some(Some(Duration::from_secs(60)))),
+        (Some(None), Some(None)),
+        (Some(Some("Three")), Some(Some(Duration::ZERO))),
+        (None, None),
+    ] {
+        let reply = change(&store, &record, changes(title, timeout)).await;
+        let InfoReply::Written(version) = reply else {
+            panic!("{reply:?}")
+        };
+        assert!(version > expected.version, "{version}");
+        expected.version = version;
+        if let Some(title) = title {
+            terms.title = title.map(str::to_owned);
+        }
+        terms.streamer_timeout = timeout.unwrap_or(terms.streamer_timeout);
+        let read = load(&store, &record).await;
+        assert_eq!((&read.terms, &read.info), (&terms, &expected));
+        assert_eq!(
+            LiveRecord {
+                terms: record.terms.clone(),
+                info: Info::default(),
+                ..read
+            },
+            record
+        );
+    }
+    let absent = LiveRecord {
+        live: live("43"),
+        ..record.clone()
+    };
+    assert_eq!(
+        change(&store, &absent, changes(Some(None), None)).await,
+        InfoReply::Absent
+    );
+    let other = LiveRecord {
+        epoch: Epoch(record.epoch.0 + 1),
+        ..record.clone()
+    };
+    assert_eq!(
+        change(&store, &other, changes(Some(None), None)).await,
+        InfoReply::Over
+    );
+    store.begin_close(&end(&record)).await.unwrap();
+    assert_eq!(
+        change(&store, &record, changes(Some(None), None)).await,
+        InfoReply::Over
+    );
+    finish_close(&store, &record.live, record.epoch, LONG)
+        .await
+        .unwrap();
+    assert_eq!(
+        change(&store, &record, changes(Some(None), None)).await,
+        InfoReply::Over
+    );
+    assert_eq!(load(&store, &record).await.terms, terms);
+}
+
+async fn lost_changes_are_written_again(store: Arc<dyn Store>) {
+    let record = opened(&store, "42").await;
+    let info = Info {
+        version: record.opened_at + 1_000_000,
+        json: None,
+    };
+    let terms = Terms {
+        title: Some("New".to_owned()),
+        streamer_timeout: Some(Duration::ZERO),
+        ..Terms::default()
+    };
+    let known = LiveRecord {
+        terms: terms.clone(),
+        info: info.clone(),
+        ..record.clone()
+    };
+    store.keep_live(&known, "").await.unwrap();
+    assert_eq!(load(&store, &record).await, known);
+    // A gateway that has not heard of the change takes nothing back.
+    store.keep_live(&record, "").await.unwrap();
+    assert_eq!(load(&store, &record).await, known);
+    // Nor does one bring back what was taken away.
+    let later = Info {
+        version: info.version + 1,
+        json: None,
+    };
+    let cleared = LiveRecord {
+        terms: Terms::default(),
+        info: later,
+        ..record.clone()
+    };
+    store.keep_live(&cleared, "").await.unwrap();
+    assert_eq!(load(&store, &record).await, cleared);
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, UserId};
 use rollcall::store::{
-    Ban, ChangeKind, LEAP, LiftBan, LiftReply, LiveRecord, MAX_BANS, MAX_BATCH, RemoveReply,
-    RemoveUser, Standing, Store,
+    Ban, ChangeKind, Happened, LEAP, LiftBan, LiftReply, LiveRecord, MAX_BANS, MAX_BATCH,
+    RemoveReply, RemoveUser, Standing, Store,
 };
 
 use super::{LONG, end, finish_close, live, on_each, opened, user};
@@ -174,7 +174,16 @@ async fn a_ban_is_lifted_once(store: Arc<dyn Store>) {
     removed(&store, 1, None).await;
     assert_eq!(lift(&store, 1).await, LiftReply::NotBanned);
     removed(&store, 1, Some(LONG)).await;
-    assert_eq!(lift(&store, 1).await, LiftReply::Lifted { number: 3 });
+    assert_eq!(
+        lift(&store, 1).await,
+        LiftReply::Lifted {
+            number: 3,
+            is_told: true
+        }
+    );
+    let record = store.load_live(&live("42")).await.unwrap().unwrap();
+    let last = record.events.pending.last().unwrap();
+    assert_eq!(last.what, Happened::Unbanned(user(1)));
     assert_eq!(lift(&store, 1).await, LiftReply::NotBanned);
     assert_eq!(since(&store, 1).await, (vec![(user(1), 3, "lifted")], 3));
     assert!(banned(&store).await.is_empty());

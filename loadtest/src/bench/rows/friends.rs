@@ -55,7 +55,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
             .about(&path, is_whole)
             .await?
             .note(figures, "friends of 1,000 followed");
-        let everybody = format!("\"online\":{users},");
+        let everybody = format!("\"online_users\":{users},");
         let count = asked
             .about("/v1/online/count?window_s=300", |text| {
                 text.contains(&everybody)

@@ -234,11 +234,11 @@ async fn preflights_are_answered_for_allowed_origins_only() {
     );
     assert_eq!(
         answer.header("access-control-allow-methods"),
-        "GET, PUT, DELETE"
+        "GET, POST, PUT, PATCH, DELETE"
     );
     assert_eq!(
         answer.header("access-control-allow-headers"),
-        "authorization, content-type"
+        "authorization, content-type, idempotency-key"
     );
     assert_eq!(answer.header("access-control-max-age"), "7200");
     sends(&world, preflight_of("/v1/lives/42", "https://evil.example"))

@@ -37,7 +37,7 @@ export class Api {
 
   put = (path, body = {}) => this.#call("PUT", path, body);
 
-  delete = (path, body) => this.#call("DELETE", path, body);
+  delete = (path) => this.#call("DELETE", path);
 
   async #call(method, path, body) {
     const headers = { ...this.#headers, ...(body ? { "content-type": "application/json" } : {}) };

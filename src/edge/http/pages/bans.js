@@ -38,9 +38,11 @@ export class Bans {
     const user = byId("moderate-user").value.trim();
     const ban_s = Number(byId("moderate-ban").value);
     try {
-      const { banned_until } = await this.#api.delete(path`/v1/lives/${this.#live}/viewers/${user}`, { ban_s });
+      const { ban_ends_at } = ban_s > 0
+        ? await this.#api.put(path`/v1/lives/${this.#live}/bans/${user}`, { ban_s })
+        : await this.#api.delete(path`/v1/lives/${this.#live}/viewers/${user}`);
       byId("moderate").close();
-      const until = banned_until && dateTime(banned_until);
+      const until = ban_ends_at && dateTime(ban_ends_at);
       this.#told(t(until ? "banned" : "removed", { id: user, time: until }));
       await this.read();
     } catch (error) {
@@ -61,15 +63,15 @@ export class Bans {
   }
 
   #show() {
-    const row = ({ user_id, banned_until }) => {
+    const row = ({ user_id, ban_ends_at }) => {
       const button = make("button", { type: "button", className: "small", textContent: t("lift") });
       button.dataset.t = "lift";
       button.setAttribute("aria-label", t("liftOf", { id: user_id }));
       button.onclick = () => this.#lift(user_id);
-      const until = make("span", { className: "soft", textContent: t("until", { time: dateTime(banned_until) }) });
+      const until = make("span", { className: "soft", textContent: t("until", { time: dateTime(ban_ends_at) }) });
       return make("li", {}, make("span", { className: "id", textContent: user_id }), until, button);
     };
-    const key = ({ user_id, banned_until }) => `${user_id} ${banned_until}`;
+    const key = ({ user_id, ban_ends_at }) => `${user_id} ${ban_ends_at}`;
     showList(byId("bans-list"), this.#bans, key, row);
     const cut = this.#more ? t("first", { n: number(MOST) }) : "";
     say(byId("bans-note"), this.#bans.length ? cut : t("noBans"));

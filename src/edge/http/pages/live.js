@@ -16,6 +16,7 @@ const LOOK_AGAIN = 5_000;
 /** How often the figures are said to a screen reader, at most. */
 const ANNOUNCE_EVERY = 10_000;
 const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
 /** Lifted bans, bans that end, and fans who change places at once are not in the figures: the lists are read anyway. */
 const READ_LISTS_EVERY = 30 * SECOND;
 /** The gateway keeps a point per so long. Of six hours the chart has them all, of longer streams fewer. */
@@ -165,7 +166,7 @@ export class LiveView {
       const { items } = await this.#api.get(`${path`/v1/lives/${this.#live}/history`}?${query}`);
       if (this.#stop.signal.aborted || this.#counts.epoch !== epoch) return;
       // A point tells the end of its time. At the opening nobody had come.
-      const points = items.map((point) => ({ ...point, at: point.at + STEP }));
+      const points = items.map((point) => ({ ...point, at: point.began_at + STEP }));
       if (age < KEPT_WHOLE) points.unshift({ at: opened_at, viewers: 0, fans: 0, joins: 0, leaves: 0 });
       chart.load(points, since);
       this.#rates.load(points, since);
@@ -208,7 +209,7 @@ export class LiveView {
       (Number.isFinite(viewers) ? t(key, { viewers: number(viewers), fans: number(fans), ...more }) : "");
     const time = span(summary.duration_ms);
     say(byId("summary-peaks"), known("summary", summary.peak_viewers, summary.peak_fans, { time }));
-    const minutes = summary.viewer_minutes;
+    const minutes = summary.watched_ms / MINUTE;
     const watched = Number.isFinite(minutes) ? t("watched", { n: number(Math.round(minutes * 10) / 10) }) : "";
     say(byId("summary-unique"), known("unique", summary.unique_viewers, summary.unique_fans));
     say(byId("summary-watched"), watched);

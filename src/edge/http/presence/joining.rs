@@ -163,6 +163,7 @@ refusals!(
     TooManySockets,
     Crowded,
     Full,
+    BeingErased,
     Draining,
     StoreUnavailable
 );

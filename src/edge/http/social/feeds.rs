@@ -86,7 +86,7 @@ impl From<ShownStatus> for StatusItem {
 }
 
 /// Reads one page of a view.
-async fn page_of(
+pub(in crate::edge::http) async fn page_of(
     state: &AppState,
     view: View<'_>,
     listing: Listing,

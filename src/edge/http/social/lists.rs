@@ -1,5 +1,5 @@
-//! The routes of users' lists of other users: put a user into a list, take a user out, and list the
-//! statuses of the members.
+//! The routes of users' lists of other users: put a user into a list, take a user out, list the
+//! members, and list their statuses.
 
 use std::sync::Arc;
 
@@ -26,8 +26,13 @@ pub(in crate::edge::http) struct ListState {
     changed: bool,
 }
 
-refusals!(PutRefused = InvalidId, ListFull, StoreUnavailable);
-refusals!(TakeRefused = InvalidId, StoreUnavailable);
+refusals!(
+    PutRefused = InvalidId,
+    ListFull,
+    BeingErased,
+    StoreUnavailable
+);
+refusals!(TakeRefused = InvalidId, BeingErased, StoreUnavailable);
 
 /// Put a user into a list
 ///
@@ -81,6 +86,54 @@ pub(in crate::edge::http) async fn take_out(
         listed: false,
         changed,
     }))
+}
+
+/// A user in a list.
+#[derive(Debug, Serialize, ToSchema)]
+pub(in crate::edge::http) struct ListMember {
+    /// The user.
+    user_id: UserId,
+}
+
+paging_query!(MembersQuery = Members);
+
+/// List the members of a list, by their ids
+///
+/// A list without members is empty, as one that never was.
+#[utoipa::path(get, path = "/v1/users/{user_id}/lists/{list}", operation_id = "list_members", tag = "feeds",
+    params(
+        ("user_id" = UserId, Path, description = "Whose list", example = "u1"),
+        ("list" = ListName, Path, description = "The list", example = "cooks"),
+        MembersQuery,
+    ),
+    responses((status = 200, description = "A page", body = Page<ListMember>), ListRefused))]
+pub(in crate::edge::http) async fn members(
+    State(state): State<Arc<AppState>>,
+    InPath((owner, list)): InPath<(UserId, ListName)>,
+    paging: Paging,
+) -> Result<Json<Page<ListMember>>, Problem> {
+    let after = paging.position(resume_members)?;
+    let mut members = state.store_for_clients.list_members(&owner, &list).await?;
+    if let Some(after) = &after {
+        members.retain(|member| member > after);
+    }
+    members.sort_unstable();
+    let more = members.len() > paging.limit;
+    members.truncate(paging.limit);
+    let cursor = match members.last() {
+        Some(last) if more => Some(Listing::Members.cursor(&[last])),
+        _ => None,
+    };
+    let items = members
+        .into_iter()
+        .map(|user_id| ListMember { user_id })
+        .collect();
+    Ok(Json(Page { items, cursor }))
+}
+
+/// The member after whom the page begins.
+fn resume_members(cursor: &str) -> Result<UserId, Problem> {
+    Listing::Members.resume(cursor, |[user]| UserId::parse(user).ok())
 }
 
 paging_query!(TimelineQuery = ListTimeline);

@@ -1,23 +1,24 @@
-//! The routes of announcements: make one, and delete one.
+//! The routes of one status: make an announcement, read a status, and delete an announcement.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::feeds::StatusItem;
-use crate::base::ids::UserId;
+use crate::base::ids::{PostId, UserId};
 use crate::edge::fields::Place;
+use crate::edge::http::idempotency::{Made, Repeatable, Seed};
 use crate::edge::http::problem::{Kind, Problem, refusals};
 use crate::edge::http::requests::{InPath, JsonObject, run_to_completion};
 use crate::edge::http::state::AppState;
 use crate::store::StatusId;
-use crate::sync::social::feeds::Deleted;
+use crate::sync::social::feeds::{Deleted, Feeds, NewPost};
 
 /// The longest text, in characters.
 const MAX_TEXT: usize = 1_000;
@@ -40,7 +41,10 @@ pub(in crate::edge::http) struct PostStatus {
 refusals!(
     PostRefused = BadMessage,
     InvalidId,
+    InvalidIdempotencyKey,
     UserNotFound,
+    IdempotencyKeyReused,
+    BeingErased,
     BodyTooLarge,
     UnsupportedMediaType,
     StoreUnavailable
@@ -48,14 +52,20 @@ refusals!(
 
 /// Announce something to those who follow a user
 ///
-/// The author needs a profile. After an error that leaves open whether the announcement was made,
-/// look at the author's statuses before trying again.
+/// The author needs a profile. With an `Idempotency-Key`, you may repeat the request for a day, and
+/// it makes one announcement. Without it, look at the author's statuses before trying again after an
+/// error that leaves open whether it was made.
 #[utoipa::path(post, path = "/v1/users/{user_id}/statuses", operation_id = "post_status", tag = "feeds",
-    params(("user_id" = UserId, Path, description = "The author", example = "s1")), request_body = PostStatus,
+    params(
+        ("user_id" = UserId, Path, description = "The author", example = "s1"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Any name of this request", max_length = 255),
+    ),
+    request_body = PostStatus,
     responses((status = 201, description = "It was made", body = StatusItem), PostRefused))]
 pub(in crate::edge::http) async fn post(
     State(state): State<Arc<AppState>>,
     InPath(author): InPath<UserId>,
+    repeatable: Repeatable,
     JsonObject(body): JsonObject<PostStatus>,
 ) -> Result<Response, Problem> {
     if !(1..=MAX_TEXT).contains(&body.text.chars().count()) {
@@ -70,21 +80,65 @@ pub(in crate::edge::http) async fn post(
         let detail = format!("must have at most {MAX_DATA} bytes");
         return Err(Problem::new(Kind::BodyTooLarge, detail).at(Place::field("data")));
     }
-    let made =
-        run_to_completion(async move { state.feeds.post(&author, body.text, data).await }).await?;
-    let Some(status) = made else {
-        return Err(Problem::new(
-            Kind::UserNotFound,
-            "the author has no profile",
-        ));
+    let text = body.text;
+    let asked = [text.clone(), data.clone().unwrap_or_default()];
+    let feeds = state.feeds.clone();
+    let store = state.store_for_clients.clone();
+    repeatable
+        .carry_out(store, &asked, |seed| {
+            announce(feeds, author, seed, text, data)
+        })
+        .await
+}
+
+async fn announce(
+    feeds: Arc<Feeds>,
+    author: UserId,
+    seed: Option<Seed>,
+    text: String,
+    data: Option<String>,
+) -> Result<Made, Problem> {
+    let id = match &seed {
+        Some(seed) => NewPost::MayExist(PostId::of_bits(seed)),
+        None => NewPost::New(PostId::random()),
     };
-    Ok((StatusCode::CREATED, Json(StatusItem::from(status))).into_response())
+    let Some(status) = feeds.post(&author, id, text, data).await? else {
+        let detail = "the author has no profile";
+        return Err(Problem::new(Kind::UserNotFound, detail));
+    };
+    let location = format!("/v1/users/{author}/statuses/{}", status.entry.id);
+    Made::new(location, &StatusItem::from(status))
+}
+
+refusals!(ShowRefused = InvalidId, StatusNotFound, StoreUnavailable);
+
+/// Read one status
+///
+/// An announcement, or that a live is on air.
+#[utoipa::path(get, path = "/v1/users/{user_id}/statuses/{status_id}", operation_id = "get_status", tag = "feeds",
+    params(
+        ("user_id" = UserId, Path, description = "The author", example = "s1"),
+        ("status_id" = StatusId, Path, description = "The status", example = "s1~5m2zkq3wvtcohxya"),
+    ),
+    responses((status = 200, description = "What it says", body = StatusItem), ShowRefused))]
+pub(in crate::edge::http) async fn show(
+    State(state): State<Arc<AppState>>,
+    InPath((user, status)): InPath<(UserId, StatusId)>,
+) -> Result<Json<StatusItem>, Problem> {
+    match state.feeds.find(&user, &status).await? {
+        Some(found) => Ok(Json(StatusItem::from(found))),
+        None => Err(Problem::new(
+            Kind::StatusNotFound,
+            "there is no such status of this user",
+        )),
+    }
 }
 
 refusals!(
     DeleteRefused = InvalidId,
     Forbidden,
     StatusNotFound,
+    BeingErased,
     StoreUnavailable
 );
 

@@ -301,7 +301,7 @@ async fn the_openapi_document_describes_every_route_and_every_refusal() {
     let operations = operations(&document);
     assert_eq!(
         operations.len(),
-        53,
+        62,
         "{:?}",
         operations
             .iter()
@@ -360,6 +360,7 @@ fn filled(path: &str) -> String {
         ("{user_id}", "u1"),
         ("{streamer_id}", "s1"),
         ("{status_id}", "s1~1"),
+        ("{erasure_id}", "er-1"),
         ("{list}", "cooks"),
         ("{member}", "s1"),
         ("{session_id}", "nobody"),
@@ -439,11 +440,7 @@ async fn every_call_refuses_what_it_does_not_have_and_names_it() {
 async fn a_misspelt_ban_is_refused_and_removes_nobody() {
     let world = World::new();
     world.opens("42", 1).await;
-    let request =
-        Request::delete("/v1/lives/42/viewers/u1").header("content-type", "application/json");
-    let answer = world
-        .sends(request.body(Body::from(r#"{"ban":600}"#)).unwrap())
-        .await;
+    let answer = world.put("/v1/lives/42/bans/u1", r#"{"ban":600}"#).await;
     answer.is_problem(400, "unknown_field");
     assert_eq!(
         answer.json()["detail"],
@@ -707,6 +704,41 @@ async fn the_openapi_document_refers_to_nothing_that_it_does_not_hold() {
     ] {
         assert!(live[field].is_object(), "{field}");
     }
+}
+
+#[tokio::test]
+async fn the_openapi_document_of_a_port_is_about_what_the_port_serves() {
+    let config = Config {
+        admin_listen: Some(([127, 0, 0, 1], 0).into()),
+        ..Config::default()
+    };
+    let world = World::with(&config);
+    let get = || Request::get("/openapi.json").body(Body::empty()).unwrap();
+    let mut sizes = Vec::new();
+    for router in [public(&world.app, true), admin(&world.app)] {
+        let text = answer(&router, get()).await.text;
+        let document: Value = serde_json::from_str(&text).unwrap();
+        let served = document["paths"].to_string() + &document["x-websocket"].to_string();
+        for tag in document["tags"].as_array().unwrap() {
+            let tag = format!("\"tags\":[{}]", tag["name"]);
+            assert!(served.contains(&tag), "{tag} is of nothing");
+        }
+        let components = &document["components"];
+        for name in components["schemas"].as_object().unwrap().keys() {
+            let reference = format!("\"#/components/schemas/{name}\"");
+            assert!(text.contains(&reference), "nothing is a {name}");
+        }
+        for name in components["securitySchemes"]
+            .as_object()
+            .into_iter()
+            .flatten()
+        {
+            let used = format!("{{\"{}\":[", name.0);
+            assert!(served.contains(&used), "nothing needs {name:?}");
+        }
+        sizes.push(components["schemas"].as_object().unwrap().len());
+    }
+    assert!(sizes[0] < 15 && sizes[1] > 40, "{sizes:?}");
 }
 
 /// The schemas of the plain values in a schema, with `$ref` looked up.

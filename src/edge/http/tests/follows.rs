@@ -16,7 +16,7 @@ async fn following_is_seen_from_both_ends_newest_first() {
             .await
             .is(200);
         assert_eq!(
-            (&state["following"], &state["changed"]),
+            (&state["follows"], &state["changed"]),
             (&true.into(), &true.into())
         );
         tokio::time::advance(Duration::from_millis(1)).await;
@@ -41,7 +41,7 @@ async fn following_is_seen_from_both_ends_newest_first() {
 
     let state = world.delete("/v1/users/u1/following/s1").await.is(200);
     assert_eq!(
-        (&state["following"], &state["changed"]),
+        (&state["follows"], &state["changed"]),
         (&false.into(), &true.into())
     );
     assert_eq!(
@@ -52,6 +52,22 @@ async fn following_is_seen_from_both_ends_newest_first() {
         world.pages("/v1/users/s1/followers", 10, "user_id").await,
         [["u2"]]
     );
+}
+
+#[tokio::test]
+async fn one_follow_can_be_read_and_nobody_follows_themselves() {
+    let world = World::new();
+    let path = "/v1/users/u1/following/s1";
+    assert_eq!(world.get(path).await.is(200)["follows"], false);
+    world.put(path, "").await.is(200);
+    assert_eq!(world.get(path).await.is(200)["follows"], true);
+    world
+        .put("/v1/users/u1/following/u1", "")
+        .await
+        .is_problem(409, "self_follow");
+    assert_eq!(world.get("/v1/users/u1").await.is(200)["following"], 1);
+    // The platform may have written such a follow by itself.
+    world.delete("/v1/users/u1/following/u1").await.is(200);
 }
 
 #[tokio::test]

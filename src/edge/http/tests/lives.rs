@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
 
 use super::world::World;
 
@@ -137,12 +139,14 @@ async fn a_live_keeps_what_it_opened_with_of_attendance() {
             .is(201);
         assert_eq!(opened["attendance"], kept, "{live}");
     }
+    for path in ["/v1/lives/b/sessions", "/v1/attendance?live_ids=a,b"] {
+        world.get(path).await.is_problem(409, "not_available");
+    }
     for path in [
-        "/v1/lives/b/sessions",
-        "/v1/attendance?live_ids=a,b",
+        "/v1/lives/a/sessions?epoch=7",
         "/v1/attendance?live_ids=a@7",
     ] {
-        world.get(path).await.is_problem(409, "not_available");
+        world.get(path).await.is_problem(404, "epoch_not_found");
     }
     for path in ["/v1/lives/x/sessions", "/v1/attendance?live_ids=a,x"] {
         world.get(path).await.is_problem(404, "live_not_found");
@@ -201,4 +205,158 @@ async fn open_lives_are_listed_oldest_first() {
         world.pages("/v1/lives", 2, "live_id").await,
         [vec!["c"], vec!["e", "b"], vec!["d"]]
     );
+}
+
+#[tokio::test]
+async fn what_the_clients_of_a_live_are_told_can_be_read() {
+    let world = World::new();
+    world
+        .get("/v1/lives/42/info")
+        .await
+        .is_problem(404, "live_not_found");
+    world.opens("42", 1).await;
+    let nothing = world.get("/v1/lives/42/info").await.is(200);
+    assert_eq!(
+        (&nothing["info"], &nothing["info_version"]),
+        (&Value::Null, &json!(0))
+    );
+    let written = world
+        .put("/v1/lives/42/info", r#"{"pinned": "Hello"}"#)
+        .await
+        .is(200);
+    assert_eq!(written["info"], json!({"pinned": "Hello"}));
+    assert_eq!(world.get("/v1/lives/42/info").await.is(200), written);
+    world.delete("/v1/lives/42").await.is(200);
+    assert_eq!(
+        world.get("/v1/lives/42/info").await.is(200)["info"],
+        Value::Null
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_open_lives_of_a_streamer_are_listed_newest_first() {
+    let world = World::new();
+    let path = "/v1/streamers/s1/lives/open";
+    assert_eq!(world.pages(path, 2, "live_id").await, [[""; 0]]);
+    for live in ["a", "b", "c"] {
+        world.opens(live, 1).await;
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+    world
+        .put("/v1/lives/d", r#"{"streamer_id":"s2"}"#)
+        .await
+        .is(201);
+    assert_eq!(
+        world.pages(path, 2, "live_id").await,
+        [vec!["c", "b"], vec!["a"]]
+    );
+    world.delete("/v1/lives/b").await.is(200);
+    assert_eq!(world.pages(path, 10, "live_id").await, [["c", "a"]]);
+    world
+        .get(&format!("{path}?cursor=d~1"))
+        .await
+        .is_problem(400, "invalid_cursor");
+}
+
+#[tokio::test]
+async fn the_title_of_an_open_live_can_be_corrected() {
+    let world = World::new();
+    let patch = |body: &'static str| {
+        let request = Request::patch("/v1/lives/42").header("content-type", "application/json");
+        world.sends(request.body(Body::from(body)).unwrap())
+    };
+    patch(r#"{"title":"A"}"#)
+        .await
+        .is_problem(404, "live_not_found");
+    let opened = world
+        .put("/v1/lives/42", r#"{"streamer_id":"s1","title":"Coking"}"#)
+        .await
+        .is(201);
+    let changed = patch(r#"{"title":"Cooking"}"#).await.is(200);
+    assert_eq!(
+        (&changed["title"], &changed["epoch"]),
+        (&json!("Cooking"), &opened["epoch"])
+    );
+    for path in [
+        "/v1/lives/42",
+        "/v1/streamers/s1/lives/open",
+        "/v1/users/s1/profile",
+    ] {
+        assert!(
+            world.get(path).await.text.contains(r#""title":"Cooking""#),
+            "{path}"
+        );
+    }
+    // What is left out stays; null is the default.
+    let changed = patch(r#"{"streamer_timeout_s":60}"#).await.is(200);
+    assert_eq!(
+        (&changed["title"], &changed["streamer_timeout_s"]),
+        (&json!("Cooking"), &json!(60))
+    );
+    assert_eq!(patch("{}").await.is(200), changed);
+    let changed = patch(r#"{"title":null,"streamer_timeout_s":null}"#)
+        .await
+        .is(200);
+    assert_eq!(
+        (&changed["title"], &changed["streamer_timeout_s"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert_eq!(
+        world.get("/v1/lives/42").await.is(200)["title"],
+        Value::Null
+    );
+    // What the clients are told outlasts it.
+    world.put("/v1/lives/42/info", "7").await.is(200);
+    patch(r#"{"title":"Baking"}"#).await.is(200);
+    assert_eq!(world.get("/v1/lives/42/info").await.is(200)["info"], 7);
+    patch(r#"{"slices":2}"#)
+        .await
+        .is_problem(400, "unknown_field");
+    patch(r#"{"title":7}"#).await.is_problem(400, "bad_message");
+    world.delete("/v1/lives/42").await.is(200);
+    patch(r#"{"title":"Late"}"#)
+        .await
+        .is_problem(409, "live_not_open");
+    assert_eq!(
+        world.get("/v1/lives/42").await.is(200)["summary"]["title"],
+        "Baking"
+    );
+}
+
+#[tokio::test]
+async fn opening_an_open_live_again_makes_it_what_the_request_names() {
+    let world = World::new();
+    let put = async |body: &str| world.put("/v1/lives/42", body).await;
+    put(r#"{"streamer_id":"s1","title":"One","streamer_timeout_s":60}"#)
+        .await
+        .is(201);
+    let again = put(r#"{"streamer_id":"s1","title":"Two"}"#).await.is(200);
+    assert_eq!(
+        (&again["title"], &again["streamer_timeout_s"]),
+        (&json!("Two"), &json!(60))
+    );
+    assert_eq!(
+        put(r#"{"streamer_id":"s1"}"#).await.is(200)["title"],
+        "Two",
+        "a repeated request erases nothing"
+    );
+    assert_eq!(world.get("/v1/lives/42").await.is(200)["title"], "Two");
+}
+
+#[tokio::test]
+async fn every_gateway_knows_the_new_title() {
+    let world = World::new();
+    world.opens("42", 1).await;
+    let elsewhere = World::on(&crate::config::Config::default(), world.store.clone());
+    elsewhere
+        .put("/v1/lives/42", r#"{"streamer_id":"s1","title":"New"}"#)
+        .await
+        .is(200);
+    let live = crate::base::ids::LiveId::parse("42").unwrap();
+    world.app.lives.record_changed(&live).await.unwrap();
+    assert_eq!(world.get("/v1/lives/42").await.is(200)["title"], "New");
+    // Late word of an older version changes nothing.
+    let room = world.app.rooms.get(&live).unwrap();
+    world.app.rooms.note_info(&room, &room.record);
+    assert_eq!(world.get("/v1/lives/42").await.is(200)["title"], "New");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::world::World;
 use crate::base::clock::unix_now;
@@ -170,9 +170,36 @@ async fn users_are_listed_by_time_and_forgotten_by_age() {
     world
         .saw(&[("u1", 5), ("u2", 100), ("u3", 1_000), ("u4", 2_000)])
         .await;
+    let all = "/v1/online?from=0";
+    let page = world.get(&format!("{all}&limit=3")).await.is(200);
+    let named = |page: &Value| -> Vec<String> {
+        page["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|user| user["user_id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(named(&page), ["u4", "u3", "u2"]);
+    let rest = world
+        .get(&format!(
+            "{all}&cursor={}",
+            page["cursor"].as_str().unwrap()
+        ))
+        .await
+        .is(200);
     assert_eq!(
-        world.pages("/v1/online", 3, "user_id").await,
-        [vec!["u4", "u3", "u2"], vec!["u1"]]
+        (named(&rest), &rest["cursor"]),
+        (vec!["u1".to_owned()], &Value::Null)
+    );
+    assert_eq!(
+        world.get("/v1/online").await.is(200)["items"],
+        json!([]),
+        "nobody is online now"
+    );
+    assert_eq!(
+        named(&world.get("/v1/online?window_s=300").await.is(200)),
+        ["u2", "u1"]
     );
     let from = unix_now() - 1_500_000;
     let page = world
@@ -227,22 +254,23 @@ async fn users_are_listed_by_time_and_forgotten_by_age() {
 async fn a_question_is_answered_in_its_order() {
     let world = World::new();
     world.saw(&[("u1", 5)]).await;
+    world.saw(&[("u3", 7)]).await;
     let answer = world
-        .post("/v1/online/query", r#"{"user_ids":["u2","u1"]}"#)
+        .post("/v1/online/query", r#"{"user_ids":["u2","u3","u1","u3"]}"#)
         .await
         .is(200);
-    let items = &answer["items"];
+    let items = answer["items"].as_array().unwrap();
+    assert_eq!((items.len(), &answer["unknown"]), (3, &json!(["u2"])));
     assert_eq!(
         items[0],
         json!({"user_id": "u2", "online": false, "last_seen": null, "live_id": null})
     );
     assert_eq!(
-        (&items[1]["user_id"], &items[1]["online"]),
-        (&json!("u1"), &json!(false))
+        (&items[1]["user_id"], &items[2]["user_id"]),
+        (&json!("u3"), &json!("u1"))
     );
-    assert!(
-        items[1]["last_seen"].as_u64().unwrap() <= unix_now() - 5_000 && answer["cursor"].is_null()
-    );
+    assert_eq!(items[2]["online"], json!(false));
+    assert!(items[2]["last_seen"].as_u64().unwrap() <= unix_now() - 5_000);
 }
 
 #[tokio::test]

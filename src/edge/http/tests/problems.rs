@@ -32,7 +32,7 @@ async fn unknown_paths_and_wrong_methods_are_told_apart() {
     wrong.is_problem(405, "method_not_allowed");
     let mut allowed: Vec<_> = wrong.header("allow").split(',').collect();
     allowed.sort_unstable();
-    assert_eq!(allowed, ["DELETE", "GET", "HEAD", "PUT"]);
+    assert_eq!(allowed, ["DELETE", "GET", "HEAD", "PATCH", "PUT"]);
     world
         .delete("/healthz")
         .await
@@ -93,12 +93,19 @@ async fn a_number_may_be_spelled_as_json_allows() {
             "{spelled}"
         );
     }
+    assert!(
+        world
+            .put("/v1/lives/0/bans/u1", r#"{"ban_s":6e2}"#)
+            .await
+            .is(200)["ban_ends_at"]
+            .is_u64()
+    );
     let remove = |body: &'static str| {
         let request =
             Request::delete("/v1/lives/0/viewers/u1").header("content-type", "application/json");
         world.sends(request.body(Body::from(body)).unwrap())
     };
-    assert!(remove(r#"{"ban_s":6e2}"#).await.is(200)["banned_until"].is_u64());
+    assert!(remove(r#"{"ban_s":6e2}"#).await.is(200)["ban_ends_at"].is_u64());
     for nothing in ["", "null", " null ", r#"{"ban_s":null}"#] {
         remove(nothing).await.is(200);
     }

@@ -24,6 +24,7 @@ refusals!(
     TooManySockets,
     Crowded,
     Full,
+    BeingErased,
     Draining
 );
 

@@ -26,13 +26,13 @@ local function leap_over(last)
   return last
 end
 
--- Writes information again that the gateway knows and the store lost.
+-- Writes again what a back end wrote, which the gateway knows and the store lost.
 local function put_information(last)
   if tonumber(ARGV[12]) <= last then
     return last
   end
-  redis.call('HDEL', KEYS[1], 'info')
-  put_given(KEYS[1], { 'info_version', ARGV[12], 'info', ARGV[13] })
+  redis.call('HDEL', KEYS[1], 'info', 'title', 'streamer_timeout_s')
+  put_given(KEYS[1], { 'info_version', ARGV[12], 'info', ARGV[13], 'title', ARGV[10], 'streamer_timeout_s', ARGV[11] })
   return tonumber(ARGV[12])
 end
 

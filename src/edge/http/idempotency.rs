@@ -1,0 +1,212 @@
+//! Requests that make something and may be repeated: the header `Idempotency-Key`. The store keeps
+//! the answer for a day, so any gateway gives it again.
+//!
+//! The id of what such a request makes comes of the key and of what was asked. So a request that was
+//! carried out, and whose answer was not kept because the gateway died, makes nothing a second time
+//! when it is repeated.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use data_encoding::HEXLOWER;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::authorization::CalledBy;
+use super::problem::{Kind, Problem};
+use super::rate_limits::Payer;
+use super::requests::run_to_completion;
+use crate::store::{AnswerName, Store};
+
+const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Says that an answer was given before.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// How long an answer is kept.
+const KEPT_FOR: Duration = Duration::from_secs(24 * 3_600);
+
+/// The longest key, in bytes.
+const MAX_KEY: usize = 255;
+
+/// What the id of a new thing is made of.
+pub(super) type Seed = [u8; 16];
+
+/// A request that was sent with a key, without its body: a digest of caller, path and key.
+type CallDigest = [u8; 32];
+
+/// Whether the client may repeat the request.
+#[derive(Debug, Clone)]
+pub(super) enum Repeatable {
+    No,
+    Yes(CallDigest),
+}
+
+/// What a request made: where it is, and the body that tells so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Made {
+    location: String,
+    body: String,
+}
+
+impl Made {
+    pub(super) fn new(location: String, body: &impl Serialize) -> Result<Self, Problem> {
+        match serde_json::to_string(body) {
+            Ok(body) => Ok(Self { location, body }),
+            Err(why) => Err(Problem::new(Kind::Internal, why.to_string())),
+        }
+    }
+}
+
+impl IntoResponse for Made {
+    fn into_response(self) -> Response {
+        let headers = [
+            (header::LOCATION, self.location),
+            (header::CONTENT_TYPE, "application/json".to_owned()),
+        ];
+        (StatusCode::CREATED, headers, self.body).into_response()
+    }
+}
+
+/// What the store keeps under the name of a key.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// The digest of what was asked for.
+    asked: String,
+    /// `None` as long as no request with the key succeeded.
+    made: Option<Made>,
+}
+
+impl Kept {
+    fn text(&self) -> Result<String, Problem> {
+        serde_json::to_string(self).map_err(|why| Problem::new(Kind::Internal, why.to_string()))
+    }
+
+    fn read(text: &str) -> Result<Self, Problem> {
+        let unreadable = |_| Problem::new(Kind::Internal, "the answer that is kept cannot be read");
+        serde_json::from_str(text).map_err(unreadable)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Repeatable {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let mut given = parts.headers.get_all(HEADER).into_iter();
+        let Some(key) = given.next() else {
+            return Ok(Self::No);
+        };
+        let is_visible = key.as_bytes().iter().all(u8::is_ascii_graphic);
+        if !is_visible || !(1..=MAX_KEY).contains(&key.len()) || given.next().is_some() {
+            let detail = format!(
+                "Idempotency-Key: must be one header of 1 to {MAX_KEY} visible ASCII characters"
+            );
+            return Err(Problem::new(Kind::InvalidIdempotencyKey, detail));
+        }
+        // The keys of one caller are nothing to another.
+        let caller = match parts.extensions.get::<CalledBy>() {
+            Some(CalledBy(payer @ (Payer::Key(_) | Payer::User(_)))) => payer.to_string(),
+            _ => String::new(),
+        };
+        let call = [
+            caller.as_bytes(),
+            parts.uri.path().as_bytes(),
+            key.as_bytes(),
+        ];
+        Ok(Self::Yes(digest(&call)))
+    }
+}
+
+/// The digest of some texts, none of which can be taken for a part of another.
+fn digest(texts: &[&[u8]]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for text in texts {
+        hash.update((text.len() as u64).to_be_bytes());
+        hash.update(text);
+    }
+    hash.finalize().into()
+}
+
+/// The first half of a digest, which is enough to name something.
+fn first_half(digest: &[u8; 32]) -> [u8; 16] {
+    let mut half = [0; 16];
+    half.copy_from_slice(&digest[..16]);
+    half
+}
+
+impl Repeatable {
+    /// Carries out a request that asks for this, or gives the answer that it got before. `make` is
+    /// given what the id of the new thing is made of, if the client may repeat the request: it must
+    /// answer the thing with this id if there is one.
+    ///
+    /// # Errors
+    /// As those of `make`, which are not kept; or the key came with another request before.
+    pub(super) async fn carry_out<F>(
+        self,
+        store: Arc<dyn Store>,
+        asked: &[String],
+        make: impl FnOnce(Option<Seed>) -> F,
+    ) -> Result<Response, Problem>
+    where
+        F: Future<Output = Result<Made, Problem>> + Send + 'static,
+    {
+        let Self::Yes(call) = self else {
+            let made = run_to_completion(make(None)).await?;
+            return Ok(made.into_response());
+        };
+        let mut texts: Vec<&[u8]> = vec![&call];
+        for text in asked {
+            texts.push(text.as_bytes());
+        }
+        let asked = digest(&texts);
+        let name = AnswerName::of_digest(&first_half(&call));
+        let claim = Kept {
+            asked: HEXLOWER.encode(&asked),
+            made: None,
+        };
+        let there = store.claim_answer(&name, &claim.text()?, KEPT_FOR).await?;
+        if let Some(there) = there {
+            let kept = Kept::read(&there)?;
+            if kept.asked != claim.asked {
+                return Err(reused());
+            }
+            if let Some(made) = kept.made {
+                return Ok(replayed(made));
+            }
+            // The first request is under way, was refused, or its gateway died. The id sees to it
+            // that nothing is made twice.
+        }
+        let making = make(Some(first_half(&asked)));
+        let made = run_to_completion(async move {
+            let made = making.await?;
+            let kept = Kept {
+                made: Some(made.clone()),
+                ..claim
+            };
+            store.keep_answer(&name, &kept.text()?, KEPT_FOR).await?;
+            Ok::<Made, Problem>(made)
+        });
+        Ok(made.await?.into_response())
+    }
+}
+
+fn replayed(made: Made) -> Response {
+    let mut answer = made.into_response();
+    answer
+        .headers_mut()
+        .insert(REPLAYED, HeaderValue::from_static("true"));
+    answer
+}
+
+/// A key must not stand for two things.
+fn reused() -> Problem {
+    Problem::new(
+        Kind::IdempotencyKeyReused,
+        "this Idempotency-Key came with another request before; use a new one",
+    )
+}

@@ -1,0 +1,445 @@
+//! The AsyncAPI document, held against the messages that the gateway reads and sends, and against
+//! the types of the client.
+
+use std::collections::BTreeSet;
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Map, Value, json};
+
+use super::world::{World, answer};
+use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
+use crate::base::session_id::SessionId;
+use crate::edge::http::routes::{admin, public};
+use crate::presence::figures::Quality;
+use crate::presence::room_stream::{OnAir, ShownStream};
+use crate::session::close_codes::Close;
+use crate::session::messages::{
+    ClientMessage, CountsMessage, ErrorCode, InfoTold, ServerMessage, parse,
+};
+use crate::store::{CloseReason, Info};
+
+const DOCUMENT: &str = include_str!("../asyncapi.json");
+
+const TYPES: &str = include_str!("../pages/rollcall.d.ts");
+
+struct Document(Value);
+
+impl Document {
+    fn read() -> Self {
+        Self(serde_json::from_str(DOCUMENT).unwrap())
+    }
+
+    /// What a reference in the document leads to.
+    fn at(&self, reference: &Value) -> &Value {
+        let pointer = reference["$ref"].as_str().unwrap();
+        let found = self.0.pointer(pointer.trim_start_matches('#'));
+        found.unwrap_or_else(|| panic!("{pointer} leads nowhere"))
+    }
+
+    /// The messages of an operation.
+    fn messages(&self, operation: &str) -> Vec<&Value> {
+        let mut messages = Vec::new();
+        let listed = self.0["operations"][operation]["messages"].as_array();
+        for reference in listed.unwrap() {
+            messages.push(self.at(self.at(reference)));
+        }
+        messages
+    }
+
+    fn message(&self, operation: &str, name: &str) -> &Value {
+        let messages = self.messages(operation);
+        let found = messages.into_iter().find(|message| message["name"] == name);
+        found.unwrap_or_else(|| panic!("{name} is not described"))
+    }
+
+    fn names(&self, operation: &str) -> BTreeSet<String> {
+        let messages = self.messages(operation);
+        messages.into_iter().map(name_of).collect()
+    }
+
+    /// Checks a value. A field that the schema does not have is wrong, too.
+    fn check(&self, schema: &Value, value: &Value) -> Result<(), String> {
+        if !schema["$ref"].is_null() {
+            return self.check(self.at(schema), value);
+        }
+        if let Some(either) = schema["oneOf"].as_array() {
+            let fits = either
+                .iter()
+                .any(|schema| self.check(schema, value).is_ok());
+            return if fits {
+                Ok(())
+            } else {
+                Err(format!("{value} fits none of {schema}"))
+            };
+        }
+        let types: Vec<&Value> = match &schema["type"] {
+            Value::Null => Vec::new(),
+            Value::Array(types) => types.iter().collect(),
+            one => vec![one],
+        };
+        let kind = type_of(value);
+        let fits = |wanted: &&Value| *wanted == kind || (kind == "integer" && *wanted == "number");
+        if !types.is_empty() && !types.iter().any(fits) {
+            return Err(format!("{value} is not {types:?}"));
+        }
+        if !schema["const"].is_null() && schema["const"] != *value {
+            return Err(format!("{value} is not {}", schema["const"]));
+        }
+        if let Some(known) = schema["enum"].as_array()
+            && !known.contains(value)
+        {
+            return Err(format!("{value} is none of {known:?}"));
+        }
+        if let Some(items) = value.as_array() {
+            for item in items {
+                self.check(&schema["items"], item)?;
+            }
+        }
+        if let Some(fields) = value.as_object()
+            && schema["type"] == "object"
+        {
+            for name in required(schema) {
+                if !fields.contains_key(&name) {
+                    return Err(format!("{name} is missing"));
+                }
+            }
+            for (name, field) in fields {
+                let schema = &schema["properties"][name];
+                if schema.is_null() {
+                    return Err(format!("{name} is not described"));
+                }
+                self.check(schema, field)
+                    .map_err(|why| format!("{name}: {why}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn name_of(message: &Value) -> String {
+    message["name"].as_str().unwrap().to_owned()
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn required(schema: &Value) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for name in schema["required"].as_array().into_iter().flatten() {
+        names.insert(name.as_str().unwrap().to_owned());
+    }
+    names
+}
+
+fn example_of(message: &Value) -> Map<String, Value> {
+    let example = &message["examples"][0]["payload"];
+    example.as_object().unwrap().clone()
+}
+
+/// The name of a message on the wire. A new message does not compile until it stands here.
+fn name_of_client_message(message: &ClientMessage) -> &'static str {
+    match message {
+        ClientMessage::Join(_) => "join",
+        ClientMessage::Heartbeat => "heartbeat",
+        ClientMessage::LookAway(crate::presence::Away::Gone) => "away",
+        ClientMessage::LookAway(crate::presence::Away::Back) => "back",
+        ClientMessage::Leave => "leave",
+        ClientMessage::Watch(_) => "watch",
+        ClientMessage::Unwatch(_) => "unwatch",
+        ClientMessage::Open { .. } => "open",
+        ClientMessage::Close(_) => "close",
+        ClientMessage::Refresh(_) => "refresh",
+    }
+}
+
+#[test]
+fn every_client_message_is_described_and_read() {
+    let document = Document::read();
+    let mut read = BTreeSet::new();
+    for message in document.messages("hear") {
+        let name = name_of(message);
+        let schema = &message["payload"];
+        let example = example_of(message);
+        let text = json!(example).to_string();
+        document.check(schema, &json!(example)).unwrap();
+        let request = parse(&text)
+            .1
+            .unwrap_or_else(|why| panic!("{text}: {why:?}"));
+        assert_eq!(name_of_client_message(&request), name, "{text}");
+        read.insert(name_of_client_message(&request));
+        for missing in required(schema) {
+            let mut lacking = example.clone();
+            lacking.remove(&missing);
+            let refused = parse(&json!(lacking).to_string()).1.expect_err(&missing);
+            assert_eq!(
+                refused.code,
+                ErrorCode::BadMessage,
+                "{name} without {missing}"
+            );
+        }
+        // The gateway looks at each field that is described.
+        for field in schema["properties"].as_object().unwrap().keys() {
+            let mut wrong = example.clone();
+            wrong.insert(field.clone(), json!({"no": "such"}));
+            let refused = parse(&json!(wrong).to_string()).1.expect_err(field);
+            assert_eq!(refused.code, ErrorCode::BadMessage, "{field} of {name}");
+        }
+    }
+    // As many as `name_of_client_message` knows.
+    assert_eq!(read.len(), 10, "{read:?}");
+}
+
+/// Whether a message goes to sockets. A new message does not compile until it stands here.
+fn is_for_sockets(message: &ServerMessage<'_>) -> bool {
+    match message {
+        ServerMessage::Welcome { .. }
+        | ServerMessage::Joined { .. }
+        | ServerMessage::HeartbeatAck { .. }
+        | ServerMessage::Left { .. }
+        | ServerMessage::Unwatched { .. }
+        | ServerMessage::Counts(_)
+        | ServerMessage::Friends { .. }
+        | ServerMessage::Opened { .. }
+        | ServerMessage::Closed { .. }
+        | ServerMessage::Refreshed { .. }
+        | ServerMessage::Reconnect { .. }
+        | ServerMessage::Error { .. } => true,
+        // Only streams of events have it.
+        ServerMessage::Info { .. } => false,
+    }
+}
+
+/// One message of each kind, the ones that may carry information with it.
+fn samples(check: &mut dyn FnMut(&ServerMessage<'_>)) {
+    let user = UserId::parse("u1").unwrap();
+    let live = LiveId::parse("42").unwrap();
+    let gateway = GatewayId::random();
+    let friends = [user.clone()];
+    let info = Info {
+        version: 7,
+        json: Some(r#"{"pinned":"Hello"}"#.into()),
+    };
+    for told in [false, true] {
+        let told = || told.then(|| InfoTold::of(&info));
+        check(&ServerMessage::Joined {
+            live_id: &live,
+            streamer_id: &user,
+            viewers: 10,
+            fans: 3,
+            told: told(),
+        });
+        check(&ServerMessage::HeartbeatAck {
+            live_id: Some(&live),
+            fan: Some(true),
+            viewers: Some(10),
+            fans: Some(3),
+            heartbeat_ms: 5_000,
+            told: told(),
+        });
+        check(&ServerMessage::Counts(CountsMessage {
+            live_id: &live,
+            epoch: Epoch(3),
+            seq: 17,
+            viewers: 10,
+            fans: 3,
+            peak_viewers: 12,
+            peak_fans: 5,
+            opened_at: 1_732_000_000_000,
+            as_of: 1_732_000_000_123,
+            quality: Quality::Exact,
+            away: 0,
+            joins: 14,
+            leaves: 4,
+            stream: Some(ShownStream {
+                state: OnAir::Lost,
+                since: 1_732_000_000_000,
+                closes_at: Some(1_732_000_060_000),
+            }),
+            told: told(),
+        }));
+    }
+    check(&ServerMessage::HeartbeatAck {
+        live_id: None,
+        fan: None,
+        viewers: None,
+        fans: None,
+        heartbeat_ms: 5_000,
+        told: None,
+    });
+    check(&ServerMessage::Welcome {
+        user_id: &user,
+        gateway_id: &gateway,
+        session_id: SessionId::next(),
+        heartbeat_ms: 5_000,
+        timeout_ms: 15_000,
+    });
+    check(&ServerMessage::Left { live_id: &live });
+    for live_id in [Some(&live), None] {
+        check(&ServerMessage::Unwatched { live_id });
+    }
+    check(&ServerMessage::Friends {
+        live_id: &live,
+        count: 1,
+        user_ids: &friends,
+        partial: false,
+    });
+    check(&ServerMessage::Opened {
+        live_id: &live,
+        epoch: Epoch(3),
+        slices: 1,
+    });
+    for reason in [
+        CloseReason::Requested,
+        CloseReason::StreamerTimeout,
+        CloseReason::Moderated,
+        CloseReason::StreamEnded,
+    ] {
+        check(&ServerMessage::Closed {
+            live_id: &live,
+            reason: reason.as_str(),
+            peak_fans: 5,
+            peak_viewers: 12,
+            duration_ms: 60_400,
+        });
+    }
+    check(&ServerMessage::Refreshed {
+        expires_at: 1_732_000_000_000,
+    });
+    check(&ServerMessage::Info {
+        live_id: &live,
+        told: InfoTold::of(&info),
+    });
+    check(&ServerMessage::Reconnect { after_ms: 1_834 });
+    for code in ErrorCode::ALL {
+        check(&ServerMessage::Error {
+            code: code.as_str(),
+            message: "no",
+        });
+    }
+}
+
+#[test]
+fn every_message_of_the_gateway_is_described_with_all_its_fields() {
+    let document = Document::read();
+    let mut sent = BTreeSet::new();
+    samples(&mut |message| {
+        if !is_for_sockets(message) {
+            return;
+        }
+        let value: Value = serde_json::from_str(message.text(None).as_str()).unwrap();
+        let name = value["type"].as_str().unwrap();
+        let described = &document.message("say", name)["payload"];
+        if let Err(why) = document.check(described, &value) {
+            panic!("{value}: {why}");
+        }
+        // What is always there is required, and nothing else.
+        let fields: BTreeSet<String> = value.as_object().unwrap().keys().cloned().collect();
+        let optional = ["info", "info_version", "stream"].map(str::to_owned).into();
+        let always: BTreeSet<String> = fields.difference(&optional).cloned().collect();
+        assert_eq!(required(described), always, "{name}");
+        sent.insert(name.to_owned());
+    });
+    assert_eq!(document.names("say"), sent);
+    for message in document.messages("say") {
+        let example = json!(example_of(message));
+        if let Err(why) = document.check(&message["payload"], &example) {
+            panic!("{example}: {why}");
+        }
+    }
+}
+
+#[test]
+fn the_codes_are_those_of_the_gateway() {
+    let document = Document::read();
+    let listed = |name: &str| document.0["components"]["schemas"][name]["enum"].clone();
+    assert_eq!(
+        listed("ErrorCode"),
+        json!(ErrorCode::ALL.map(ErrorCode::as_str))
+    );
+    let mut codes: Vec<u16> = Close::ALL.into_iter().filter_map(Close::code).collect();
+    codes.sort_unstable();
+    assert_eq!(listed("CloseCode"), json!(codes));
+    assert_eq!(document.0["info"]["version"], env!("CARGO_PKG_VERSION"));
+}
+
+/// The fields that the types of the client give to a message; `None` if they do not have it.
+fn typed_fields(name: &str) -> Option<BTreeSet<String>> {
+    let at = TYPES.find(&format!("type: \"{name}\""))?;
+    let begin = TYPES[..at].rfind('{')?;
+    let end = at + TYPES[at..].find('}')?;
+    let mut fields = BTreeSet::new();
+    for field in TYPES[begin + 1..end].split([';', '\n']) {
+        if let Some((name, _)) = field.split_once(':')
+            && !field.trim_start().starts_with(['/', '*'])
+        {
+            fields.insert(name.trim().trim_end_matches('?').to_owned());
+        }
+    }
+    let head = TYPES[..begin].rsplit('\n').next()?;
+    if head.contains("extends Info") {
+        fields.extend(["info".to_owned(), "info_version".to_owned()]);
+    }
+    Some(fields)
+}
+
+#[test]
+fn the_types_of_the_client_have_every_field_that_is_sent() {
+    let document = Document::read();
+    let mut untyped = Vec::new();
+    for message in document.messages("say") {
+        let name = name_of(message);
+        let Some(typed) = typed_fields(&name) else {
+            untyped.push(name);
+            continue;
+        };
+        for field in message["payload"]["properties"].as_object().unwrap().keys() {
+            // The client itself pairs answers with requests.
+            assert!(
+                field == "id" || typed.contains(field),
+                "{name}.{field}: {typed:?}"
+            );
+        }
+    }
+    // Leaving the loop over a watched live ends the watch, so nobody waits for the answer.
+    assert_eq!(untyped, ["unwatched"]);
+}
+
+#[tokio::test]
+async fn the_port_of_the_socket_serves_the_document_with_all_fields_of_its_query() {
+    let world = World::new();
+    let get = || Request::get("/asyncapi.json").body(Body::empty()).unwrap();
+    let served = answer(&public(&world.app, false), get()).await;
+    assert_eq!(served.header("content-type"), "application/json");
+    assert_eq!(served.is(200), Document::read().0);
+    answer(&admin(&world.app), get())
+        .await
+        .is_problem(404, "not_found");
+    let query = served.json()["channels"]["socket"]["bindings"]["ws"]["query"].clone();
+    let described: BTreeSet<String> = query["properties"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .cloned()
+        .collect();
+    let openapi = world.get("/openapi.json").await.is(200);
+    let mut taken = BTreeSet::new();
+    for parameter in openapi["x-websocket"]["/ws"]["get"]["parameters"]
+        .as_array()
+        .unwrap()
+    {
+        if parameter["in"] == "query" {
+            taken.insert(parameter["name"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(described, taken);
+}

@@ -1,0 +1,131 @@
+//! Requests that make something, sent again.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Request};
+
+use super::world::{Answer, World};
+use crate::config::Config;
+
+const ANN: &str = r#"{"login":"ann","name":"Ann"}"#;
+const BOB: &str = r#"{"login":"bob","name":"Bob"}"#;
+
+impl World {
+    async fn post_with(&self, key: &str, path: &str, body: &str) -> Answer {
+        let request = Request::post(path)
+            .header("content-type", "application/json")
+            .header(
+                "idempotency-key",
+                HeaderValue::from_bytes(key.as_bytes()).unwrap(),
+            );
+        self.sends(request.body(Body::from(body.to_owned())).unwrap())
+            .await
+    }
+
+    async fn statuses(&self, user: &str) -> usize {
+        let page = self.get(&format!("/v1/users/{user}/profile")).await.is(200);
+        page["items"].as_array().unwrap().len()
+    }
+}
+
+fn id_of(answer: &Answer) -> String {
+    answer.is(201)["user_id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_repeated_request_makes_one_thing_and_has_one_answer() {
+    let world = World::new();
+    let first = world.post_with("a", "/v1/users", ANN).await;
+    let user = id_of(&first);
+    assert_eq!(first.header("location"), format!("/v1/users/{user}"));
+    assert!(first.headers.get("idempotent-replayed").is_none());
+    // The answer stays the same, whatever became of the user, and whichever gateway is asked.
+    world.put(&format!("/v1/users/{user}"), BOB).await.is(200);
+    let elsewhere = World::on(&Config::default(), world.store.clone());
+    for gateway in [&world, &elsewhere] {
+        let spelled = r#"{ "name": "Ann", "login": "ann" }"#;
+        let again = gateway.post_with("a", "/v1/users", spelled).await;
+        assert_eq!(again.status, 201);
+        assert_eq!(again.text, first.text);
+        assert_eq!(again.header("location"), first.header("location"));
+        assert_eq!(again.header("idempotent-replayed"), "true");
+    }
+    let path = format!("/v1/users/{user}/statuses");
+    let hi = r#"{"text":"hi","data":{"n":1}}"#;
+    let status = world.post_with("a", &path, hi).await.is(201);
+    assert_eq!(world.post_with("a", &path, hi).await.is(201), status);
+    assert_eq!(world.statuses(&user).await, 1);
+    let other = world.post_with("b", &path, hi).await.is(201);
+    assert_ne!(other["status_id"], status["status_id"]);
+    assert_eq!(world.statuses(&user).await, 2);
+}
+
+#[tokio::test]
+async fn a_key_stands_for_one_request() {
+    let world = World::new();
+    world.post_with("a", "/v1/users", ANN).await.is(201);
+    world
+        .post_with("a", "/v1/users", BOB)
+        .await
+        .is_problem(409, "idempotency_key_reused");
+    // A refusal is not kept: the same request may succeed later.
+    let taken = r#"{"login":"ann","name":"Another"}"#;
+    world
+        .post_with("b", "/v1/users", taken)
+        .await
+        .is_problem(409, "login_taken");
+    world
+        .post_with("b", "/v1/users", BOB)
+        .await
+        .is_problem(409, "idempotency_key_reused");
+    let ann = id_of(&world.post_with("a", "/v1/users", ANN).await);
+    world
+        .put(
+            &format!("/v1/users/{ann}"),
+            r#"{"login":"ann2","name":"A"}"#,
+        )
+        .await
+        .is(200);
+    world.post_with("b", "/v1/users", taken).await.is(201);
+    for wrong in ["", "a b", "\u{e4}", &"x".repeat(256)] {
+        world
+            .post_with(wrong, "/v1/users", ANN)
+            .await
+            .is_problem(400, "invalid_idempotency_key");
+    }
+}
+
+#[tokio::test]
+async fn a_request_whose_answer_was_not_kept_makes_nothing_twice() {
+    let world = World::new();
+    let user = id_of(&world.post("/v1/users", ANN).await);
+    let path = format!("/v1/users/{user}/statuses");
+    let hi = r#"{"text":"hi"}"#;
+    for (path, body) in [(path.as_str(), hi), ("/v1/users", BOB)] {
+        world.store.fails_once("keep_answer", 0);
+        world
+            .post_with("k", path, body)
+            .await
+            .is_problem(503, "store_unavailable");
+        let again = world.post_with("k", path, body).await;
+        assert_eq!(again.status, 201, "{again:?}");
+        assert!(again.headers.get("idempotent-replayed").is_none());
+        assert_eq!(world.post_with("k", path, body).await.text, again.text);
+    }
+    assert_eq!(world.statuses(&user).await, 1);
+    let bob = id_of(&world.post_with("k", "/v1/users", BOB).await);
+    let known = world.get(&format!("/v1/users/{bob}")).await.is(200);
+    assert_eq!(known["login"], "bob");
+}
+
+#[tokio::test]
+async fn without_a_key_two_equal_requests_make_two_things() {
+    let world = World::new();
+    let user = id_of(&world.post("/v1/users", ANN).await);
+    let path = format!("/v1/users/{user}/statuses");
+    for _ in 0..2 {
+        let made = world.post(&path, r#"{"text":"hi"}"#).await;
+        let status = made.is(201)["status_id"].as_str().unwrap().to_owned();
+        assert_eq!(made.header("location"), format!("{path}/{status}"));
+    }
+    assert_eq!(world.statuses(&user).await, 2);
+}

@@ -1,0 +1,334 @@
+//! The rules at the head of `docs/http.md`, held over every operation of the OpenAPI document.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::world::World;
+
+/// A call of the document.
+struct Call {
+    path: String,
+    method: String,
+    operation: Value,
+}
+
+impl Call {
+    fn name(&self) -> String {
+        format!("{} {}", self.method.to_uppercase(), self.path)
+    }
+
+    fn codes(&self, status: &str) -> BTreeSet<String> {
+        let examples =
+            &self.operation["responses"][status]["content"]["application/problem+json"]["examples"];
+        examples
+            .as_object()
+            .into_iter()
+            .flat_map(|examples| examples.keys().cloned())
+            .collect()
+    }
+}
+
+struct Document(Value);
+
+impl Document {
+    async fn read() -> Self {
+        Self(World::new().get("/openapi.json").await.is(200))
+    }
+
+    /// The calls of the API, without the probes and the pages.
+    fn calls(&self) -> Vec<Call> {
+        let paths = self.0["paths"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter(|(path, _)| path.starts_with("/v1/"));
+        let each = paths.flat_map(|(path, item)| {
+            item.as_object()
+                .unwrap()
+                .iter()
+                .map(move |(method, operation)| Call {
+                    path: path.clone(),
+                    method: method.clone(),
+                    operation: operation.clone(),
+                })
+        });
+        each.collect()
+    }
+
+    /// Every field of a request or an answer, and every field of a query, with its schema:
+    /// `where.name`.
+    fn fields(&self) -> Vec<(String, String, Value)> {
+        let mut fields = Vec::new();
+        for (name, schema) in self.0["components"]["schemas"].as_object().unwrap() {
+            collect(name, schema, &mut fields);
+        }
+        for call in self.calls() {
+            for parameter in call.operation["parameters"]
+                .as_array()
+                .into_iter()
+                .flatten()
+            {
+                if parameter["in"] == "query" {
+                    let name = parameter["name"].as_str().unwrap().to_owned();
+                    let mut schema = parameter["schema"].clone();
+                    schema["description"] = parameter["description"].clone();
+                    fields.push((call.name(), name, schema));
+                }
+            }
+        }
+        fields
+    }
+}
+
+fn collect(at: &str, schema: &Value, fields: &mut Vec<(String, String, Value)>) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        fields.push((at.to_owned(), name.clone(), field.clone()));
+        collect(at, field, fields);
+    }
+    for part in ["allOf", "oneOf", "anyOf"]
+        .into_iter()
+        .filter_map(|key| schema[key].as_array())
+        .flatten()
+    {
+        collect(at, part, fields);
+    }
+    if schema["items"].is_object() {
+        collect(at, &schema["items"], fields);
+    }
+}
+
+fn is_number(schema: &Value) -> bool {
+    let is = |kind: &Value| ["integer", "number"].iter().any(|name| kind == name);
+    let has = |kinds: &Vec<Value>| kinds.iter().any(is);
+    let may_be = |key: &str| {
+        schema[key]
+            .as_array()
+            .is_some_and(|parts| parts.iter().any(is_number))
+    };
+    is(&schema["type"])
+        || schema["type"].as_array().is_some_and(has)
+        || may_be("oneOf")
+        || may_be("allOf")
+}
+
+/// Names that are older than the rules, as the table at the head of `docs/http.md` says. Each is in
+/// the document: a name that has gone must leave this list.
+const OLDER_TIMES: [&str; 3] = ["since", "last_seen", "signup"];
+const OLDER_SPANS: [&str; 2] = ["step", "days"];
+
+/// The one batch in a query.
+const OLDER_BATCH: &str = "GET /v1/attendance";
+
+/// The calls below which a wrong user id or role is 401, as for a WebSocket.
+const LIKE_SOCKETS: &str = "/v1/presence";
+
+/// The bounds of a span of time, and where such a span lies.
+const BOUNDS: [&str; 2] = ["from", "to"];
+
+#[tokio::test]
+async fn a_time_ends_in_at_and_a_span_in_its_unit() {
+    let fields = Document::read().await.fields();
+    let (mut times, mut spans) = (0, 0);
+    for (at, name, schema) in &fields {
+        let said = schema["description"]
+            .as_str()
+            .unwrap_or_default()
+            .to_lowercase();
+        let is_time = name.ends_with("_at")
+            || BOUNDS.contains(&name.as_str())
+            || OLDER_TIMES.contains(&name.as_str());
+        let is_span =
+            name.ends_with("_s") || name.ends_with("_ms") || OLDER_SPANS.contains(&name.as_str());
+        if is_time || is_span {
+            assert!(is_number(schema), "{at}: {name} is a number: {schema}");
+        } else if is_number(schema) {
+            for word in [
+                "unix milliseconds",
+                "seconds",
+                "milliseconds",
+                "minutes",
+                "days",
+                "how long",
+            ] {
+                assert!(
+                    !said.contains(word),
+                    "{at}: {name} is a time or a span, by its words: {said}"
+                );
+            }
+        }
+        times += usize::from(is_time);
+        spans += usize::from(is_span);
+    }
+    assert!(times > 20 && spans > 10, "{times} {spans}");
+    let is_there = |name: &&str| fields.iter().any(|(_, field, _)| field == name);
+    for name in ["until", "as_of", "at", "viewer_minutes"] {
+        assert!(!is_there(&name), "{name}");
+    }
+    for name in OLDER_TIMES.iter().chain(&OLDER_SPANS) {
+        assert!(is_there(name), "{name} is an exception of nothing");
+    }
+}
+
+#[tokio::test]
+async fn a_time_says_that_it_is_in_unix_milliseconds_or_is_like_one_that_does() {
+    let fields = Document::read().await.fields();
+    let times = fields.iter().filter(|(_, name, _)| name.ends_with("_at"));
+    let mut said: BTreeSet<&str> = BTreeSet::new();
+    let mut unsaid: BTreeSet<&str> = BTreeSet::new();
+    for (_, name, schema) in times {
+        match schema["description"]
+            .as_str()
+            .unwrap_or_default()
+            .contains("Unix milliseconds")
+        {
+            true => said.insert(name),
+            false => unsaid.insert(name),
+        };
+    }
+    let never: Vec<_> = unsaid.difference(&said).collect();
+    assert!(said.len() > 8 && never.is_empty(), "{never:?}");
+}
+
+#[tokio::test]
+async fn what_can_be_written_can_be_read_and_what_can_be_made_can_be_deleted() {
+    let calls = Document::read().await.calls();
+    let has = |method: &str, path: &str| {
+        calls
+            .iter()
+            .any(|call| call.method == method && call.path == path)
+    };
+    // A ban is in the list of bans, and a member in the list of members.
+    let reads = |path: &str| {
+        has("get", path)
+            || path
+                .rsplit_once('/')
+                .is_some_and(|(list, _)| has("get", list))
+    };
+    for call in calls
+        .iter()
+        .filter(|call| ["put", "patch"].contains(&call.method.as_str()))
+    {
+        assert!(
+            reads(&call.path),
+            "{} writes what nobody can read",
+            call.name()
+        );
+    }
+    // These are no things: the log and the info have no lack of themselves, and null clears the
+    // latter.
+    let always_there = ["/v1/gateway/log", "/v1/lives/{live_id}/info"];
+    for call in calls.iter().filter(|call| call.method == "put") {
+        assert!(
+            always_there.contains(&call.path.as_str()) || has("delete", &call.path),
+            "{} makes what nobody can delete",
+            call.name()
+        );
+    }
+    assert!(has("delete", "/v1/users/{user_id}/statuses/{status_id}"));
+}
+
+#[tokio::test]
+async fn a_batch_is_an_array_in_a_post_and_its_answer_names_the_unknown() {
+    let document = Document::read().await;
+    for (at, name, schema) in document.fields() {
+        if ["live_ids", "user_ids"].contains(&name.as_str()) {
+            let is_array = schema["type"] == "array" && !at.starts_with("GET");
+            assert_ne!(is_array, at == OLDER_BATCH, "{at}: {name}");
+        }
+    }
+    for path in ["/v1/lives/query", "/v1/online/query"] {
+        let answer = &document.0["paths"][path]["post"]["responses"]["200"]["content"]["application/json"]
+            ["schema"];
+        let name = answer["$ref"].as_str().unwrap().rsplit('/').next().unwrap();
+        let fields = &document.0["components"]["schemas"][name]["properties"];
+        assert!(
+            fields["items"].is_object() && fields["unknown"].is_object(),
+            "{path}: {fields}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_status_means_one_thing_for_every_call() {
+    let calls = Document::read().await.calls();
+    for call in &calls {
+        for (status, codes) in [
+            ("400", &["bad_message", "unknown_field", "invalid_"][..]),
+            ("401", &["unauthorized"]),
+            ("403", &["forbidden", "banned", "removed"]),
+            ("404", &["not_found", "session_unknown"]),
+            (
+                "409",
+                &[
+                    "live_owned",
+                    "live_not_open",
+                    "login_taken",
+                    "too_many_bans",
+                    "list_full",
+                    "self_follow",
+                    "idempotency_key_reused",
+                    "too_many_sessions",
+                    "bad_files",
+                    "being_erased",
+                    "not_available",
+                ],
+            ),
+        ] {
+            for code in call.codes(status) {
+                let is_older = status == "401"
+                    && call.path.starts_with(LIKE_SOCKETS)
+                    && ["invalid_id", "invalid_role"].contains(&code.as_str());
+                let fits = codes.iter().any(|known| code.contains(known));
+                let fits = fits || is_older || code == "bad_host";
+                assert!(fits, "{} answers {status} {code}", call.name());
+            }
+        }
+        // A method that reads changes nothing, so nothing conflicts but the settings. A stream of
+        // events needs an open live, or a session.
+        if call.method == "get" && !call.path.ends_with("/events") {
+            let conflicts = call.codes("409");
+            assert!(
+                conflicts.iter().all(|code| code == "not_available"),
+                "{}: {conflicts:?}",
+                call.name()
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_word_means_one_thing() {
+    let fields = Document::read().await.fields();
+    let of = |name: &str| -> BTreeSet<&str> {
+        fields
+            .iter()
+            .filter(|(_, field, _)| field == name)
+            .map(|(at, ..)| at.as_str())
+            .collect()
+    };
+    // Of a stay, and of a session without a WebSocket: the table of older names has both.
+    assert_eq!(of("session_id"), ["Presence", "Session"].into());
+    // The same name never has two types.
+    let kinds = |name: &str| -> BTreeSet<String> {
+        let all = fields.iter().filter(|(_, field, _)| field == name);
+        let kind = |schema: &Value| match &schema["type"] {
+            Value::Array(kinds) => kinds
+                .iter()
+                .find(|kind| **kind != json!("null"))
+                .cloned()
+                .unwrap_or_default(),
+            kind => kind.clone(),
+        };
+        all.filter(|(_, _, schema)| !schema["type"].is_null())
+            .map(|(_, _, schema)| kind(schema).to_string())
+            .collect()
+    };
+    for (_, name, _) in &fields {
+        // The status of a problem is that of HTTP, and `/healthz` has the word that orchestrators
+        // know. `?count=false` is that of `/ws`, and older than the rule, as is the batch in a query.
+        if !["items", "info", "status", "count", "live_ids"].contains(&name.as_str()) {
+            assert!(kinds(name).len() <= 1, "{name}: {:?}", kinds(name));
+        }
+    }
+}

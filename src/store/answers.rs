@@ -1,0 +1,45 @@
+//! The boundary for answers to requests that a client may repeat. Each is kept for a time, under a
+//! name that the HTTP edge makes of the caller and of the key of the request.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use data_encoding::HEXLOWER;
+
+use super::StoreResult;
+
+/// Names an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct AnswerName(Arc<str>);
+
+impl AnswerName {
+    /// The name of the answer to what has this digest.
+    pub fn of_digest(digest: &[u8; 16]) -> Self {
+        Self(HEXLOWER.encode(digest).into())
+    }
+}
+
+impl fmt::Display for AnswerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Answers to requests that may be repeated.
+#[async_trait]
+pub trait Answers: Sync {
+    /// Keeps a claim under a name for so long, unless something is kept there. Answers what is
+    /// there: `None` if the claim is new.
+    async fn claim_answer(
+        &self,
+        name: &AnswerName,
+        claim: &str,
+        keep: Duration,
+    ) -> StoreResult<Option<String>>;
+
+    /// Keeps an answer for so long, in the place of its claim.
+    async fn keep_answer(&self, name: &AnswerName, answer: &str, keep: Duration)
+    -> StoreResult<()>;
+}

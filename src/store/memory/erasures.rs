@@ -1,0 +1,191 @@
+//! Erasures in the embedded store. There is one gateway, so no other gateway takes a job over, and
+//! one step is a whole pass.
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use crate::base::ids::{ErasureId, GatewayId, Group, LiveId, UserId};
+use crate::store::{
+    EndedErasure, ErasedSome, Erasure, Erasures, LiveEpoch, LiveState, StatusId, StoreResult,
+    TakenErasure, Trace, event_names, names,
+};
+
+impl MemoryStore {
+    fn erase_social(&self, user: &UserId, step: &mut ErasedSome) {
+        let (profiles, logins) = self.users.lock().erase(user);
+        step.add(Trace::Profiles, profiles);
+        step.add(Trace::Logins, logins);
+        let (following, followers) = self.graph.lock().erase(user);
+        step.add(Trace::Following, following);
+        step.add(Trace::Followers, followers);
+        let mut feeds = self.feeds.lock();
+        let mut entries = 0;
+        feeds.timelines.retain(|timeline, there| {
+            let before = there.len();
+            if timeline.owner() == user {
+                there.clear();
+            }
+            there.retain(|entry| entry.id.author() != user);
+            entries += (before - there.len()) as u64;
+            !there.is_empty()
+        });
+        step.add(Trace::TimelineEntries, entries);
+        let before = feeds.posts.len();
+        feeds.posts.retain(|id, _| match StatusId::parse(id) {
+            Some(id) => id.author() != user,
+            None => true,
+        });
+        step.add(Trace::Announcements, (before - feeds.posts.len()) as u64);
+        let before = feeds.lists.len();
+        feeds.lists.retain(|(owner, _), _| owner != user);
+        step.add(Trace::Lists, (before - feeds.lists.len()) as u64);
+        let mut places = 0;
+        feeds.lists.retain(|_, members| {
+            places += u64::from(members.remove(user));
+            !members.is_empty()
+        });
+        step.add(Trace::ListPlaces, places);
+        step.is_dirty |= feeds.jobs.pulled.remove(user).is_some();
+        step.is_dirty |= feeds
+            .jobs
+            .unfinished()
+            .any(|there| there.job.job.entry.id.author() == user);
+    }
+
+    /// Erases the lives that the user owned, and what open lives of others note of the user.
+    fn erase_from_lives(&self, user: &UserId, step: &mut ErasedSome) {
+        let mut lives = self.lives.lock();
+        let mut closed: Vec<LiveId> = Vec::new();
+        for (live, kept) in &mut lives.kept {
+            step.add(Trace::Bans, kept.book.erase(user));
+            if kept.record.streamer != *user {
+                continue;
+            }
+            if kept.record.state == LiveState::Closed {
+                closed.push(live.clone());
+            } else {
+                step.is_dirty = true;
+                step.open_lives.push(live.clone());
+            }
+        }
+        let mut keys = Vec::new();
+        for (digest, kept) in &lives.streams.keys {
+            if let Some(owner) = lives.kept.get(&kept.value)
+                && owner.record.streamer == *user
+            {
+                keys.push(digest.clone());
+            }
+        }
+        step.add(Trace::StreamKeys, keys.len() as u64);
+        for digest in keys {
+            lives.streams.keys.remove(&digest);
+        }
+        for live in &closed {
+            lives.kept.remove(live);
+            lives.streams.streams.remove(live);
+            lives.histories.retain(|of, _| of.live != *live);
+        }
+        step.add(Trace::Lives, closed.len() as u64);
+        let past = lives.past.remove(user);
+        step.add(Trace::PastLives, past.map_or(0, |past| past.len() as u64));
+        drop(lives);
+        step.is_dirty |= self.claims.lock().remove(user).is_some();
+    }
+
+    fn erase_stays(&self, user: &UserId, step: &mut ErasedSome) {
+        let mut own: Vec<LiveEpoch> = Vec::new();
+        let mut attended = 0;
+        let mut all = self.attendance.lock();
+        for (of, kept) in all.iter_mut() {
+            if let Some(facts) = &kept.attended
+                && facts.streamer == *user
+            {
+                own.push(of.clone());
+            }
+            kept.fans.retain(|_, fans| {
+                attended += u64::from(fans.remove(user));
+                !fans.is_empty()
+            });
+        }
+        for of in &own {
+            all.remove(of);
+        }
+        drop(all);
+        step.add(Trace::Attendance, attended);
+        step.is_dirty |= !own.is_empty();
+        for mut slice in self.slices.iter_mut() {
+            let live = slice.key().set.live().cloned();
+            for of in &own {
+                if live.as_ref() == Some(&of.live) {
+                    slice.forget_stays(of.epoch);
+                }
+            }
+            step.add(Trace::Sessions, slice.erase_stays(user));
+            step.is_dirty |= slice.contains(Group::All, user);
+        }
+        for slice in &self.user_slices {
+            let mut known = slice.lock();
+            step.add(Trace::LastSeen, u64::from(known.seen.contains_key(user)));
+            known.forget(user);
+        }
+    }
+
+    fn erase_texts(&self, user: &UserId, step: &mut ErasedSome) {
+        let gone = self.answers.lock().erase(|text| names(text, user));
+        step.add(Trace::Answers, gone);
+        let mut events = self.events.lock();
+        let before = events.dead.entries.len();
+        events
+            .dead
+            .entries
+            .retain(|_, dead| !event_names(&dead.event.data, user));
+        let gone = before - events.dead.entries.len();
+        step.add(Trace::DeadEvents, gone as u64);
+    }
+}
+
+#[async_trait]
+impl Erasures for MemoryStore {
+    async fn ask_erasure(&self, user: &UserId) -> StoreResult<ErasureId> {
+        let now = self.now();
+        Ok(self.erasures.lock().ask(user, now))
+    }
+
+    async fn erasure(&self, id: &ErasureId) -> StoreResult<Option<Erasure>> {
+        Ok(self.erasures.lock().reports.get(id).cloned())
+    }
+
+    async fn being_erased(&self) -> StoreResult<Vec<UserId>> {
+        Ok(self.erasures.lock().jobs.keys().cloned().collect())
+    }
+
+    async fn take_erasure(&self, _: &GatewayId) -> StoreResult<Option<TakenErasure>> {
+        Ok(self.erasures.lock().take())
+    }
+
+    async fn keep_erasure(&self, _: &GatewayId, taken: &TakenErasure) -> StoreResult<bool> {
+        Ok(self.erasures.lock().jobs.contains_key(&taken.user))
+    }
+
+    async fn finish_erasure(&self, _: &GatewayId, taken: &TakenErasure) -> StoreResult<()> {
+        let now = self.now();
+        let mut erasures = self.erasures.lock();
+        erasures.jobs.remove(&taken.user);
+        if let Some(report) = erasures.reports.get_mut(&taken.id) {
+            report.ended = Some(EndedErasure {
+                at: now,
+                found: taken.progress.found.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    async fn erase_some(&self, user: &UserId, _: &str) -> StoreResult<ErasedSome> {
+        let mut step = ErasedSome::default();
+        self.erase_social(user, &mut step);
+        self.erase_from_lives(user, &mut step);
+        self.erase_stays(user, &mut step);
+        self.erase_texts(user, &mut step);
+        Ok(step)
+    }
+}

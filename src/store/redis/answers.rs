@@ -1,0 +1,48 @@
+//! The calls on answers to requests that may be repeated: a string each, which expires by itself.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::reply::text;
+use super::{RedisStore, args};
+use crate::base::clock::millis;
+use crate::store::{AnswerName, Answers, StoreResult};
+
+#[async_trait]
+impl Answers for RedisStore {
+    async fn claim_answer(
+        &self,
+        name: &AnswerName,
+        claim: &str,
+        keep: Duration,
+    ) -> StoreResult<Option<String>> {
+        let args = args![
+            self.keys().answer(name),
+            claim,
+            "NX",
+            "GET",
+            "PX",
+            millis(keep)
+        ];
+        let steps = async {
+            let there = self.router.command("SET", args).await?;
+            if there.is_null() {
+                return Ok(None);
+            }
+            text(there).map(Some)
+        };
+        self.router.call("claim_answer", steps).await
+    }
+
+    async fn keep_answer(
+        &self,
+        name: &AnswerName,
+        answer: &str,
+        keep: Duration,
+    ) -> StoreResult<()> {
+        let args = args![self.keys().answer(name), answer, "PX", millis(keep)];
+        let steps = async { self.router.command("SET", args).await.map(drop) };
+        self.router.call("keep_answer", steps).await
+    }
+}

@@ -1,0 +1,48 @@
+//! Answers to requests that may be repeated.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall::store::{AnswerName, Store};
+use tokio::time::Instant;
+
+use super::{LONG, on_each};
+
+on_each!(
+    a_name_is_claimed_once_and_its_answer_takes_the_place_of_the_claim,
+    an_answer_is_forgotten_after_its_time,
+);
+
+async fn a_name_is_claimed_once_and_its_answer_takes_the_place_of_the_claim(store: Arc<dyn Store>) {
+    let one = AnswerName::of_digest(&[1; 16]);
+    let other = AnswerName::of_digest(&[2; 16]);
+    let claim = async |name: &AnswerName, text: &str| {
+        let there = store.claim_answer(name, text, LONG).await.unwrap();
+        there.unwrap_or_default()
+    };
+    assert_eq!(claim(&one, "first \u{fc}").await, "");
+    assert_eq!(claim(&one, "second").await, "first \u{fc}");
+    assert_eq!(claim(&other, "other").await, "");
+    store
+        .keep_answer(&one, "answer \u{fc}", LONG)
+        .await
+        .unwrap();
+    assert_eq!(claim(&one, "third").await, "answer \u{fc}");
+    assert_eq!(claim(&other, "fourth").await, "other");
+}
+
+async fn an_answer_is_forgotten_after_its_time(store: Arc<dyn Store>) {
+    let name = AnswerName::of_digest(&[3; 16]);
+    let soon = Duration::from_millis(50);
+    store.claim_answer(&name, "claim", LONG).await.unwrap();
+    store.keep_answer(&name, "answer", soon).await.unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let there = store.claim_answer(&name, "again", soon).await.unwrap();
+        if there.is_none() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "it is still there");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,350 @@
+//! Erasures: a job is asked for once and remembers how far it got, and its steps remove everything
+//! that names a user, and nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall::base::event_kind::EventKind;
+use rollcall::base::ids::{ErasureId, GatewayId, Group, ListName, Login, PostId, SliceId, UserId};
+use rollcall::store::{
+    AnswerName, ApplyReply, CloseReply, DeadEvent, Edge, Entry, ErasedSome, ErasureProgress, Event,
+    Found, LiveRecord, OpenLive, Post, ReadEvents, ReadFrom, RemoveUser, SenderTurn, StatusId,
+    Store, Terms, Timeline, Trace,
+};
+
+use super::{Caller, LONG, end, finish_close, live, on_each, opened_as, user, wish};
+
+on_each!(
+    an_erasure_is_asked_for_once_and_its_report_stays,
+    what_names_a_user_goes_and_what_names_others_stays,
+    all_that_a_streamer_owned_goes_once_it_is_closed,
+    who_is_online_is_found_and_left_to_the_gateways,
+);
+
+/// One pass over everything.
+async fn pass(store: &Arc<dyn Store>, user: &UserId) -> ErasedSome {
+    let mut all = ErasedSome::default();
+    let mut progress = ErasureProgress::default();
+    loop {
+        let step = store.erase_some(user, &progress.place).await.unwrap();
+        progress.add(&step);
+        all.open_lives.extend(step.open_lives);
+        match step.next {
+            Some(next) => progress.place = next,
+            None => break,
+        }
+    }
+    all.found = progress.found;
+    all.is_dirty = progress.is_dirty;
+    all
+}
+
+/// Passes until one finds nothing. Answers what the first one found.
+async fn erased(store: &Arc<dyn Store>, user: &UserId) -> Found {
+    let first = pass(store, user).await;
+    assert!(first.is_dirty && first.open_lives.is_empty(), "{first:?}");
+    assert_eq!(pass(store, user).await, ErasedSome::default());
+    first.found
+}
+
+async fn an_erasure_is_asked_for_once_and_its_report_stays(store: Arc<dyn Store>) {
+    let worker = GatewayId::random();
+    let nothing: Vec<UserId> = Vec::new();
+    assert_eq!(store.being_erased().await.unwrap(), nothing);
+    assert_eq!(store.take_erasure(&worker).await.unwrap(), None);
+    assert_eq!(store.erasure(&ErasureId::random()).await.unwrap(), None);
+    let id = store.ask_erasure(&user(1)).await.unwrap();
+    assert_eq!(store.ask_erasure(&user(1)).await.unwrap(), id);
+    let other = store.ask_erasure(&user(2)).await.unwrap();
+    assert_ne!(id, other);
+    let mut known = store.being_erased().await.unwrap();
+    known.sort();
+    assert_eq!(known, [user(1), user(2)]);
+    let report = store.erasure(&id).await.unwrap().unwrap();
+    assert!(report.asked_at > 1_700_000_000_000 && report.ended.is_none());
+
+    let mut taken = store.take_erasure(&worker).await.unwrap().unwrap();
+    let second = store.take_erasure(&worker).await.unwrap().unwrap();
+    assert_ne!(taken.user, second.user);
+    assert_eq!(store.take_erasure(&worker).await.unwrap(), None);
+    if taken.user == user(2) {
+        taken = second;
+    }
+    assert_eq!((&taken.id, &taken.progress), (&id, &Default::default()));
+    taken.progress.found.insert(Trace::Lists, 3);
+    taken.progress.place = "somewhere".to_owned();
+    assert!(store.keep_erasure(&worker, &taken).await.unwrap());
+    store.finish_erasure(&worker, &taken).await.unwrap();
+    assert!(!store.keep_erasure(&worker, &taken).await.unwrap(), "over");
+    assert_eq!(store.being_erased().await.unwrap(), [user(2)]);
+    let report = store.erasure(&id).await.unwrap().unwrap();
+    let ended = report.ended.unwrap();
+    assert!(ended.at >= report.asked_at);
+    assert_eq!(ended.found, Found::from([(Trace::Lists, 3)]));
+    assert_ne!(
+        store.ask_erasure(&user(1)).await.unwrap(),
+        id,
+        "another one"
+    );
+}
+
+async fn posts(store: &Arc<dyn Store>, author: &UserId) -> Entry {
+    let entry = Entry {
+        at: 1_000,
+        id: StatusId::of_post(author.clone(), PostId::parse("p1").unwrap()),
+    };
+    let post = Post {
+        at: entry.at,
+        text: "soup".to_owned(),
+        data: None,
+    };
+    store.put_post(&entry.id, &post).await.unwrap();
+    entry
+}
+
+/// An event of user `n` that the webhook did not accept.
+async fn is_buried(store: &Arc<dyn Store>, record: &LiveRecord, n: usize) {
+    let sender = GatewayId::random();
+    let event = Event {
+        id: Event::id(&record.live, record.epoch, EventKind::UserRemoved, n),
+        kind: EventKind::UserRemoved,
+        live: record.live.clone(),
+        data: format!(r#"{{"user_id":"{}"}}"#, user(n)),
+    };
+    store
+        .append_events(std::slice::from_ref(&event), 100)
+        .await
+        .unwrap();
+    let request = ReadEvents {
+        gateway: sender.clone(),
+        turn: Duration::from_secs(6),
+        begin: 0,
+        from: ReadFrom::New,
+        count: 10,
+    };
+    let SenderTurn::Mine { events, .. } = store.read_events(&request).await.unwrap() else {
+        panic!("its turn")
+    };
+    let dead = DeadEvent {
+        event,
+        why: "500".to_owned(),
+        attempts: 1,
+    };
+    let entry = events.last().unwrap().entry;
+    assert!(store.bury_event(&sender, entry, &dead, 100).await.unwrap());
+    store.end_sending(&sender).await.unwrap();
+}
+
+/// Users 1 and 2, of whom the same is known, in a live of user 9.
+async fn two_users(store: &Arc<dyn Store>) -> LiveRecord {
+    let list = ListName::parse("cooks").unwrap();
+    let wish = OpenLive {
+        terms: Terms {
+            attendance: true,
+            ..Terms::default()
+        },
+        ..wish("42")
+    };
+    let record = opened_as(store, &wish).await;
+    let of = record.live_epoch();
+    store
+        .begin_attendance(&of, &record.attended())
+        .await
+        .unwrap();
+    let mut gateway = Caller {
+        epoch: record.epoch.0,
+        slice: SliceId::of_live(live("42"), 1, 1),
+        ..Caller::new(store, "g1")
+    };
+    gateway.registers(&[]).await;
+    for n in [1, 2] {
+        let one = user(n);
+        let login = Login::parse(&format!("Ann{n}")).unwrap();
+        store.put_profile(&one, &login, "Ann").await.unwrap();
+        store.follow(&one, &user(3)).await.unwrap();
+        store.follow(&user(3), &one).await.unwrap();
+        let post = posts(store, &one).await;
+        for timeline in [
+            Timeline::Profile(one.clone()),
+            Timeline::Home(user(3)),
+            Timeline::Feed(one.clone()),
+        ] {
+            store
+                .add_entries(&timeline, std::slice::from_ref(&post))
+                .await
+                .unwrap();
+        }
+        store.put_in_list(&one, &list, &user(3)).await.unwrap();
+        store.put_in_list(&user(3), &list, &one).await.unwrap();
+        store
+            .note_seen(&[(one.clone(), 5)], Duration::ZERO)
+            .await
+            .unwrap();
+        store
+            .note_attendance(&of, std::slice::from_ref(&one))
+            .await
+            .unwrap();
+        // Twice there, and gone.
+        for at in [100, 300] {
+            for (joins, leaves) in [(1, 0), (0, 1)] {
+                let users = [one.clone()];
+                let entry = gateway.entry;
+                let mut call = gateway.next(entry, &users[..joins], &users[..leaves]);
+                call.since = vec![at; joins];
+                call.left = Some(vec![at + 100; leaves]);
+                let ApplyReply::Done(_) = store.apply(&call).await.unwrap() else {
+                    panic!("{call:?}")
+                };
+                gateway.entry = Some(gateway.number);
+            }
+        }
+        let ban = RemoveUser {
+            live: live("42"),
+            epoch: record.epoch,
+            user: one.clone(),
+            ban: Some(LONG),
+            message: String::new(),
+        };
+        store.remove_user(&ban).await.unwrap();
+        is_buried(store, &record, n).await;
+        let name = AnswerName::of_digest(&[n as u8; 16]);
+        let answer = format!(r#"{{"body":"{{\"user_id\":\"{one}\"}}"}}"#);
+        store.keep_answer(&name, &answer, LONG).await.unwrap();
+    }
+    record
+}
+
+async fn what_names_a_user_goes_and_what_names_others_stays(store: Arc<dyn Store>) {
+    let record = two_users(&store).await;
+    let found = erased(&store, &user(1)).await;
+    for (trace, count) in [
+        (Trace::Profiles, 1),
+        (Trace::Logins, 1),
+        (Trace::Following, 1),
+        (Trace::Followers, 1),
+        (Trace::Announcements, 1),
+        (Trace::TimelineEntries, 3),
+        (Trace::Sessions, 2),
+        (Trace::Lists, 1),
+        (Trace::ListPlaces, 1),
+        (Trace::LastSeen, 1),
+        (Trace::Attendance, 1),
+        (Trace::Bans, 2),
+        (Trace::Answers, 1),
+        (Trace::DeadEvents, 1),
+    ] {
+        assert_eq!(found.get(&trace), Some(&count), "{trace:?} in {found:?}");
+    }
+    // All is as if there had never been a user 1.
+    let of = record.live_epoch();
+    let both = [user(1), user(2)];
+    let lists = ListName::parse("cooks").unwrap();
+    let there = [false, true];
+    for (one, there) in both.iter().zip(there) {
+        let count = u64::from(there);
+        assert_eq!(store.profile(one).await.unwrap().is_some(), there);
+        for edge in [Edge::Following, Edge::Followers] {
+            assert_eq!(store.follow_count(one, edge).await.unwrap(), count);
+        }
+        assert_eq!(store.count_posts(one).await.unwrap(), count);
+        let own = store.list_members(one, &lists).await.unwrap();
+        assert_eq!(own.len() as u64, count);
+        let feed = Timeline::Feed(one.clone());
+        assert_eq!(store.timeline_len(&feed).await.unwrap(), count);
+    }
+    assert_eq!(
+        store.follows(&user(3), &both).await.unwrap(),
+        there,
+        "the other end"
+    );
+    let members = store.list_members(&user(3), &lists).await.unwrap();
+    assert_eq!(members, both[1..]);
+    let home = Timeline::Home(user(3));
+    assert_eq!(store.timeline_len(&home).await.unwrap(), 1);
+    assert_eq!(store.have_attended(&of, &both).await.unwrap(), there);
+    let latest = store.latest_sessions(&of, 1, &both).await.unwrap();
+    assert_eq!(
+        latest.iter().map(Option::is_some).collect::<Vec<_>>(),
+        there
+    );
+    let seen = store.presence_of(&both).await.unwrap();
+    let seen: Vec<bool> = seen.iter().map(|it| it.last_seen.is_some()).collect();
+    assert_eq!(seen, there);
+    let bans = store.bans_page(&live("42"), None, 10).await.unwrap();
+    assert_eq!(bans.len(), 1);
+    assert_eq!(store.dead_events(None, 10).await.unwrap().len(), 1);
+    let again = Login::parse("ann1").unwrap();
+    store.put_profile(&user(4), &again, "Bob").await.unwrap();
+    assert!(
+        store.profile(&user(4)).await.unwrap().is_some(),
+        "its login"
+    );
+    // And the other user can be erased as well.
+    assert_eq!(erased(&store, &user(2)).await, found);
+}
+
+async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn Store>) {
+    let record = two_users(&store).await;
+    let streamer = record.streamer.clone();
+    let other = opened_as(
+        &store,
+        &OpenLive {
+            streamer: user(8),
+            ..wish("43")
+        },
+    )
+    .await;
+    store.note_stream_key("one", &record.live).await.unwrap();
+    store.note_stream_key("two", &other.live).await.unwrap();
+    let open = pass(&store, &streamer).await;
+    assert!(open.is_dirty && open.open_lives == [live("42")], "{open:?}");
+    assert!(store.load_live(&live("42")).await.unwrap().is_some());
+
+    let CloseReply::Closing(closing) = store.begin_close(&end(&record)).await.unwrap() else {
+        panic!("closing")
+    };
+    let summary = closing.summary().unwrap();
+    store.add_past_live(&summary, LONG).await.unwrap();
+    finish_close(&store, &record.live, record.epoch, LONG)
+        .await
+        .unwrap();
+    let first = pass(&store, &streamer).await;
+    assert_eq!(first.found.get(&Trace::Lives), Some(&1), "{first:?}");
+    assert_eq!(first.found.get(&Trace::PastLives), Some(&1), "{first:?}");
+    // A step may have found the attendance after the record, or before.
+    pass(&store, &streamer).await;
+    assert_eq!(pass(&store, &streamer).await, ErasedSome::default());
+    assert_eq!(store.load_live(&live("42")).await.unwrap(), None);
+    let past = store.past_lives(&streamer, None, 10).await.unwrap();
+    assert!(past.is_empty(), "{past:?}");
+    let of = record.live_epoch();
+    assert_eq!(store.attended(&of).await.unwrap(), None);
+    assert_eq!(
+        store.have_attended(&of, &[user(1)]).await.unwrap(),
+        [false],
+        "who came to the streamer's live is forgotten, too"
+    );
+    assert_eq!(store.find_stream_key("one").await.unwrap(), None);
+    // The lives of others stay.
+    assert_eq!(
+        store.find_stream_key("two").await.unwrap(),
+        Some(live("43"))
+    );
+    assert!(store.load_live(&live("43")).await.unwrap().is_some());
+}
+
+async fn who_is_online_is_found_and_left_to_the_gateways(store: Arc<dyn Store>) {
+    let record = opened_as(&store, &wish("42")).await;
+    let mut gateway = Caller {
+        epoch: record.epoch.0,
+        ..Caller::new(&store, "g1")
+    };
+    let one = [user(1)];
+    gateway.registers(&one).await;
+    let step = pass(&store, &user(1)).await;
+    assert!(step.is_dirty && step.found.is_empty(), "{step:?}");
+    let there = super::members(&store, &gateway.slice, Group::All).await;
+    assert_eq!(there, one);
+    gateway.leaves(&one).await;
+    assert_eq!(pass(&store, &user(1)).await, ErasedSome::default());
+}
