@@ -88,6 +88,7 @@ kinds! {
     UserNotFound = NOT_FOUND "user_not_found" "The user has no profile",
     /// The session has ended, or the id is of no session: begin another one.
     SessionUnknown = NOT_FOUND "session_unknown" "There is no such session",
+    WebhookNotFound = NOT_FOUND "webhook_not_found" "The settings have no such webhook",
     StatusNotFound = NOT_FOUND "status_not_found" "There is no such announcement",
     /// Another opening of the live was meant, or it was long ago.
     EpochNotFound = NOT_FOUND "epoch_not_found" "Nothing is kept of that opening",
