@@ -12,6 +12,7 @@ use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 use crate::base::session_id::SessionId;
 use crate::edge::http::routes::{admin, public};
 use crate::presence::figures::Quality;
+use crate::presence::room_stream::{OnAir, ShownStream};
 use crate::session::close_codes::Close;
 use crate::session::messages::{
     ClientMessage, CountsMessage, ErrorCode, InfoTold, ServerMessage, parse,
@@ -259,6 +260,11 @@ fn samples(check: &mut dyn FnMut(&ServerMessage<'_>)) {
             away: 0,
             joins: 14,
             leaves: 4,
+            stream: Some(ShownStream {
+                state: OnAir::Lost,
+                since: 1_732_000_000_000,
+                closes_at: Some(1_732_000_060_000),
+            }),
             told: told(),
         }));
     }
@@ -296,6 +302,7 @@ fn samples(check: &mut dyn FnMut(&ServerMessage<'_>)) {
         CloseReason::Requested,
         CloseReason::StreamerTimeout,
         CloseReason::Moderated,
+        CloseReason::StreamEnded,
     ] {
         check(&ServerMessage::Closed {
             live_id: &live,
