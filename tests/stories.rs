@@ -119,6 +119,7 @@ mod stories {
     mod unheard;
     mod viewer_counts;
     mod viewers;
+    mod several_webhooks;
     mod webhooks;
     mod when_redis_is_down;
     mod wrong_input;
