@@ -106,6 +106,7 @@ mod stories {
     mod request_ids;
     mod room_info;
     mod rough_redis;
+    mod several_webhooks;
     mod socket_limits;
     mod starting;
     mod still;
@@ -119,7 +120,6 @@ mod stories {
     mod unheard;
     mod viewer_counts;
     mod viewers;
-    mod several_webhooks;
     mod webhooks;
     mod when_redis_is_down;
     mod wrong_input;

@@ -1034,17 +1034,50 @@ fn a_table_describes_each_further_webhook() {
 fn a_wrong_webhook_is_refused_with_the_name_of_its_key() {
     let good = "url = 'https://a.example'\nsecret-file = '/a'\n";
     for (lines, words) in [
-        ("secret-file = '/a'", ["webhooks.crm.url (file ", "is missing"]),
-        ("url = 'https://a'", ["webhooks.crm.secret-file (file ", "is missing"]),
-        ("url = 'hunter2'\nsecret-file = '/a'", ["webhooks.crm.url (file ", "not a URL"]),
-        ("url = ''\nsecret-file = '/a'", ["webhooks.crm.url (file ", "is empty"]),
-        ("url = 7\nsecret-file = '/a'", ["webhooks.crm.url (file ", "text in quotes"]),
-        (&format!("{good}event = 'x'"), ["webhooks.crm.event (file ", "did you mean events?"]),
-        (&format!("{good}events = 'x'"), ["webhooks.crm.events (file ", "live.closed"]),
-        (&format!("{good}secret_file = '/b'"), ["webhooks.crm.secret-file", "set twice"]),
-        (&format!("{good}events = 'fan.left'"), ["webhooks.crm.events: ", "fan-events on"]),
-        (&format!("{good}events = 'user.followed'"), ["webhooks.crm.events: ", "follow-events on"]),
-        (&format!("{good}events = 'audit.recorded'"), ["webhooks.crm.events: ", "audit-events on"]),
+        (
+            "secret-file = '/a'",
+            ["webhooks.crm.url (file ", "is missing"],
+        ),
+        (
+            "url = 'https://a'",
+            ["webhooks.crm.secret-file (file ", "is missing"],
+        ),
+        (
+            "url = 'hunter2'\nsecret-file = '/a'",
+            ["webhooks.crm.url (file ", "not a URL"],
+        ),
+        (
+            "url = ''\nsecret-file = '/a'",
+            ["webhooks.crm.url (file ", "is empty"],
+        ),
+        (
+            "url = 7\nsecret-file = '/a'",
+            ["webhooks.crm.url (file ", "text in quotes"],
+        ),
+        (
+            &format!("{good}event = 'x'"),
+            ["webhooks.crm.event (file ", "did you mean events?"],
+        ),
+        (
+            &format!("{good}events = 'x'"),
+            ["webhooks.crm.events (file ", "live.closed"],
+        ),
+        (
+            &format!("{good}secret_file = '/b'"),
+            ["webhooks.crm.secret-file", "set twice"],
+        ),
+        (
+            &format!("{good}events = 'fan.left'"),
+            ["webhooks.crm.events: ", "fan-events on"],
+        ),
+        (
+            &format!("{good}events = 'user.followed'"),
+            ["webhooks.crm.events: ", "follow-events on"],
+        ),
+        (
+            &format!("{good}events = 'audit.recorded'"),
+            ["webhooks.crm.events: ", "audit-events on"],
+        ),
     ] {
         let start = webhook(lines);
         start.refused_with(&words);

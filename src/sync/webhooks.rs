@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use self::backlog::{Backlog, HeldBack};
 pub use self::endpoints::{Endpoint, Endpoints};
 use self::receiver::Refusal;
-pub(crate) use self::replay::{Replayed, replay};
+pub(crate) use self::replay::replay;
 pub(crate) use self::test_event::send_test;
 use crate::base::backoff::RETRY_DELAY_MS;
 use crate::base::clock::{Clock, Millis, UnixMillis, millis};
@@ -190,8 +190,9 @@ impl WebhookSender {
     pub async fn run(self, stop: CancellationToken) {
         let begin = self.begin();
         // An alert sees only what changes, so the counters begin at zero.
-        self.metrics.webhook_dead.get_or_create(&self.labels());
-        self.metrics.events_trimmed.get_or_create(&self.labels());
+        let labels = self.labels();
+        self.metrics.webhook_dead.get_or_create(&labels).inc_by(0);
+        self.metrics.events_trimmed.get_or_create(&labels).inc_by(0);
         let mut state = Sending::new();
         loop {
             if state.next_look <= self.clock.now() {

@@ -21,18 +21,17 @@ use rollcall::base::webhook_name::WebhookName;
 use rollcall::config::{AttendanceForm, Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
-    About, Deliveries, Delivery, EntryId, EventSource, WebhookQueue,
-    AnswerName, Answers, Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion, Attending,
-    Burial, Bus, BusEvent, ChangeTerms, Channel, CheckLive, Checks, CloseLive, CloseReason,
-    CloseReply, CountLive, CountReply, Counts, DeadEvent, Edge, Entry, Event, Events,
-    ExpectedSlice, FanoutJobs, FanoutTask, Figures, FinishClose, FinishedChanges, Followed,
-    Follows, Heard, HeldFrom, History, Holders, InfoReply, Job, LastSeen, LeaseReply, LeaseStore,
-    LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation,
-    NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post, Profiles, PutInList,
-    Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn, Sessions,
-    SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays, StreamChange, StreamStore,
-    Streams, StreamsReply, Summary, Terms, Timeline, Timelines, Uniques, UserLists, WriteInfo,
-    WriteStreams, find_attendees,
+    About, AnswerName, Answers, Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion,
+    Attending, Burial, Bus, BusEvent, ChangeTerms, Channel, CheckLive, Checks, CloseLive,
+    CloseReason, CloseReply, CountLive, CountReply, Counts, DeadEvent, Deliveries, Delivery, Edge,
+    Entry, EntryId, Event, EventSource, Events, ExpectedSlice, FanoutJobs, FanoutTask, Figures,
+    FinishClose, FinishedChanges, Followed, Follows, Heard, HeldFrom, History, Holders, InfoReply,
+    Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH,
+    MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy,
+    Peaks, Post, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser,
+    RenewLease, SenderTurn, Sessions, SliceSize, Slices, Span, Standing, StatusId, Statuses,
+    Strays, StreamChange, StreamStore, Streams, StreamsReply, Summary, Terms, Timeline, Timelines,
+    Uniques, UserLists, WebhookQueue, WriteInfo, WriteStreams, find_attendees,
 };
 use tokio::time::Instant;
 

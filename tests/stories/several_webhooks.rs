@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use axum::http::Method;
 use rollcall::base::event_kind::EventKind;
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ use crate::support::world::World;
 
 /// How a webhook stands.
 async fn standing(world: &World, name: &str) -> Value {
-    let listed = world.backend().get("/v1/webhooks").await.is(200);
+    let listed = world.backend().get("/v1/webhooks").await.is(200).body;
     let items = listed["items"].as_array().unwrap();
     let found = items.iter().find(|webhook| webhook["name"] == name);
     found.unwrap_or_else(|| panic!("{name}: {listed}")).clone()
@@ -46,17 +47,25 @@ async fn each_webhook_hears_its_own_events(world: World, all: &Webhook, closes: 
     assert_eq!(standing["events"], json!(["live.closed"]));
     assert_eq!(standing["secrets"], 1);
     assert!(
-        standing["origin"].as_str().unwrap().starts_with("http://127.0.0.1:")
+        standing["origin"]
+            .as_str()
+            .unwrap()
+            .starts_with("http://127.0.0.1:")
             && !standing.to_string().contains("hooks\""),
         "the path may be secret: {standing}"
     );
     let page = backend
         .get("/v1/webhooks/closes/deliveries?limit=1")
         .await
-        .is(200);
+        .is(200)
+        .body;
     assert_eq!(page["items"].as_array().unwrap().len(), 1);
     assert!(page["cursor"].is_string(), "{page}");
-    let failed = backend.get("/v1/webhooks/closes/deliveries").await.is(200);
+    let failed = backend
+        .get("/v1/webhooks/closes/deliveries")
+        .await
+        .is(200)
+        .body;
     let failed = failed["items"].as_array().unwrap().clone();
     assert!(
         failed.iter().any(|one| one["delivered"] == false
@@ -76,10 +85,14 @@ async fn a_test_and_a_replay_reach_one_webhook_only(world: World, all: &Webhook,
     closes.hears_of("1", &["live.closed"]).await;
     let before = all.taken().len();
     let test = backend
-        .post("/v1/webhooks/closes/test", Value::Null)
+        .send(Method::POST, "/v1/webhooks/closes/test", None)
         .await
-        .is(200);
-    assert_eq!((&test["delivered"], &test["status"]), (&json!(true), &json!(204)));
+        .is(200)
+        .body;
+    assert_eq!(
+        (&test["delivered"], &test["status"]),
+        (&json!(true), &json!(204))
+    );
     let taken = closes.taken();
     assert_eq!(taken.last().unwrap()["type"], "webhook.test");
     assert_eq!(taken.last().unwrap()["id"], test["event_id"]);
@@ -87,7 +100,8 @@ async fn a_test_and_a_replay_reach_one_webhook_only(world: World, all: &Webhook,
     let replayed = backend
         .post("/v1/webhooks/closes/replay", json!({"from": 0}))
         .await
-        .is(200);
+        .is(200)
+        .body;
     assert_eq!(replayed, json!({"events": 1, "next_from": null}));
     until("the close comes again", PATIENCE, async || {
         let closed = closes.taken();
@@ -103,10 +117,8 @@ async fn a_test_and_a_replay_reach_one_webhook_only(world: World, all: &Webhook,
     })
     .await;
     assert_eq!(all.taken().len(), before, "the other webhook hears nothing");
-    backend
-        .get("/v1/webhooks/nobody/deliveries")
-        .await
-        .is_problem(404, "webhook_not_found");
+    let nobody = backend.get("/v1/webhooks/nobody/deliveries").await;
+    assert_eq!(nobody.problem(404), "webhook_not_found");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -181,14 +193,12 @@ async fn follows_and_calls_are_events_where_they_are_switched_on() {
         })
         .await;
         let backend = world.backend();
-        backend
-            .put("/v1/users/u1/following/s1", Value::Null)
-            .await
-            .is(200);
-        backend
-            .put("/v1/users/u1/following/s1", Value::Null)
-            .await
-            .is(200);
+        for _ in 0..2 {
+            backend
+                .send(Method::PUT, "/v1/users/u1/following/s1", None)
+                .await
+                .is(200);
+        }
         backend.delete("/v1/users/u1/following/s1").await.is(200);
         backend.open("42", "s1").await;
         backend.ban("42", "u1", 600).await;
@@ -221,9 +231,15 @@ async fn follows_and_calls_are_events_where_they_are_switched_on() {
             .iter()
             .map(|call| call["action"].as_str().unwrap())
             .collect();
-        let right = ["PUT /v1/lives/{live_id}", "PUT /v1/lives/{live_id}/bans/{user_id}"];
+        let right = [
+            "PUT /v1/lives/{live_id}",
+            "PUT /v1/lives/{live_id}/bans/{user_id}",
+        ];
         assert_eq!(actions, right);
-        assert_eq!(calls[1]["target"], json!({"live_id": "42", "user_id": "u1"}));
+        assert_eq!(
+            calls[1]["target"],
+            json!({"live_id": "42", "user_id": "u1"})
+        );
         assert_eq!(calls[1]["by"], Value::Null, "nobody is asked who they are");
         assert!(calls[1]["request_id"].is_string());
     })
@@ -244,17 +260,25 @@ async fn another_gateway_goes_on_with_every_webhook_when_one_stops() {
         first.backend().open("1", "s1").await;
         all.hears_of("1", &["live.opened"]).await;
         let second = World::beside(redis.clone(), settings).await;
-        drop(first);
-        let senders = ["{rollcall:events}:sender", "{rollcall:events}:sender:closes"];
+        first.stop().await;
+        let gateway = second.gateway_id().await;
+        let senders = [
+            "{rollcall:events}:sender",
+            "{rollcall:events}:sender:closes",
+        ];
         for sender in senders {
-            until("another gateway sends", Duration::from_secs(20), async || {
-                let holder = redis.ask(&["GET", sender]).await;
-                if holder == second.gateway_id().as_str() {
-                    Ok(())
-                } else {
-                    Err(holder.to_string())
-                }
-            })
+            until(
+                "another gateway sends",
+                Duration::from_secs(20),
+                async || {
+                    let holder = redis.ask(&["GET", sender]).await;
+                    if holder == gateway.as_str() {
+                        Ok(())
+                    } else {
+                        Err(holder.to_string())
+                    }
+                },
+            )
             .await;
         }
         second.backend().close("1").await;

@@ -270,7 +270,10 @@ async fn the_next_sender_first_reads_what_the_last_one_left(store: Arc<dyn Store
     );
     store.end_sending(&queue(), &other).await.unwrap();
     assert_eq!(look(&store, &other, BEGINNING, 0).await, SenderTurn::Other);
-    store.acknowledge_events(&queue(), &first[1..2]).await.unwrap();
+    store
+        .acknowledge_events(&queue(), &first[1..2])
+        .await
+        .unwrap();
     let (rest, got, waiting, _) = read(&store, &one, ReadFrom::New, 10).await;
     assert_eq!((got, waiting), (ids(3, 5), 4));
 
@@ -318,9 +321,17 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
             .await
             .unwrap()
     );
-    assert_eq!(store.dead_events(&queue().webhook, None, 10).await.unwrap(), []);
+    assert_eq!(
+        store.dead_events(&queue().webhook, None, 10).await.unwrap(),
+        []
+    );
     for (n, entry) in entries.iter().enumerate() {
-        assert!(store.bury_event(&queue(), &one, *entry, &dead(n), 10).await.unwrap());
+        assert!(
+            store
+                .bury_event(&queue(), &one, *entry, &dead(n), 10)
+                .await
+                .unwrap()
+        );
     }
     assert_eq!(
         read(&store, &one, BEGINNING, 10).await,
@@ -343,12 +354,26 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
         [dead(0), dead(1), dead(2)]
     );
     assert_eq!(
-        store.dead_events(&queue().webhook, Some(listed[0].0), 1).await.unwrap(),
+        store
+            .dead_events(&queue().webhook, Some(listed[0].0), 1)
+            .await
+            .unwrap(),
         listed[1..2]
     );
 
-    assert!(store.replay_event(&queue().webhook, listed[1].0).await.unwrap());
-    assert!(!store.replay_event(&queue().webhook, listed[1].0).await.unwrap(), "once");
+    assert!(
+        store
+            .replay_event(&queue().webhook, listed[1].0)
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store
+            .replay_event(&queue().webhook, listed[1].0)
+            .await
+            .unwrap(),
+        "once"
+    );
     assert_eq!(
         store.dead_events(&queue().webhook, None, 10).await.unwrap(),
         [listed[0].clone(), listed[2].clone()]
@@ -403,7 +428,10 @@ async fn webhooks_know_nothing_of_each_other(store: Arc<dyn Store>) {
         SenderTurn::Other
     );
     store
-        .acknowledge_events(&first, &of_first.iter().map(|read| read.entry).collect::<Vec<_>>())
+        .acknowledge_events(
+            &first,
+            &of_first.iter().map(|read| read.entry).collect::<Vec<_>>(),
+        )
         .await
         .unwrap();
     let dead = DeadEvent {
@@ -421,7 +449,10 @@ async fn webhooks_know_nothing_of_each_other(store: Arc<dyn Store>) {
     assert_eq!((first_status.waiting, first_status.dead), (0, 0));
     let second_status = store.webhook_status(&second.webhook).await.unwrap();
     assert_eq!((second_status.waiting, second_status.dead), (2, 1));
-    assert_eq!(store.dead_events(&first.webhook, None, 10).await.unwrap(), []);
+    assert_eq!(
+        store.dead_events(&first.webhook, None, 10).await.unwrap(),
+        []
+    );
 }
 
 async fn a_span_of_the_stream_is_read_and_sent_again_to_one_webhook(store: Arc<dyn Store>) {
@@ -459,10 +490,7 @@ async fn a_span_of_the_stream_is_read_and_sent_again_to_one_webhook(store: Arc<d
             .collect();
         assert_eq!(got, right, "{name}");
     }
-    let stream = store
-        .events_after(last, u64::MAX)
-        .await
-        .unwrap();
+    let stream = store.events_after(last, u64::MAX).await.unwrap();
     assert_eq!(stream.len(), 50, "the stream is as it was");
 }
 
