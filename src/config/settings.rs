@@ -707,7 +707,8 @@ pub const SETTINGS: &[Setting] = &[
         group: EVENTS,
         hint: "URL",
         doc: "Where events are sent, each as a signed POST, as in https://example.org/hooks; default: nowhere",
-        more: "Needs webhook-secret-file. The same for all gateways; one of them sends at a time. For further webhooks see docs/events.md.",
+        more: "Needs webhook-secret-file. The same for all gateways; one of them sends at a time. The settings \
+               file may have further webhooks, see docs/events.md.",
         shown: Shown::Never,
         take: |c, text| set(&mut c.webhook_url, webhook(text).map(Some)),
         ..PLAIN

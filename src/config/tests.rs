@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use crate::base::event_kind::EventKind;
 use crate::base::ids::GatewayId;
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::media_server::MediaKind;

@@ -43,7 +43,7 @@ pub(super) struct Webhook {
     /// When the last event that arrived was sent, in Unix milliseconds; null if none is known.
     #[schema(example = 1_732_000_000_000_u64)]
     last_delivered_at: Option<u64>,
-    /// When the last event that did not arrive was sent; null if none is known.
+    /// When the last event that did not arrive was sent, in Unix milliseconds; null if none is known.
     #[schema(example = 1_732_000_000_000_u64)]
     last_failed_at: Option<u64>,
     /// Why it did not arrive, for people.

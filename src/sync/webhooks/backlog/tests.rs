@@ -125,7 +125,7 @@ fn what_is_held_is_bounded_all_in_all_and_of_a_live() {
         let (entry, event) = event("a", number);
         of_one.push(entry, event);
     }
-    assert_eq!(number as usize, MOST_OF_A_LIVE);
+    assert_eq!(number as usize, MOST_OF_A_SUBJECT);
     let made_of = |backlog: &Backlog, now| {
         backlog
             .most_held_back(now)

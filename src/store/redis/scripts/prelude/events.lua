@@ -22,8 +22,8 @@ local function find_group(stream, name)
   end
 end
 
--- Counts the entries of a stream that a group has not acknowledged, or not read. Redis counts trimmed entries in the lag.
--- It does not know the lag if it has not counted from the beginning.
+-- Counts the entries of a stream that a group has not acknowledged, or not read. Redis counts trimmed entries in the
+-- lag. It does not know the lag if it has not counted from the beginning.
 local function entries_waiting(group, length)
   return group.pending + math.min(tonumber(group.lag or nil) or length, length)
 end
