@@ -90,7 +90,10 @@
 //! | how many came and left? | the scripts count, see `store/slice.rs`; a close adds up, `sync/lives/closing.rs` |
 //! | who is away? | `presence/seating.rs`; `presence/tally.rs` adds up |
 //! | what is written to the stream of events? | `sync/events.rs`; `store/events.rs` says why nothing is lost |
-//! | which event is sent to the webhook next? | `sync/webhooks/backlog.rs`; `sync/webhooks.rs` sends |
+//! | which event is sent to a webhook next? | `sync/webhooks/backlog.rs`; `sync/webhooks.rs` sends |
+//! | which webhooks are there, and with which secrets? | `config/webhooks.rs`, `sync/webhooks/endpoints.rs` |
+//! | what was sent to a webhook, and how does it stand? | `store/deliveries.rs`, shown by `edge/http/webhooks.rs` |
+//! | who changed what over the API? | `edge/http/audit.rs`; `sync/events/direct_events.rs` writes |
 //! | how are clients told what a back end wrote? | `sync/info.rs` writes, `presence/room_info.rs` remembers |
 //! | which viewers are pushed counts, and how often? | `presence/pushed_counts.rs` |
 //! | what did a media server say of a stream? | `edge/media.rs`; `edge/media/signature.rs` for whether it did |

@@ -107,6 +107,7 @@ mod stories {
     mod request_ids;
     mod room_info;
     mod rough_redis;
+    mod several_webhooks;
     mod socket_limits;
     mod starting;
     mod still;

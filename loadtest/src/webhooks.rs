@@ -186,13 +186,16 @@ async fn run(args: &WebhookArgs) -> anyhow::Result<WebhookReport> {
     let taken = receiver.file("taken");
     loop {
         let report = WebhookReport::of(&expected, &arrivals::read(&taken)?, (down, back.elapsed()));
-        let waits = stays.metric("rollcall_webhook_waiting").await?;
+        let waits = stays.metric(WAITING).await?;
         if (report.missing == 0 && waits == 0.0) || back.elapsed() > WITHIN {
             return Ok(report);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
+
+/// How many events wait for the receiver.
+const WAITING: &str = r#"rollcall_webhook_waiting{webhook="default",queue="stream"}"#;
 
 fn live_name(number: usize) -> String {
     format!("l{number}")

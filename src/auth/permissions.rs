@@ -46,6 +46,10 @@ pub(crate) enum Action {
     /// Say that oneself is there, without a socket.
     Beat,
     ForgetSeen,
+    /// Read how webhooks stand, and what was sent to them.
+    ReadWebhooks,
+    /// Send a webhook a test event, or what happened before.
+    SendToWebhook,
     /// Read what one gateway holds: `/v1/gateway/…`.
     ReadGateway,
     /// Change what one gateway logs.
@@ -53,6 +57,25 @@ pub(crate) enum Action {
     /// Make one gateway read its files of keys and certificates again.
     Reload,
     ReadMetrics,
+}
+
+impl Action {
+    /// Whether the audit trail has an entry for each change that the action makes. It has none for
+    /// what back ends do all day on behalf of users: follows, announcements, lists, beats.
+    pub(crate) fn is_audited(self) -> bool {
+        matches!(
+            self,
+            Self::Open
+                | Self::Close
+                | Self::Change
+                | Self::Moderate
+                | Self::WriteUser
+                | Self::ForgetSeen
+                | Self::SendToWebhook
+                | Self::ChangeLog
+                | Self::Reload
+        )
+    }
 }
 
 /// The caller of an action.
@@ -303,6 +326,18 @@ const TABLE: &[Row] = &[
         [No, No, Yes],
         WRITE,
         "forget users who were seen long ago",
+    ),
+    row(
+        Action::ReadWebhooks,
+        [No, No, Yes],
+        READ,
+        "look at webhooks, and what was sent to them",
+    ),
+    row(
+        Action::SendToWebhook,
+        [No, No, Yes],
+        WRITE,
+        "send a webhook a test, or events again",
     ),
     row(
         Action::ReadGateway,

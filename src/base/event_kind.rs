@@ -18,6 +18,10 @@ pub enum EventKind {
     UserBanned,
     /// A user's ban was lifted before its end.
     UserUnbanned,
+    /// A user follows a streamer from now on.
+    UserFollowed,
+    /// A user follows a streamer no longer.
+    UserUnfollowed,
     /// Fans came to a live.
     FanJoined,
     /// Fans left a live.
@@ -28,22 +32,27 @@ pub enum EventKind {
     StreamLost,
     /// A live had no stream for too long.
     StreamEnded,
+    /// Somebody changed something over the HTTP API.
+    AuditRecorded,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::LiveOpened,
         Self::LiveClosed,
         Self::LiveCounts,
         Self::UserRemoved,
         Self::UserBanned,
         Self::UserUnbanned,
+        Self::UserFollowed,
+        Self::UserUnfollowed,
         Self::FanJoined,
         Self::FanLeft,
         Self::StreamStarted,
         Self::StreamLost,
         Self::StreamEnded,
+        Self::AuditRecorded,
     ];
 
     /// Its name.
@@ -55,11 +64,14 @@ impl EventKind {
             Self::UserRemoved => "user.removed",
             Self::UserBanned => "user.banned",
             Self::UserUnbanned => "user.unbanned",
+            Self::UserFollowed => "user.followed",
+            Self::UserUnfollowed => "user.unfollowed",
             Self::FanJoined => "fan.joined",
             Self::FanLeft => "fan.left",
             Self::StreamStarted => "stream.started",
             Self::StreamLost => "stream.lost",
             Self::StreamEnded => "stream.ended",
+            Self::AuditRecorded => "audit.recorded",
         }
     }
 

@@ -3,7 +3,7 @@
 use super::ids::UserId;
 
 /// The role of a socket; each role may do more than the one before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Joins lives and is counted.
     Viewer,

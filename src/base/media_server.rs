@@ -77,7 +77,7 @@ impl MediaKind {
     }
 }
 
-/// The longest name of a server, in bytes.
+/// The longest name of a table in the settings file, in bytes.
 const LONGEST_NAME: usize = 32;
 
 /// The name of a server in the settings file: 1 to 32 bytes of `[a-z0-9-]`. It stands in paths, in
@@ -89,8 +89,7 @@ pub struct MediaServerName(Arc<str>);
 impl MediaServerName {
     /// Reads a name. `None` if it is empty, too long, or has other characters.
     pub fn parse(name: &str) -> Option<Self> {
-        let has_length = (1..=LONGEST_NAME).contains(&name.len());
-        if has_length && name.bytes().all(fits) {
+        if is_table_name(name) {
             Some(Self(name.into()))
         } else {
             None
@@ -101,6 +100,12 @@ impl MediaServerName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// Whether a table of the settings file may have this name: 1 to 32 bytes of `[a-z0-9-]`.
+pub(crate) fn is_table_name(name: &str) -> bool {
+    let has_length = (1..=LONGEST_NAME).contains(&name.len());
+    has_length && name.bytes().all(fits)
 }
 
 fn fits(byte: u8) -> bool {

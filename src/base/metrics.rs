@@ -65,6 +65,23 @@ const THIS_BUILD: Build = Build {
     version: env!("CARGO_PKG_VERSION"),
 };
 
+/// The senders of a webhook.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct OfWebhook {
+    /// The name in the settings.
+    pub(crate) webhook: String,
+    /// What is sent: `stream` or `again`.
+    pub(crate) queue: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct WebhookResult {
+    /// The name in the settings.
+    pub(crate) webhook: String,
+    /// What became of an attempt, one of a fixed few.
+    pub(crate) result: &'static str,
+}
+
 /// Buckets from a call in the same machine to a call that takes the longest allowed time.
 const CALL_TIMES: [f64; 11] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0,
@@ -286,24 +303,26 @@ metrics! {
     removals: Family<Why, Counter>,
     /// Calls that write the counts of a live into its record, by result
     figures_written: Family<Outcome, Counter>,
-    /// Attempts to send an event to the webhook, by result
-    webhooks: Family<Outcome, Counter>,
-    /// Time from an event until the webhook had taken it, in seconds
+    /// Attempts to send an event to a webhook, by result
+    webhooks: Family<WebhookResult, Counter>,
+    /// Time from an event until a webhook had taken it, in seconds
     webhook_lag_seconds: Histogram = Histogram::new([0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0, 3600.0]),
-    /// Events that the webhook has not taken yet, on the gateway that sends; 0 on others
-    webhook_waiting: Gauge,
-    /// Age of the oldest event that the gateway has read and the webhook has not taken, in seconds;
-    /// 0 if there is none
-    webhook_oldest_seconds: Gauge,
-    /// Events that the webhook did not take and that were given up
-    webhook_dead: Counter,
-    /// Events trimmed from the stream before the webhook had them
-    events_trimmed: Counter,
+    /// Events that a webhook has not taken yet, on the gateway that sends; 0 on others
+    webhook_waiting: Family<OfWebhook, Gauge>,
+    /// Age of the oldest event that the gateway has read and a webhook has not taken, in seconds; 0 if
+    /// there is none
+    webhook_oldest_seconds: Family<OfWebhook, Gauge>,
+    /// Events that a webhook did not take and that were given up
+    webhook_dead: Family<OfWebhook, Counter>,
+    /// Events trimmed from the stream before a webhook had them
+    events_trimmed: Family<OfWebhook, Counter>,
     /// Removals that no event tells of, because the stream could not be written and the record held
     /// too many
     removal_events_dropped: Counter,
     /// Fans whose coming or going was not written as an event, because too many waited
     fan_events_dropped: Counter,
+    /// Follows and calls of the API that no event tells of, because too many events waited
+    direct_events_dropped: Counter,
     /// Messages sent to other gateways
     peer_messages_sent: Counter,
     /// Messages received from other gateways

@@ -1,6 +1,7 @@
 //! What every other layer builds on: ids, time, metrics and small tools. Imports nothing of this
 //! crate outside this folder.
 
+pub mod actor;
 pub(crate) mod backoff;
 pub(crate) mod budgets;
 pub mod clock;
@@ -34,3 +35,4 @@ pub mod telemetry;
 pub mod terminal;
 pub mod timer_wheel;
 pub mod web_origin;
+pub mod webhook_name;

@@ -26,7 +26,7 @@ use crate::edge::media::servers::MediaServers;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{ConnectError, RedisStore, TriedOut};
 use crate::store::{Store, fans};
-use crate::sync::webhooks::Receiver;
+use crate::sync::webhooks::Endpoints;
 
 /// The delay before another attempt to reach Redis.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -95,8 +95,8 @@ pub(crate) fn wrong_files(config: &Config) -> Vec<String> {
     {
         wrong.push(format!("redis: {why}"));
     }
-    if let Err(why) = Receiver::of(config) {
-        wrong.push(why);
+    if let Err(webhooks) = Endpoints::open(config) {
+        wrong.extend(webhooks);
     }
     if let Err(why) = PresenceSecret::open(config.presence_secret_file.clone()) {
         wrong.push(why);

@@ -1,6 +1,5 @@
-//! `rollcall events list` shows the events that gateways gave up, because the webhook did not take
-//! them. `rollcall events replay` puts such events at the end of the stream again, from where
-//! gateways send them like new ones.
+//! `rollcall events list` shows the events that gateways gave up, because a webhook did not take
+//! them. `rollcall events replay` puts such events among those that the webhook is sent again.
 
 use std::fmt;
 
@@ -9,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::common::{open, print};
 use crate::base::exit;
+use crate::base::webhook_name::WebhookName;
 use crate::config::{Config, EventsAction, EventsArgs};
 use crate::store::{DeadEvent, EntryId, Events, MAX_EVENTS, StoreResult};
 
@@ -80,7 +80,7 @@ impl fmt::Display for DeadList {
     }
 }
 
-/// The number of events that the command put into the stream again.
+/// The number of events that the webhook is sent again.
 #[derive(Debug, Serialize)]
 struct Replayed {
     replayed: u64,
@@ -88,7 +88,7 @@ struct Replayed {
 
 impl fmt::Display for Replayed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} put at the end of the stream", self.replayed)
+        write!(f, "{} will be sent again", self.replayed)
     }
 }
 
@@ -97,13 +97,13 @@ pub async fn run(config: &Config, args: &EventsArgs) -> anyhow::Result<u8> {
     let store = open(config).await?;
     let replayed = match &args.action {
         EventsAction::List => {
-            print(&list(&store).await?, args.json);
+            print(&list(&store, &args.webhook).await?, args.json);
             return Ok(exit::STOPPED);
         }
         EventsAction::Replay {
             entry: Some(entry), ..
         } => match EntryId::parse(entry) {
-            Some(entry) => u64::from(store.replay_event(entry).await?),
+            Some(entry) => u64::from(store.replay_event(&args.webhook, entry).await?),
             None => {
                 return Ok(exit::say(
                     exit::WRONG_SETTINGS,
@@ -111,7 +111,9 @@ pub async fn run(config: &Config, args: &EventsArgs) -> anyhow::Result<u8> {
                 ));
             }
         },
-        EventsAction::Replay { entry: None, .. } => replay_all(&store, config.events_kept).await?,
+        EventsAction::Replay { entry: None, .. } => {
+            replay_all(&store, &args.webhook, config.events_kept).await?
+        }
     };
     print(&Replayed { replayed }, args.json);
     if replayed == 0 && matches!(args.action, EventsAction::Replay { all: false, .. }) {
@@ -122,11 +124,11 @@ pub async fn run(config: &Config, args: &EventsArgs) -> anyhow::Result<u8> {
     Ok(exit::STOPPED)
 }
 
-async fn list(store: &impl Events) -> StoreResult<DeadList> {
+async fn list(store: &impl Events, webhook: &WebhookName) -> StoreResult<DeadList> {
     let mut events: Vec<ListedEvent> = Vec::new();
     let mut after = None;
     loop {
-        let page = store.dead_events(after, MAX_EVENTS).await?;
+        let page = store.dead_events(webhook, after, MAX_EVENTS).await?;
         after = page.last().map(|(entry, _)| *entry);
         let more = after.is_some() && events.len() + page.len() > MAX_LISTED;
         events.extend(
@@ -142,15 +144,15 @@ async fn list(store: &impl Events) -> StoreResult<DeadList> {
 
 /// Replays the events in their order. Stops after `max` events, because gateways may give up more
 /// meanwhile.
-async fn replay_all(store: &impl Events, max: u64) -> StoreResult<u64> {
+async fn replay_all(store: &impl Events, webhook: &WebhookName, max: u64) -> StoreResult<u64> {
     let mut replayed = 0;
     let mut after = None;
     while replayed < max {
-        let page = store.dead_events(after, MAX_EVENTS).await?;
+        let page = store.dead_events(webhook, after, MAX_EVENTS).await?;
         let Some((last, _)) = page.last() else { break };
         after = Some(*last);
         for (entry, _) in page {
-            if store.replay_event(entry).await? {
+            if store.replay_event(webhook, entry).await? {
                 replayed += 1;
             }
         }

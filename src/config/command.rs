@@ -13,6 +13,7 @@ use clap_complete::Shell;
 use super::review::SettingInForce;
 use crate::base::gateway_url::GatewayUrl;
 use crate::base::ids::{LiveId, UserId};
+use crate::base::webhook_name::WebhookName;
 pub use credentials::{KeyArgs, TokenArgs};
 
 /// The gateway that runs here with the default settings.
@@ -106,9 +107,17 @@ pub struct ExplainArgs {
 pub struct EventsArgs {
     #[command(subcommand)]
     pub(crate) action: EventsAction,
+    /// The webhook that did not take them, by its name in the settings
+    #[arg(long, value_name = "NAME", global = true, default_value = "default")]
+    #[arg(value_parser = webhook_name)]
+    pub(crate) webhook: WebhookName,
     /// Print one JSON document
     #[arg(long, global = true)]
     pub(crate) json: bool,
+}
+
+fn webhook_name(text: &str) -> Result<WebhookName, &'static str> {
+    WebhookName::parse(text).ok_or("a webhook's name has 1 to 32 characters of a-z 0-9 -")
 }
 
 /// What `rollcall events` does.
@@ -116,7 +125,7 @@ pub struct EventsArgs {
 pub enum EventsAction {
     /// List the events that were given up
     List,
-    /// Put events at the end of the stream
+    /// Have events sent again
     Replay {
         /// One event, as the list names it
         #[arg(required_unless_present = "all", conflicts_with = "all")]

@@ -1,7 +1,8 @@
 //! Reads the settings file: flat TOML such as `heartbeat = "5s"`, with dashes or underscores in
 //! names. An unknown key is a mistake. Each setting and each mistake knows its line. No mistake
-//! quotes a line of the file, because the line may hold a password. `media` is no setting: it has a
-//! table for each media server, which `media.rs` reads.
+//! quotes a line of the file, because the line may hold a password. `media` and `webhooks` are no
+//! settings: they have a table for each media server and for each further webhook, which `media.rs`
+//! and `webhooks.rs` read.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,6 +16,7 @@ use super::given::{Given, GivenMap};
 use super::media::{self, MediaServer};
 use super::mistakes::did_you_mean;
 use super::settings::{self, SETTINGS};
+use super::webhooks::{self, WebhookEndpoint};
 
 /// The maximum size of a settings file. It limits the bytes that are read if the path is wrong.
 const MAX_BYTES: u64 = 64 * 1024;
@@ -22,11 +24,15 @@ const MAX_BYTES: u64 = 64 * 1024;
 /// The key of the tables of media servers.
 const MEDIA: &str = "media";
 
+/// The key of the tables of webhooks.
+const WEBHOOKS: &str = "webhooks";
+
 /// What a file says.
 #[derive(Debug, Default)]
 pub(super) struct FromFile {
     pub given: GivenMap,
     pub media: Vec<MediaServer>,
+    pub webhooks: Vec<WebhookEndpoint>,
 }
 
 /// A key of the file, the line on which it stands, and its value.
@@ -38,6 +44,15 @@ struct Entries {
     /// In the order of the file.
     settings: Vec<Entry>,
     media: Vec<Entry>,
+    webhooks: Vec<Entry>,
+}
+
+/// The keys that are no settings.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Tables {
+    media: BTreeMap<Spanned<String>, Value>,
+    webhooks: BTreeMap<Spanned<String>, Value>,
 }
 
 pub(super) fn read(path: &Path, mistakes: &mut Vec<String>) -> FromFile {
@@ -59,15 +74,20 @@ fn take(path: &Path, entries: Result<Entries, String>, mistakes: &mut Vec<String
             return FromFile::default();
         }
     };
-    let mut servers = Vec::new();
-    for (name, line, value) in entries.media {
-        let place = format!("{file}, line {line}");
-        servers.push(media::Entry { name, place, value });
-    }
     FromFile {
         given: given(&file, entries.settings, mistakes),
-        media: media::read(servers, mistakes),
+        media: media::read(tables(&file, entries.media), mistakes),
+        webhooks: webhooks::read(tables(&file, entries.webhooks), mistakes),
     }
+}
+
+fn tables(file: &str, entries: Vec<Entry>) -> Vec<media::Entry> {
+    let mut tables = Vec::with_capacity(entries.len());
+    for (name, line, value) in entries {
+        let place = format!("{file}, line {line}");
+        tables.push(media::Entry { name, place, value });
+    }
+    tables
 }
 
 fn given(file: &str, entries: Vec<Entry>, mistakes: &mut Vec<String>) -> GivenMap {
@@ -124,31 +144,29 @@ fn parse(bytes: Vec<u8>) -> Result<Entries, String> {
     let mut entries = Entries::default();
     for (key, value) in table {
         let line = line_of(&text, key.span().start);
-        if key.get_ref() != MEDIA {
-            entries.settings.push((key.into_inner(), line, value));
-            continue;
-        }
+        let problem = match key.as_ref().as_str() {
+            MEDIA => "media must be tables, one a server, such as [media.main]",
+            WEBHOOKS => "webhooks must be tables, one a receiver, such as [webhooks.main]",
+            _ => {
+                entries.settings.push((key.into_inner(), line, value));
+                continue;
+            }
+        };
         let Value::Table(_) = value else {
-            let problem = "media must be tables, one a server, such as [media.main]";
             return Err(format!("line {line}: {problem}"));
         };
-        entries.media = media_entries(&text);
     }
+    let Tables { media, webhooks } = toml::from_str(&text).unwrap_or_default();
+    entries.media = table_entries(&text, media);
+    entries.webhooks = table_entries(&text, webhooks);
     entries.settings.sort_by_key(|(_, line, _)| *line);
     Ok(entries)
 }
 
-/// The tables of media servers, each with its own line. `text` is TOML, and its `media` is a table.
-fn media_entries(text: &str) -> Vec<Entry> {
-    #[derive(Deserialize)]
-    struct OnlyMedia {
-        media: BTreeMap<Spanned<String>, Value>,
-    }
-    let Ok(read) = toml::from_str::<OnlyMedia>(text) else {
-        return Vec::new();
-    };
+/// The entries of these tables, each with its own line of the text.
+fn table_entries(text: &str, tables: BTreeMap<Spanned<String>, Value>) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
-    for (name, value) in read.media {
+    for (name, value) in tables {
         let line = line_of(text, name.span().start);
         entries.push((name.into_inner(), line, value));
     }

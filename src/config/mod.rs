@@ -23,6 +23,7 @@ mod shell;
 #[cfg(test)]
 mod tests;
 mod values;
+mod webhooks;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -42,6 +43,7 @@ pub use review::SettingInForce;
 pub use settings::{SETTINGS, Setting, Shown, markdown_table};
 pub(crate) use values::number_of;
 pub use values::{AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, SeenIds, SqlIds};
+pub use webhooks::WebhookEndpoint;
 
 /// The task of the process.
 #[derive(Debug)]
@@ -73,20 +75,26 @@ pub fn load(
         Some(Given { text: Ok(path), .. }) => Some(PathBuf::from(path)),
         _ => None,
     };
-    let FromFile { mut given, media } = match &path {
+    let FromFile {
+        mut given,
+        media,
+        webhooks,
+    } = match &path {
         Some(path) => file::read(path, &mut mistakes),
         None => FromFile::default(),
     };
     let file_has_secret = given
         .iter()
         .any(|(name, given)| may_hold_secret(name, given))
-        || media.iter().any(MediaServer::has_secret_in_file);
+        || media.iter().any(MediaServer::has_secret_in_file)
+        || webhooks.iter().any(WebhookEndpoint::has_secret_in_file);
     let file_with_secrets = if file_has_secret { path } else { None };
     given.extend(env);
     given.extend(flags);
     let (mut config, wrong) = take(&given, &mut mistakes);
     config.file_with_secrets = file_with_secrets;
     config.media = media;
+    config.webhooks = webhooks;
     if !task.stands_alone() {
         check_relations(&config, &given, &wrong, &mut mistakes);
     }
@@ -99,7 +107,7 @@ pub fn load(
         Task::CheckConfig(args) => {
             let args = CheckArgs {
                 mistakes,
-                settings: review::in_force(&given, &wrong, &config.media),
+                settings: review::in_force(&given, &wrong, &config),
                 ..args
             };
             Ok(Loaded::Run(Task::CheckConfig(args), Box::new(config)))
@@ -124,10 +132,14 @@ fn may_hold_secret(name: &str, given: &Given) -> bool {
 #[cfg(any(test, fuzzing))]
 pub(crate) fn mistakes_in(text: &[u8]) -> usize {
     let mut mistakes = Vec::new();
-    let FromFile { given, media } =
-        file::read_text(std::path::Path::new("fuzz"), text, &mut mistakes);
+    let FromFile {
+        given,
+        media,
+        webhooks,
+    } = file::read_text(std::path::Path::new("fuzz"), text, &mut mistakes);
     let (mut config, wrong) = take(&given, &mut mistakes);
     config.media = media;
+    config.webhooks = webhooks;
     check_relations(&config, &given, &wrong, &mut mistakes);
     mistakes.len()
 }
@@ -178,4 +190,5 @@ fn check_relations(
     if !wrong.contains("auth") {
         mistakes.extend(config.media_mistakes());
     }
+    mistakes.extend(config.webhook_mistakes());
 }

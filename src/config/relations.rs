@@ -12,7 +12,7 @@ use crate::base::event_kind::EventKind;
 /// Settings that are right alone and wrong together.
 pub(super) struct BrokenRelation {
     /// The names of the settings.
-    pub between: &'static [&'static str],
+    pub between: Vec<&'static str>,
     /// What would be right.
     pub problem: String,
 }
@@ -25,7 +25,10 @@ struct Relations {
 impl Relations {
     fn require(&mut self, holds: bool, between: &'static [&'static str], problem: String) {
         if !holds {
-            self.broken.push(BrokenRelation { between, problem });
+            self.broken.push(BrokenRelation {
+                between: between.to_vec(),
+                problem,
+            });
         }
     }
 }
@@ -135,18 +138,14 @@ impl Config {
             &["webhook-url", "webhook-secret-file"],
             "webhook-url and webhook-secret-file go together".to_owned(),
         );
-        relations.require(
-            self.count_events || !self.webhook_wants(EventKind::LiveCounts),
-            &["webhook-events", "count-events"],
-            "live.counts needs count-events on".to_owned(),
-        );
-        relations.require(
-            self.fan_events
-                || !self.webhook_wants(EventKind::FanJoined)
-                    && !self.webhook_wants(EventKind::FanLeft),
-            &["webhook-events", "fan-events"],
-            "fan.joined and fan.left need fan-events on".to_owned(),
-        );
+        for event in &self.webhook_events {
+            if let Some(setting) = self.switched_off(*event) {
+                relations.broken.push(BrokenRelation {
+                    between: vec!["webhook-events", setting],
+                    problem: format!("{event} needs {setting} on"),
+                });
+            }
+        }
         relations.require(
             self.otlp_endpoint.is_none() || cfg!(feature = "otlp"),
             &["otlp-endpoint"],
@@ -156,9 +155,17 @@ impl Config {
         relations.broken
     }
 
-    /// Whether the settings name this event for the webhook.
-    fn webhook_wants(&self, event: EventKind) -> bool {
-        self.webhook_events.contains(&event)
+    /// The setting that keeps events of this kind from being made, if one does.
+    pub(super) fn switched_off(&self, event: EventKind) -> Option<&'static str> {
+        match event {
+            EventKind::LiveCounts if !self.count_events => Some("count-events"),
+            EventKind::FanJoined | EventKind::FanLeft if !self.fan_events => Some("fan-events"),
+            EventKind::UserFollowed | EventKind::UserUnfollowed if !self.follow_events => {
+                Some("follow-events")
+            }
+            EventKind::AuditRecorded if !self.audit_events => Some("audit-events"),
+            _ => None,
+        }
     }
 
     /// The scheme of `fan-url`.

@@ -6,9 +6,9 @@ use reqwest::Url;
 use serde::Serialize;
 
 use super::given::{Given, GivenMap};
-use super::media::server::MediaServer;
 use super::mistakes::may_be_shown;
 use super::settings::{SETTINGS, Setting, Shown};
+use super::values::Config;
 use crate::base::redis_address::{Address, Layout};
 
 const HIDDEN: &str = "(not shown)";
@@ -25,21 +25,28 @@ pub struct SettingInForce {
     pub origin: String,
 }
 
-/// Every setting, in the order of the table, and then every media server with its kind. `wrong` has
-/// the names of the settings with a wrong value.
+/// Every setting, in the order of the table; then every media server with its kind, and every further
+/// webhook with its host. `wrong` has the names of the settings with a wrong value.
 pub(super) fn in_force(
     given: &GivenMap,
     wrong: &BTreeSet<&str>,
-    media: &[MediaServer],
+    config: &Config,
 ) -> Vec<SettingInForce> {
     let mut settings = Vec::new();
     for setting in SETTINGS {
         settings.push(one_in_force(setting, given, wrong));
     }
-    for server in media {
+    for server in &config.media {
         settings.push(SettingInForce {
             name: format!("media.{}", server.name),
             value: Some(server.kind.as_str().to_owned()),
+            origin: "file".to_owned(),
+        });
+    }
+    for webhook in &config.webhooks {
+        settings.push(SettingInForce {
+            name: format!("webhooks.{}", webhook.name),
+            value: Some(webhook.origin()),
             origin: "file".to_owned(),
         });
     }

@@ -41,6 +41,11 @@ impl Config {
                 warnings.extend(warning(&format!("media.{}.{key}", server.name), file));
             }
         }
+        for webhook in &self.webhooks {
+            for (key, file) in webhook.secret_files() {
+                warnings.extend(warning(&format!("webhooks.{}.{key}", webhook.name), file));
+            }
+        }
         warnings
     }
 }

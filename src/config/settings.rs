@@ -681,11 +681,34 @@ pub const SETTINGS: &[Setting] = &[
         ..PLAIN
     },
     Setting {
+        name: "follow-events",
+        group: EVENTS,
+        hint: ON_OR_OFF,
+        default: Some("off"),
+        bare: Some("on"),
+        doc: "Whether user.followed and user.unfollowed are events",
+        more: "The same for all gateways.",
+        take: |c, text| set(&mut c.follow_events, switch(text)),
+        ..PLAIN
+    },
+    Setting {
+        name: "audit-events",
+        group: EVENTS,
+        hint: ON_OR_OFF,
+        default: Some("off"),
+        bare: Some("on"),
+        doc: "Whether audit.recorded is an event: who changed what over the HTTP API",
+        more: "The same for all gateways.",
+        take: |c, text| set(&mut c.audit_events, switch(text)),
+        ..PLAIN
+    },
+    Setting {
         name: "webhook-url",
         group: EVENTS,
         hint: "URL",
         doc: "Where events are sent, each as a signed POST, as in https://example.org/hooks; default: nowhere",
-        more: "Needs webhook-secret-file. The same for all gateways; one of them sends at a time.",
+        more: "Needs webhook-secret-file. The same for all gateways; one of them sends at a time. The settings \
+               file may have further webhooks, see docs/events.md.",
         shown: Shown::Never,
         take: |c, text| set(&mut c.webhook_url, webhook(text).map(Some)),
         ..PLAIN
@@ -703,7 +726,7 @@ pub const SETTINGS: &[Setting] = &[
         group: EVENTS,
         hint: "EVENTS",
         doc: "Which events are sent to the webhook, as in live.opened,live.closed; default: all in the stream",
-        take: |c, text| set(&mut c.webhook_events, list(text, event_kind)),
+        take: |c, text| set(&mut c.webhook_events, events(text)),
         ..PLAIN
     },
     Setting {
@@ -1081,6 +1104,11 @@ fn jwks(text: &str) -> Result<Jwks, String> {
     }
 }
 
+/// The events that a text names, separated by commas.
+pub(super) fn events(text: &str) -> Result<Vec<EventKind>, String> {
+    list(text, event_kind)
+}
+
 fn event_kind(text: &str) -> Result<EventKind, String> {
     if let Some(kind) = EventKind::from_name(text) {
         return Ok(kind);
@@ -1093,7 +1121,7 @@ fn event_kind(text: &str) -> Result<EventKind, String> {
 }
 
 /// Checks a URL, which no error quotes: it may hold a password.
-fn webhook(text: &str) -> Result<Secret, String> {
+pub(super) fn webhook(text: &str) -> Result<Secret, String> {
     match Url::parse(text) {
         Ok(url) if ["http", "https"].contains(&url.scheme()) && url.has_host() => {
             Ok(Secret::new(text))

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use crate::base::event_kind::EventKind;
 use crate::base::ids::GatewayId;
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::media_server::MediaKind;
@@ -167,9 +168,12 @@ fn the_table_shows_the_defaults_that_apply() {
         events_kept: 0,
         count_events: false,
         fan_events: true,
+        follow_events: true,
+        audit_events: true,
         webhook_url: None,
         webhook_secret_file: None,
         webhook_events: Vec::new(),
+        webhooks: Vec::new(),
         webhook_allow_private: true,
         webhook_timeout: Duration::ZERO,
         webhook_patience: Duration::ZERO,
@@ -315,6 +319,8 @@ fn every_setting_can_be_given_in_every_way() {
         ("events-kept", "1000"),
         ("count-events", "off"),
         ("fan-events", "on"),
+        ("follow-events", "on"),
+        ("audit-events", "on"),
         ("webhook-url", "https://example.org/hooks?key=1"),
         ("webhook-secret-file", "/etc/webhook-secret"),
         ("webhook-events", "live.opened,fan.left"),
@@ -998,6 +1004,93 @@ fn a_webhook_needs_a_url_a_secret_and_events_that_are_written() {
         "{hook} --webhook-events live.counts --count-events off"
     ))
     .refused_with(&["count-events"]);
+}
+
+/// A settings file with one further webhook that has these lines.
+fn webhook(lines: &str) -> Start {
+    file(&format!("[webhooks.crm]\n{lines}"))
+}
+
+#[test]
+fn a_table_describes_each_further_webhook() {
+    let text = "webhook-url = 'https://a.example'\nwebhook-secret-file = '/a'\n\n[webhooks.crm]\n\
+                url = 'https://u:hunter2@b.example/hooks?key=1'\nsecret-file = '/b'\n\
+                previous_secret_file = '/c'\nevents = 'live.opened,live.closed'\n\n[webhooks.log]\n\
+                url = 'https://c.example'\nsecret-file = '/d'\n";
+    let config = file(text).config();
+    let endpoints = config.webhook_endpoints();
+    let names: Vec<&str> = endpoints.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["default", "crm", "log"]);
+    let crm = &endpoints[1];
+    assert_eq!(crm.previous_secret_file, Some(PathBuf::from("/c")));
+    assert!(crm.wants(EventKind::LiveOpened) && !crm.wants(EventKind::LiveCounts));
+    assert!(endpoints[2].wants(EventKind::LiveCounts));
+    assert_eq!(crm.origin(), "https://b.example");
+    assert!(config.file_with_secrets.is_some());
+    let debug = format!("{config:?}");
+    assert!(!debug.contains("hunter2"), "{debug}");
+}
+
+#[test]
+fn a_wrong_webhook_is_refused_with_the_name_of_its_key() {
+    let good = "url = 'https://a.example'\nsecret-file = '/a'\n";
+    for (lines, words) in [
+        (
+            "secret-file = '/a'",
+            ["webhooks.crm.url (file ", "is missing"],
+        ),
+        (
+            "url = 'https://a'",
+            ["webhooks.crm.secret-file (file ", "is missing"],
+        ),
+        (
+            "url = 'hunter2'\nsecret-file = '/a'",
+            ["webhooks.crm.url (file ", "not a URL"],
+        ),
+        (
+            "url = ''\nsecret-file = '/a'",
+            ["webhooks.crm.url (file ", "is empty"],
+        ),
+        (
+            "url = 7\nsecret-file = '/a'",
+            ["webhooks.crm.url (file ", "text in quotes"],
+        ),
+        (
+            &format!("{good}event = 'x'"),
+            ["webhooks.crm.event (file ", "did you mean events?"],
+        ),
+        (
+            &format!("{good}events = 'x'"),
+            ["webhooks.crm.events (file ", "live.closed"],
+        ),
+        (
+            &format!("{good}secret_file = '/b'"),
+            ["webhooks.crm.secret-file", "set twice"],
+        ),
+        (
+            &format!("{good}events = 'fan.left'"),
+            ["webhooks.crm.events: ", "fan-events on"],
+        ),
+        (
+            &format!("{good}events = 'user.followed'"),
+            ["webhooks.crm.events: ", "follow-events on"],
+        ),
+        (
+            &format!("{good}events = 'audit.recorded'"),
+            ["webhooks.crm.events: ", "audit-events on"],
+        ),
+    ] {
+        let start = webhook(lines);
+        start.refused_with(&words);
+        let mistakes = start.load().unwrap_err().to_string();
+        assert!(!mistakes.contains("hunter2"), "{lines}");
+        assert_eq!(mistakes.lines().count(), 1, "{mistakes}");
+    }
+    file("webhooks = 'x'").refused_with(&["line 1", "[webhooks.main]"]);
+    file("webhooks.crm = 'x'").refused_with(&["webhooks.crm (file ", "write [webhooks.crm]"]);
+    file(&format!("[webhooks.CRM]\n{good}")).refused_with(&["webhooks.CRM (file ", "a-z 0-9 -"]);
+    file(&format!("[webhooks.default]\n{good}"))
+        .refused_with(&["webhooks.default: ", "webhook-url"]);
 }
 
 /// A settings file with one media server that has these lines.

@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use reqwest::Url;
 
 use super::media::server::MediaServer;
+use super::webhooks::WebhookEndpoint;
 use crate::base::event_kind::EventKind;
 use crate::base::http_client::Proxy;
 use crate::base::ids::{GatewayId, UserId};
@@ -101,11 +102,16 @@ pub struct Config {
     pub events_kept: u64,
     pub count_events: bool,
     pub fan_events: bool,
+    pub follow_events: bool,
+    pub audit_events: bool,
     /// `None`: events are sent nowhere.
     pub webhook_url: Option<Secret>,
     pub webhook_secret_file: Option<PathBuf>,
     /// Empty: all.
     pub webhook_events: Vec<EventKind>,
+    /// The further webhooks, of the settings file.
+    pub webhooks: Vec<WebhookEndpoint>,
+    /// This and the settings below are about all webhooks.
     pub webhook_allow_private: bool,
     pub webhook_timeout: Duration,
     pub webhook_patience: Duration,
@@ -232,9 +238,12 @@ impl Default for Config {
             events_kept: 250_000,
             count_events: true,
             fan_events: false,
+            follow_events: false,
+            audit_events: false,
             webhook_url: None,
             webhook_secret_file: None,
             webhook_events: Vec::new(),
+            webhooks: Vec::new(),
             webhook_allow_private: false,
             webhook_timeout: Duration::from_secs(10),
             webhook_patience: Duration::from_secs(3_600),

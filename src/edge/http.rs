@@ -11,6 +11,7 @@
 
 mod asyncapi;
 mod attendance;
+mod audit;
 mod authorization;
 mod beats;
 mod bill;
@@ -55,5 +56,6 @@ pub(crate) mod tests;
 pub(crate) mod upgrade;
 mod users;
 mod viewers;
+mod webhooks;
 
 pub use self::problem::ALL as PROBLEMS;

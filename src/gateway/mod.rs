@@ -24,7 +24,6 @@ use crate::auth::presence_secret::PresenceSecret;
 pub use crate::auth::tokens::OpenError as KeysError;
 use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
-use crate::base::event_kind::EventKind;
 use crate::base::from_files::FromFiles;
 use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
@@ -47,10 +46,11 @@ use crate::session::{self, Handshake};
 use crate::store::fans::FanSetupError;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{Access, ConnectError, RedisStore};
-use crate::store::{CloseReason, LiveRecord, Store};
+use crate::store::{CloseReason, EventSource, LiveRecord, Store};
+use crate::sync::events::direct_events::DirectEvents;
 use crate::sync::events::fan_events::FanEvents;
 pub use crate::sync::lives::{LiveError, OpenRequest, Opened};
-use crate::sync::webhooks::{Receiver, WebhookSender};
+use crate::sync::webhooks::{Endpoint, Endpoints, WebhookSender};
 
 pub(crate) mod parts;
 pub mod process;
@@ -118,6 +118,7 @@ pub struct Gateway {
     drain: Duration,
     publisher: Arc<Publisher>,
     fan_events: Option<Arc<FanEvents>>,
+    direct_events: Option<Arc<DirectEvents>>,
     addr: SocketAddr,
     admin_addr: Option<SocketAddr>,
     intake: Stage,
@@ -233,9 +234,8 @@ async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway
         (Some(chain), Some(key)) => Some(Arc::new(Certificate::open(chain, key)?)),
         _ => None,
     };
-    let webhook = Receiver::of(&config)
-        .map_err(StartError::Settings)?
-        .map(Arc::new);
+    let webhooks =
+        Endpoints::open(&config).map_err(|wrong| StartError::Settings(wrong.join("\n")))?;
     let (public, addr) = listen(config.listen)?;
     let mut admin = None;
     let mut admin_addr = None;
@@ -265,9 +265,6 @@ async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway
     if let Some(certificate) = &certificate {
         other_files.push(certificate.clone());
     }
-    if let Some(receiver) = &webhook {
-        other_files.push(receiver.clone());
-    }
     let presence_secret = PresenceSecret::open(config.presence_secret_file.clone())
         .map(Arc::new)
         .map_err(StartError::Settings)?;
@@ -275,6 +272,7 @@ async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway
         tokens,
         api_keys,
         presence_secret,
+        webhooks,
         other_files,
     };
     let mut gateway = run(id, &config, verifiers, store, metrics).await?;
@@ -284,12 +282,14 @@ async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway
             .readers
             .spawn("key fetcher", &gateway.failed, key_fetcher.run(stop));
     }
-    if let Some(receiver) = webhook {
-        let sender = webhook_sender(&config, receiver, &gateway.app);
-        let stop = gateway.readers.stop.clone();
-        gateway
-            .readers
-            .spawn("webhooks", &gateway.failed, sender.run(stop));
+    for endpoint in gateway.app.webhooks.iter() {
+        for source in EventSource::ALL {
+            let sender = webhook_sender(&config, endpoint, source, &gateway.app);
+            let stop = gateway.readers.stop.clone();
+            gateway
+                .readers
+                .spawn("webhooks", &gateway.failed, sender.run(stop));
+        }
     }
     gateway.addr = addr;
     gateway.admin_addr = admin_addr;
@@ -436,11 +436,19 @@ async fn run(
             fan_events.clone().run(readers.stop.clone()),
         );
     }
+    if let Some(direct_events) = &parts.direct_events {
+        readers.spawn(
+            "direct events",
+            &failed,
+            direct_events.clone().run(readers.stop.clone()),
+        );
+    }
     Ok(Gateway {
         app,
         drain: config.drain,
         publisher: parts.publisher,
         fan_events: parts.fan_events,
+        direct_events: parts.direct_events,
         addr: config.listen,
         admin_addr: None,
         intake,
@@ -521,17 +529,17 @@ async fn open_and_try(access: Access, metrics: &Arc<Metrics>) -> Result<RedisSto
     Ok(store)
 }
 
-fn webhook_sender(config: &Config, receiver: Arc<Receiver>, app: &AppState) -> WebhookSender {
-    let kinds = if config.webhook_events.is_empty() {
-        EventKind::ALL.to_vec()
-    } else {
-        config.webhook_events.clone()
-    };
+fn webhook_sender(
+    config: &Config,
+    endpoint: &Arc<Endpoint>,
+    source: EventSource,
+    app: &AppState,
+) -> WebhookSender {
     WebhookSender {
         store: app.store.clone(),
         gateways: app.gateways.clone(),
-        receiver,
-        kinds,
+        endpoint: endpoint.clone(),
+        source,
         patience: config.webhook_patience,
         kept: config.events_kept,
         metrics: app.metrics.clone(),
@@ -751,6 +759,9 @@ impl Gateway {
             if let Some(fan_events) = &self.fan_events {
                 // The fans whom the last flush took out.
                 fan_events.write().await;
+            }
+            if let Some(direct_events) = &self.direct_events {
+                direct_events.write().await;
             }
             self.publisher.say_goodbye().await;
             self.app.store.end_lease(&self.app.gateways.id()).await

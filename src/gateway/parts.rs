@@ -51,6 +51,7 @@ use crate::sync::check::Checker;
 use crate::sync::count::CountsRecorder;
 use crate::sync::erasure::{Eraser, Erasing};
 use crate::sync::events::count_events::CountEvents;
+use crate::sync::events::direct_events::DirectEvents;
 use crate::sync::events::fan_events::FanEvents;
 use crate::sync::fan_asker::FanAsker;
 use crate::sync::fan_check::FanCheck;
@@ -73,6 +74,7 @@ use crate::sync::sweep::Sweeper;
 use crate::sync::upkeep::Upkeep;
 use crate::sync::user_upkeep::UserUpkeep;
 use crate::sync::walk::Walk;
+use crate::sync::webhooks::Endpoints;
 
 /// Why a part cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -328,6 +330,20 @@ impl Core {
         )))
     }
 
+    /// `None` if neither follows nor calls of the API are events.
+    fn direct_events(&self, config: &Config) -> Option<Arc<DirectEvents>> {
+        if !config.follow_events && !config.audit_events {
+            return None;
+        }
+        Some(Arc::new(DirectEvents::new(
+            self.store.clone(),
+            self.gateways.clone(),
+            self.metrics.clone(),
+            self.clock,
+            config.events_kept,
+        )))
+    }
+
     fn lease_keeper(&self, config: &Config, seen: &Arc<SeenUsers>) -> LeaseKeeper {
         LeaseKeeper {
             gateways: self.gateways.clone(),
@@ -410,12 +426,14 @@ impl Core {
     }
 }
 
-/// The verifiers of credentials. The default is the one of `--auth off`.
+/// What comes from files: the verifiers of credentials, and the webhooks. The default is the one of
+/// `--auth off`, without webhooks.
 #[derive(Default)]
 pub(crate) struct Verifiers {
     pub(crate) tokens: Option<Arc<Tokens>>,
     pub(crate) api_keys: Arc<ApiKeys>,
     pub(crate) presence_secret: Arc<PresenceSecret>,
+    pub(crate) webhooks: Endpoints,
     /// The other parts that come from files; the reloader watches them, too.
     pub(crate) other_files: Vec<Arc<dyn FromFiles>>,
 }
@@ -442,6 +460,8 @@ pub struct Parts {
     pub count_events: Option<Arc<CountEvents>>,
     /// `None` if fans are no events.
     pub fan_events: Option<Arc<FanEvents>>,
+    /// `None` if neither follows nor calls of the API are events.
+    pub direct_events: Option<Arc<DirectEvents>>,
     pub fanout: Fanout,
     pub erasing: Erasing,
     pub app: Arc<AppState>,
@@ -532,6 +552,7 @@ impl Parts {
             tokens,
             api_keys,
             presence_secret,
+            webhooks,
             other_files: mut from_files,
         } = verifiers;
         from_files.push(api_keys.clone());
@@ -540,12 +561,16 @@ impl Parts {
             from_files.push(tokens.clone());
         }
         from_files.extend(fan_source.clone().secret_file());
+        for endpoint in webhooks.iter() {
+            from_files.push(endpoint.clone());
+        }
         let media = Arc::new(MediaServers::open(config)?);
         from_files.push(media.clone());
         let reloader = Arc::new(Reloader::new(from_files, tokens.clone(), metrics.clone()));
         let fans = Arc::new(core.fan_check(&fan_source));
         let fan_asker = core.fan_asker(config, &fan_source);
         let fan_events = core.fan_events(config);
+        let direct_events = core.direct_events(config);
         let flusher = Arc::new(Flusher {
             rooms: rooms.clone(),
             gateways: gateways.clone(),
@@ -578,6 +603,7 @@ impl Parts {
             rooms: rooms.clone(),
             outbox: outbox.clone(),
             feeds: feeds.clone(),
+            events: direct_events.clone().filter(|_| config.follow_events),
         });
         let poller = Poller::of(
             config,
@@ -674,6 +700,9 @@ impl Parts {
             removals,
             eraser,
             media,
+            webhooks,
+            audit: direct_events.clone().filter(|_| config.audit_events),
+            events_kept: config.events_kept,
             streams: streams.clone(),
             stream_grace: config.stream_grace,
             sessions,
@@ -706,6 +735,7 @@ impl Parts {
             fan_asker,
             count_events,
             fan_events,
+            direct_events,
             fanout,
             erasing,
             app,

@@ -8,9 +8,12 @@
 //! walk at the latest. An event may therefore be in the stream twice, with the same id, but it is
 //! never lost, and the first entries of a live's events are in their order.
 //!
-//! One gateway at a time sends the events of the stream to a webhook. It reads as the only consumer
-//! of a group, so the next sender first reads again the entries that the last one had read and not
-//! acknowledged.
+//! One gateway at a time sends the events of the stream to a webhook; each webhook has a group and a
+//! turn of its own. The sender reads as the only consumer of the group, so the next sender first
+//! reads again the entries that the last one had read and not acknowledged.
+//!
+//! What a webhook is sent again goes into a stream of its own, which other webhooks and other
+//! consumers do not see. It is read in the same way, see [`WebhookQueue`].
 
 use std::fmt;
 use std::time::Duration;
@@ -20,7 +23,8 @@ use async_trait::async_trait;
 use super::{LiveRecord, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::event_kind::EventKind;
-use crate::base::ids::{Epoch, GatewayId, LiveId};
+use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
+use crate::base::webhook_name::WebhookName;
 
 /// Minimum time between two `live.counts` of a live.
 pub const COUNTS_EVENT_EVERY: Duration = Duration::from_secs(10);
@@ -50,15 +54,47 @@ pub fn one_append(events: &[Event]) -> usize {
     fit.max(1).min(events.len())
 }
 
+/// What an event is about. Senders keep the order of the events that are about the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum About {
+    /// The live in which it happened.
+    Live(LiveId),
+    /// The user who did it.
+    User(UserId),
+    /// The caller of the API who did it, as a text.
+    Caller(String),
+}
+
+impl About {
+    /// The name of its field in an entry of the stream, and the value.
+    pub fn field(&self) -> (&'static str, &str) {
+        match self {
+            Self::Live(live) => ("live_id", live.as_str()),
+            Self::User(user) => ("user_id", user.as_str()),
+            Self::Caller(caller) => ("caller", caller),
+        }
+    }
+
+    /// Reads it back. `None` if there is no such field, or its value cannot be read.
+    pub fn read(name: &str, value: &str) -> Option<Self> {
+        match name {
+            "live_id" => Some(Self::Live(LiveId::parse(value).ok()?)),
+            "user_id" => Some(Self::User(UserId::parse(value).ok()?)),
+            "caller" => Some(Self::Caller(value.to_owned())),
+            _ => None,
+        }
+    }
+}
+
 /// An event as it goes into the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Tells repeats from new events: `<live_id>:<epoch>:<kind>:<n>`.
+    /// Tells repeats from new events. Of an event of a live: `<live_id>:<epoch>:<kind>:<n>`.
     pub id: String,
     /// The kind of the event.
     pub kind: EventKind,
-    /// The live in which it happened.
-    pub live: LiveId,
+    /// Where it happened, or who did it.
+    pub about: About,
     /// The event as a JSON object.
     pub data: String,
 }
@@ -98,6 +134,29 @@ pub struct StreamEvent {
     pub event: Option<Event>,
 }
 
+/// Which events a sender sends, and where.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WebhookQueue {
+    /// The webhook.
+    pub webhook: WebhookName,
+    /// The stream that is read.
+    pub source: EventSource,
+}
+
+/// The stream that a sender reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EventSource {
+    /// The stream of all events.
+    Stream,
+    /// The stream of the events that this webhook is sent again.
+    Again,
+}
+
+impl EventSource {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Stream, Self::Again];
+}
+
 /// Where a sender goes on reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadFrom {
@@ -110,6 +169,8 @@ pub enum ReadFrom {
 /// A sender's look at the stream.
 #[derive(Debug, Clone)]
 pub struct ReadEvents {
+    /// What to read.
+    pub queue: WebhookQueue,
     /// The gateway that wants to be the sender, or stay it.
     pub gateway: GatewayId,
     /// How long it is the sender then.
@@ -149,7 +210,8 @@ pub struct DeadEvent {
     pub attempts: u64,
 }
 
-/// The stream of events, its group of webhook senders, and the stream of events that were given up.
+/// The stream of events and, of each webhook, its group of senders, the events that it is sent again,
+/// and those that were given up.
 #[async_trait]
 pub trait Events: Sync {
     /// Appends as many events as fit ([`one_append`]), in this order. The stream keeps about the
@@ -168,13 +230,18 @@ pub trait Events: Sync {
     async fn read_events(&self, request: &ReadEvents) -> StoreResult<SenderTurn>;
 
     /// Notes that entries, up to [`MAX_EVENTS`], have arrived, or need not be sent.
-    async fn acknowledge_events(&self, entries: &[EntryId]) -> StoreResult<()>;
+    async fn acknowledge_events(
+        &self,
+        queue: &WebhookQueue,
+        entries: &[EntryId],
+    ) -> StoreResult<()>;
 
     /// Acknowledges the entry of an event, and adds the event to the events that were given up, of
     /// which about the newest `kept` stay. An event that was acknowledged before is not added.
     /// Returns false, and does nothing, if this gateway is not the sender.
     async fn bury_event(
         &self,
+        queue: &WebhookQueue,
         gateway: &GatewayId,
         entry: EntryId,
         dead: &DeadEvent,
@@ -182,19 +249,38 @@ pub trait Events: Sync {
     ) -> StoreResult<bool>;
 
     /// Lets another gateway send at once.
-    async fn end_sending(&self, gateway: &GatewayId) -> StoreResult<()>;
+    async fn end_sending(&self, queue: &WebhookQueue, gateway: &GatewayId) -> StoreResult<()>;
 
     /// Up to `limit`, at most [`MAX_EVENTS`], events that were given up, oldest first, after the
     /// given one. Skips entries that cannot be read.
     async fn dead_events(
         &self,
+        webhook: &WebhookName,
         after: Option<EntryId>,
         limit: usize,
     ) -> StoreResult<Vec<(EntryId, DeadEvent)>>;
 
-    /// Moves an event that was given up to the end of the stream. This call trims nothing: only the
-    /// gateways know how many events are kept. Returns false if there is no such event.
-    async fn replay_event(&self, entry: EntryId) -> StoreResult<bool>;
+    /// Moves an event that was given up to the events that the webhook is sent again. This call
+    /// trims nothing: only the gateways know how many events are kept. Returns false if there is no
+    /// such event.
+    async fn replay_event(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool>;
+
+    /// Up to [`MAX_EVENTS`] entries of the stream after the given one, oldest first, that were
+    /// appended no later than `until`.
+    async fn events_after(
+        &self,
+        after: EntryId,
+        until: UnixMillis,
+    ) -> StoreResult<Vec<StreamEvent>>;
+
+    /// Adds events to those that a webhook is sent again, as many as fit ([`one_append`]), in this
+    /// order. About the newest `kept` stay.
+    async fn send_again(
+        &self,
+        webhook: &WebhookName,
+        events: &[Event],
+        kept: u64,
+    ) -> StoreResult<()>;
 }
 
 /// The outcome of [`Events::note_counts`].
@@ -232,7 +318,7 @@ mod tests {
         let event = |bytes: usize| Event {
             id: String::new(),
             kind: EventKind::FanJoined,
-            live: LiveId::parse("42").unwrap(),
+            about: About::Live(LiveId::parse("42").unwrap()),
             data: "x".repeat(bytes),
         };
         for (bytes, count, appended) in [
@@ -245,6 +331,20 @@ mod tests {
             let events: Vec<Event> = (0..count).map(|_| event(bytes)).collect();
             assert_eq!(one_append(&events), appended, "{count} of {bytes} bytes");
         }
+    }
+
+    #[test]
+    fn what_an_event_is_about_is_read_back() {
+        for about in [
+            About::Live(LiveId::parse("42").unwrap()),
+            About::User(UserId::parse("u1").unwrap()),
+            About::Caller("key backend".to_owned()),
+        ] {
+            let (name, value) = about.field();
+            assert_eq!(About::read(name, value), Some(about.clone()));
+        }
+        assert_eq!(About::read("live_id", "a b"), None);
+        assert_eq!(About::read("id", "42"), None);
     }
 
     proptest! {

@@ -14,6 +14,7 @@ mod attendees;
 mod bus;
 mod checks;
 mod counts;
+mod deliveries;
 mod doubts;
 mod erasures;
 mod errors;
@@ -52,6 +53,9 @@ pub use checks::{CheckLive, Checked, Checks, ExpectedSlice, Finding, FoundSlice,
 pub use counts::{
     COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Peaks, Rank, RankedLive,
 };
+pub use deliveries::{
+    DELIVERIES_KEPT, DELIVERIES_TTL, Deliveries, Delivery, MAX_DELIVERIES, WebhookStatus,
+};
 pub use doubts::{Doubt, Doubts};
 pub use erasures::{
     EndedErasure, ErasedSome, Erasure, ErasureProgress, Erasures, Found, TakenErasure, Trace,
@@ -59,8 +63,8 @@ pub use erasures::{
 pub(crate) use erasures::{event_names, names};
 pub use errors::{StoreError, StoreResult, both};
 pub use events::{
-    COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, NO_CAP, NotedCounts,
-    ReadEvents, ReadFrom, SenderTurn, StreamEvent, one_append,
+    About, COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, EventSource, Events, MAX_EVENTS, NO_CAP,
+    NotedCounts, ReadEvents, ReadFrom, SenderTurn, StreamEvent, WebhookQueue, one_append,
 };
 pub use follows::{Edge, Followed, Follows};
 pub use friends_online::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed, friends_seen};
@@ -123,6 +127,7 @@ pub trait Store:
     + StreamStore
     + Moderation
     + Events
+    + Deliveries
     + Follows
     + Profiles
     + Statuses

@@ -1,6 +1,7 @@
 //! The events that a record notes until they are in the stream, see [`super::Events`].
 
 use super::{Counted, Figures, StreamChange};
+use crate::base::actor::Actor;
 use crate::base::clock::UnixMillis;
 use crate::base::event_kind::EventKind;
 use crate::base::ids::UserId;
@@ -45,7 +46,7 @@ impl Happened {
     }
 
     /// Reads the note of a script: the kind and its words, with spaces in between.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let kind = EventKind::from_name(words.next()?)?;
         let happened = match kind {
@@ -64,7 +65,11 @@ impl Happened {
             EventKind::StreamStarted => read_stream(StreamChange::Started, words.next())?,
             EventKind::StreamLost => read_stream(StreamChange::Lost, words.next())?,
             EventKind::StreamEnded => read_stream(StreamChange::Ended, words.next())?,
-            EventKind::FanJoined | EventKind::FanLeft => return None,
+            EventKind::FanJoined
+            | EventKind::FanLeft
+            | EventKind::UserFollowed
+            | EventKind::UserUnfollowed
+            | EventKind::AuditRecorded => return None,
         };
         if words.next().is_some() {
             return None;
@@ -85,6 +90,37 @@ pub struct PendingEvent {
     pub number: u64,
     /// What happened.
     pub what: Happened,
+    /// Who asked for it over the API, of a removal, a ban and the end of one. `None` if that is not
+    /// known.
+    pub by: Option<Actor>,
+}
+
+/// What separates the actor from the rest of a note. No id has such a text.
+const BY: &str = " by=";
+
+/// What a script notes after the words of an event.
+pub(super) fn by_note(by: Option<&Actor>) -> String {
+    match by {
+        Some(actor) => format!("{BY}{actor}"),
+        None => String::new(),
+    }
+}
+
+impl PendingEvent {
+    /// Reads the note of a script.
+    pub(super) fn parse(number: u64, text: &str) -> Option<Self> {
+        let mut what = text;
+        let mut by = None;
+        if let Some((words, actor)) = text.split_once(BY) {
+            what = words;
+            by = Some(Actor::parse(actor)?);
+        }
+        Some(Self {
+            number,
+            what: Happened::parse(what)?,
+            by,
+        })
+    }
 }
 
 /// The notes of a record on the events of its epoch.
@@ -144,10 +180,22 @@ mod tests {
         }
     }
 
+    #[test]
+    fn who_asked_for_it_is_read_back() {
+        let user = UserId::parse("u1").unwrap();
+        for by in [None, Some(Actor::Key("backend".into()))] {
+            let text = format!("user.banned u1 7{}", by_note(by.as_ref()));
+            let read = PendingEvent::parse(3, &text).unwrap();
+            assert_eq!(read.what, Happened::Banned(user.clone(), 7));
+            assert_eq!((read.number, read.by), (3, by));
+        }
+        assert_eq!(PendingEvent::parse(3, "user.banned u1 7 by=nobody"), None);
+    }
+
     proptest! {
         #[test]
         fn no_text_makes_the_parser_panic(text in ".{0,80}") {
-            let _ = Happened::parse(&text);
+            let _ = PendingEvent::parse(1, &text);
         }
     }
 }

@@ -20,6 +20,7 @@ mod changes;
 mod checks;
 mod client;
 mod counts;
+mod deliveries;
 mod discovery;
 mod doubts;
 mod erasures;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{MAX_BATCH, StoreResult};
+use crate::base::actor::Actor;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, LiveId, UserId};
 
@@ -42,6 +43,8 @@ pub struct RemoveUser {
     /// How long they may not come back, from now on and instead of any earlier ban, at most
     /// [`MAX_BAN`]. `None` leaves a ban that runs as it is.
     pub ban: Option<Duration>,
+    /// Who asks for it, for the event.
+    pub by: Option<Actor>,
     /// Published on the live's channel in the same step.
     pub message: String,
 }
@@ -55,6 +58,8 @@ pub struct LiftBan {
     pub epoch: Epoch,
     /// The banned user.
     pub user: UserId,
+    /// Who asks for it, for the event.
+    pub by: Option<Actor>,
     /// Published on the live's channel in the same step.
     pub message: String,
 }

@@ -7,13 +7,16 @@
 //! event is lost when its gateway dies.
 
 pub mod count_events;
+pub mod direct_events;
 pub mod fan_events;
 
 use serde_json::{Map, Value, json};
 
 use crate::base::event_kind::EventKind;
 use crate::base::ids::{Epoch, LiveId};
-use crate::store::{Event, Events, Happened, LiveRecord, PendingEvent, StoreResult, one_append};
+use crate::store::{
+    About, Event, Events, Happened, LiveRecord, PendingEvent, StoreResult, one_append,
+};
 
 /// Appends the pending events of these records, of each live in their order, and settles them.
 pub(crate) async fn announce<'a>(
@@ -77,8 +80,12 @@ fn event_of(record: &LiveRecord, pending: &PendingEvent) -> Event {
         }
         Happened::Closed => json!(record.summary()),
         Happened::Counts(figures) => json!({"viewers": figures.viewers, "fans": figures.fans}),
-        Happened::Removed(user) | Happened::Unbanned(user) => json!({"user_id": user}),
-        Happened::Banned(user, until) => json!({"user_id": user, "ban_ends_at": until}),
+        Happened::Removed(user) | Happened::Unbanned(user) => {
+            json!({"user_id": user, "by": pending.by})
+        }
+        Happened::Banned(user, until) => {
+            json!({"user_id": user, "ban_ends_at": until, "by": pending.by})
+        }
         Happened::Stream(_, server) => json!({"server": server}),
     };
     if let Value::Object(more) = more {
@@ -87,7 +94,7 @@ fn event_of(record: &LiveRecord, pending: &PendingEvent) -> Event {
     Event {
         id,
         kind,
-        live: record.live.clone(),
+        about: About::Live(record.live.clone()),
         data: Value::Object(data).to_string(),
     }
 }

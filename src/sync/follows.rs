@@ -5,10 +5,14 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, json};
+
+use crate::base::event_kind::EventKind;
 use crate::base::ids::UserId;
 use crate::peers::Outbox;
 use crate::presence::Rooms;
-use crate::store::{Store, StoreError, StoreResult};
+use crate::store::{About, Store, StoreError, StoreResult};
+use crate::sync::events::direct_events::DirectEvents;
 use crate::sync::social::feeds::Feeds;
 
 pub struct FollowGraph {
@@ -16,12 +20,17 @@ pub struct FollowGraph {
     pub rooms: Arc<Rooms>,
     pub outbox: Arc<Outbox>,
     pub feeds: Arc<Feeds>,
+    /// `None` if follows are no events.
+    pub events: Option<Arc<DirectEvents>>,
 }
 
 impl FollowGraph {
     /// True if the follow is new.
     pub async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
         let changed = self.tell_of(self.store.follow(user, streamer).await, user, streamer)?;
+        if changed {
+            self.note(EventKind::UserFollowed, user, streamer);
+        }
         self.feeds.followed(user, streamer).await?;
         Ok(changed)
     }
@@ -29,8 +38,21 @@ impl FollowGraph {
     /// True if there was a follow.
     pub async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
         let changed = self.tell_of(self.store.unfollow(user, streamer).await, user, streamer)?;
+        if changed {
+            self.note(EventKind::UserUnfollowed, user, streamer);
+        }
         self.feeds.unfollowed(user, streamer).await?;
         Ok(changed)
+    }
+
+    fn note(&self, kind: EventKind, user: &UserId, streamer: &UserId) {
+        let Some(events) = &self.events else {
+            return;
+        };
+        let mut fields = Map::new();
+        fields.insert("user_id".to_owned(), json!(user));
+        fields.insert("streamer_id".to_owned(), json!(streamer));
+        events.add(kind, About::User(user.clone()), fields);
     }
 
     /// Tells of a change that the store made, or may have made. The walk tells of a change that the

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::actor::Actor;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::base::metrics::Metrics;
@@ -57,6 +58,7 @@ impl Remover {
         record: LiveRecord,
         user: &UserId,
         ban: Option<Duration>,
+        by: Option<Actor>,
     ) -> Result<Removed, RemoveError> {
         let live = &record.live;
         if record.streamer == *user {
@@ -68,6 +70,7 @@ impl Remover {
             epoch: record.epoch,
             user: user.clone(),
             ban,
+            by,
             message,
         };
         let reply = self
@@ -119,13 +122,19 @@ impl Remover {
     }
 
     /// Ends a ban ahead of its time. True if there was one.
-    pub async fn lift(&self, record: &LiveRecord, user: &UserId) -> Result<bool, LiveError> {
+    pub async fn lift(
+        &self,
+        record: &LiveRecord,
+        user: &UserId,
+        by: Option<Actor>,
+    ) -> Result<bool, LiveError> {
         let live = &record.live;
         let message = self.outbox.record_changed();
         let wish = LiftBan {
             live: live.clone(),
             epoch: record.epoch,
             user: user.clone(),
+            by,
             message,
         };
         let reply = self

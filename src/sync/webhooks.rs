@@ -1,19 +1,25 @@
-//! Sends the events of the stream to a webhook. One gateway at a time is the sender, by a turn in
-//! the store; it reads as the only consumer of a group, and acknowledges what arrived.
+//! Sends events to a webhook: those of the stream, and those that it is sent again, with a sender for
+//! each. One gateway at a time is the sender, by a turn in the store; it reads as the only consumer
+//! of a group, and acknowledges what arrived. Webhooks know nothing of each other.
 //!
 //! **Every event is sent until it arrives or is given up**: the next sender reads again what the
 //! last one had read and not acknowledged, before it reads anything new. An event may arrive more
 //! than once, with the same id.
 //!
 //! **The events of a live arrive in the order of the stream**: a sender sends an event only after
-//! the one before it, of the same live, arrived or was given up. That holds for each sender alone,
+//! the one before it, of the same live, arrived or was given up. Events that are about no live keep
+//! the order of their user, or of their caller. That holds for each sender alone,
 //! so a sender that lost its turn without knowing, such as a paused process, can only repeat: the
 //! first arrivals are in order. Only the sender whose turn it is gives events up.
 
 mod backlog;
+mod endpoints;
 mod receiver;
+mod replay;
 mod signature;
+mod test_event;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,17 +27,18 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::backlog::{Backlog, HeldBack};
-pub use self::receiver::Receiver;
+pub use self::endpoints::{Endpoint, Endpoints};
 use self::receiver::Refusal;
+pub(crate) use self::replay::replay;
+pub(crate) use self::test_event::send_test;
 use crate::base::backoff::RETRY_DELAY_MS;
 use crate::base::clock::{Clock, Millis, UnixMillis, millis};
-use crate::base::event_kind::EventKind;
 use crate::base::ids::GatewayId;
-use crate::base::metrics::Metrics;
+use crate::base::metrics::{Metrics, OfWebhook, WebhookResult};
 use crate::presence::gateways::Gateways;
 use crate::store::{
-    DeadEvent, EntryId, Event, MAX_EVENTS, ReadEvents, ReadFrom, SenderTurn, Store, StoreResult,
-    StreamEvent,
+    DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event, EventSource, MAX_DELIVERIES, MAX_EVENTS,
+    ReadEvents, ReadFrom, SenderTurn, Store, StoreResult, StreamEvent, WebhookQueue,
 };
 
 /// How long a gateway is the sender after its last look. When it dies, another takes over after
@@ -40,6 +47,9 @@ const TURN: Duration = Duration::from_secs(6);
 
 /// How often the sender looks for new events, in ms.
 const LOOK_EVERY: Millis = 200;
+
+/// How often the sender looks for events that are sent again, in ms: there are few, and seldom.
+const LOOK_AGAIN_EVERY: Millis = 1_000;
 
 /// How often the other gateways look whether there is a sender, in ms.
 const TAKE_EVERY: Millis = 2_000;
@@ -53,6 +63,9 @@ const MIN_ATTEMPTS: u32 = 3;
 /// While this many entries wait to be acknowledged, the sender reads no further ones.
 const MAX_UNACKNOWLEDGED: usize = 4_000;
 
+/// The most attempts that wait to be noted: those that the store keeps.
+const MOST_UNNOTED: usize = DELIVERIES_KEPT as usize;
+
 /// A receiver that took an event within this time, in ms, is there. Then a live that holds back too
 /// many events has to make room.
 const RECENTLY: Millis = 60_000;
@@ -64,9 +77,9 @@ const BEFORE_START: UnixMillis = 60_000;
 pub struct WebhookSender {
     pub store: Arc<dyn Store>,
     pub gateways: Arc<Gateways>,
-    pub receiver: Arc<Receiver>,
-    /// Which events are sent.
-    pub kinds: Vec<EventKind>,
+    pub endpoint: Arc<Endpoint>,
+    /// What is sent to it.
+    pub source: EventSource,
     /// How old an event may become before it is given up.
     pub patience: Duration,
     /// About how many of the events that were given up are kept.
@@ -79,7 +92,25 @@ pub struct WebhookSender {
 struct Attempt {
     entry: EntryId,
     event: Event,
-    outcome: Result<(), Refusal>,
+    began_at: UnixMillis,
+    latency_ms: Millis,
+    outcome: Result<u16, Refusal>,
+}
+
+impl Attempt {
+    /// What is noted of the attempt, which was the `attempt`-th with this event.
+    fn delivery(&self, attempt: u32) -> Delivery {
+        let (status, failure) = told(&self.outcome);
+        Delivery {
+            event_id: self.event.id.clone(),
+            event_type: self.event.kind.to_string(),
+            at: self.began_at,
+            attempt,
+            latency_ms: self.latency_ms,
+            status,
+            failure,
+        }
+    }
 }
 
 /// The state of a sender.
@@ -93,6 +124,8 @@ struct Sending {
     arrived: Vec<EntryId>,
     last_arrival: Option<Millis>,
     attempts: JoinSet<Attempt>,
+    /// Attempts that ended and are not noted yet.
+    deliveries: VecDeque<Delivery>,
 }
 
 impl Sending {
@@ -105,6 +138,7 @@ impl Sending {
             arrived: Vec::new(),
             last_arrival: None,
             attempts: JoinSet::new(),
+            deliveries: VecDeque::new(),
         }
     }
 
@@ -118,8 +152,47 @@ impl Sending {
 }
 
 impl WebhookSender {
+    fn queue(&self) -> WebhookQueue {
+        WebhookQueue {
+            webhook: self.endpoint.name.clone(),
+            source: self.source,
+        }
+    }
+
+    /// The labels of the gauges of this sender.
+    fn labels(&self) -> OfWebhook {
+        OfWebhook {
+            webhook: self.endpoint.name.to_string(),
+            queue: match self.source {
+                EventSource::Stream => "stream",
+                EventSource::Again => "again",
+            },
+        }
+    }
+
+    /// Where a new group begins. Nothing is sent again unless somebody asked for it, however long
+    /// ago.
+    fn begin(&self) -> UnixMillis {
+        match self.source {
+            EventSource::Stream => self.clock.unix().saturating_sub(BEFORE_START),
+            EventSource::Again => 0,
+        }
+    }
+
+    /// How often it looks for new events, in ms.
+    fn look_every(&self) -> Millis {
+        match self.source {
+            EventSource::Stream => LOOK_EVERY,
+            EventSource::Again => LOOK_AGAIN_EVERY,
+        }
+    }
+
     pub async fn run(self, stop: CancellationToken) {
-        let begin = self.clock.unix().saturating_sub(BEFORE_START);
+        let begin = self.begin();
+        // An alert sees only what changes, so the counters begin at zero.
+        let labels = self.labels();
+        self.metrics.webhook_dead.get_or_create(&labels).inc_by(0);
+        self.metrics.events_trimmed.get_or_create(&labels).inc_by(0);
         let mut state = Sending::new();
         loop {
             if state.next_look <= self.clock.now() {
@@ -146,9 +219,14 @@ impl WebhookSender {
                 () = self.clock.sleep_until(wake) => {}
             }
             self.acknowledge(&mut state).await;
+            self.note_deliveries(&mut state).await;
         }
         state.attempts.abort_all();
-        if let Err(why) = self.store.end_sending(&self.gateways.id()).await {
+        let ended = self
+            .store
+            .end_sending(&self.queue(), &self.gateways.id())
+            .await;
+        if let Err(why) = ended {
             tracing::debug!(error = %why, "the turn to send events runs out by itself");
         }
     }
@@ -165,6 +243,7 @@ impl WebhookSender {
             0
         };
         let request = ReadEvents {
+            queue: self.queue(),
             gateway: self.gateways.id(),
             turn: TURN,
             begin,
@@ -184,8 +263,7 @@ impl WebhookSender {
                 state.start_over();
                 state.until = 0;
                 state.next_look = asked + TAKE_EVERY;
-                self.metrics.webhook_waiting.set(0);
-                self.metrics.webhook_oldest_seconds.set(0);
+                self.show(0, 0);
             }
             Ok(SenderTurn::Mine {
                 events,
@@ -194,13 +272,16 @@ impl WebhookSender {
             }) => {
                 state.until = asked + millis(TURN);
                 let is_full = count > 0 && events.len() == count;
-                state.next_look = if is_full { asked } else { asked + LOOK_EVERY };
+                state.next_look = if is_full {
+                    asked
+                } else {
+                    asked + self.look_every()
+                };
                 if count > 0 {
                     self.read(state, events, is_full);
                 }
                 self.note_lost(lost);
-                self.metrics.webhook_waiting.set(waiting as i64);
-                self.note_oldest(state);
+                self.show(waiting, self.oldest_age(state));
                 if state.backlog.room() == 0 {
                     self.give_up_if_crowded(state).await;
                 }
@@ -227,7 +308,9 @@ impl WebhookSender {
         }
         for StreamEvent { entry, event } in events {
             match event {
-                Some(event) if self.kinds.contains(&event.kind) => state.backlog.push(entry, event),
+                Some(event) if self.endpoint.kinds.contains(&event.kind) => {
+                    state.backlog.push(entry, event);
+                }
                 Some(_) => state.arrived.push(entry),
                 None => {
                     self.note_lost(u64::from(again));
@@ -239,22 +322,37 @@ impl WebhookSender {
 
     fn note_lost(&self, lost: u64) {
         if lost > 0 {
-            self.metrics.events_trimmed.inc_by(lost);
+            self.metrics
+                .events_trimmed
+                .get_or_create(&self.labels())
+                .inc_by(lost);
             tracing::warn!(
+                webhook = %self.endpoint.name,
                 lost,
                 "the stream was trimmed before the webhook had these events; see events-kept"
             );
         }
     }
 
-    fn note_oldest(&self, state: &Sending) {
-        let age = match state.backlog.oldest() {
+    /// The age of the oldest event that is held, in ms.
+    fn oldest_age(&self, state: &Sending) -> Millis {
+        match state.backlog.oldest() {
             Some(entry) => self.clock.unix().saturating_sub(entry.0),
             None => 0,
-        };
+        }
+    }
+
+    /// Sets the gauges: how many entries wait, and the age of the oldest, in ms.
+    fn show(&self, waiting: u64, oldest: Millis) {
+        let labels = self.labels();
+        self.metrics
+            .webhook_waiting
+            .get_or_create(&labels)
+            .set(waiting as i64);
         self.metrics
             .webhook_oldest_seconds
-            .set((age / 1_000) as i64);
+            .get_or_create(&labels)
+            .set((oldest / 1_000) as i64);
     }
 
     fn send_what_is_due(&self, state: &mut Sending) {
@@ -263,30 +361,23 @@ impl WebhookSender {
             && state.attempts.len() < MAX_CONCURRENT_ATTEMPTS
             && let Some((entry, event)) = state.backlog.next(now)
         {
-            let receiver = self.receiver.clone();
-            state.attempts.spawn(async move {
-                let outcome = receiver.send(&event).await;
-                Attempt {
-                    entry,
-                    event,
-                    outcome,
-                }
-            });
+            state
+                .attempts
+                .spawn(attempt(self.endpoint.clone(), self.clock, entry, event));
         }
     }
 
     async fn ended(&self, state: &mut Sending, attempt: Attempt) {
+        let now = self.clock.now();
+        let before = state.backlog.failures(&attempt.event.about);
+        state.deliveries.push_back(attempt.delivery(before + 1));
         let Attempt {
             entry,
             event,
             outcome,
+            ..
         } = attempt;
-        let now = self.clock.now();
-        let result = match &outcome {
-            Ok(()) => "delivered",
-            Err(why) => why.label(),
-        };
-        Metrics::count_result(&self.metrics.webhooks, result);
+        self.count(&outcome);
         let Err(why) = outcome else {
             state.last_arrival = Some(now);
             let lag = self.clock.unix().saturating_sub(entry.0);
@@ -294,15 +385,19 @@ impl WebhookSender {
                 .webhook_lag_seconds
                 .observe(lag as f64 / 1_000.0);
             state.arrived.push(entry);
-            state.backlog.arrived(&event.live, entry);
+            state.backlog.arrived(&event.about, entry);
             return;
         };
-        let failures = state.backlog.failed(&event.live, now, rand::random());
+        let failures = state.backlog.failed(&event.about, now, rand::random());
         if let Some(wait) = why.retry_after() {
-            state.backlog.leave_alone(&event.live, now, millis(wait));
+            if why.is_about_all() {
+                state.backlog.pause(now, millis(wait));
+            } else {
+                state.backlog.leave_alone(&event.about, now, millis(wait));
+            }
         }
         tracing::debug!(
-            event_id = event.id, failures, error = %why,
+            webhook = %self.endpoint.name, event_id = event.id, failures, error = %why,
             "the webhook did not take an event"
         );
         let is_old = self.clock.unix().saturating_sub(entry.0) >= millis(self.patience);
@@ -318,6 +413,18 @@ impl WebhookSender {
             )
             .await;
         }
+    }
+
+    fn count(&self, outcome: &Result<u16, Refusal>) {
+        let result = match outcome {
+            Ok(_) => "delivered",
+            Err(why) => why.label(),
+        };
+        let labels = WebhookResult {
+            webhook: self.endpoint.name.to_string(),
+            result,
+        };
+        self.metrics.webhooks.get_or_create(&labels).inc();
     }
 
     /// Gives an event up if the backlog is full of lives whose events do not arrive, although the
@@ -358,18 +465,22 @@ impl WebhookSender {
         let gateway: GatewayId = self.gateways.id();
         let buried: StoreResult<bool> = self
             .store
-            .bury_event(&gateway, entry, &dead, self.kept)
+            .bury_event(&self.queue(), &gateway, entry, &dead, self.kept)
             .await;
         match buried {
             Ok(true) => {
                 tracing::warn!(
+                    webhook = %self.endpoint.name,
                     event_id = dead.event.id,
                     why = dead.why,
                     attempts = dead.attempts,
                     "gave an event up; see rollcall events list"
                 );
-                self.metrics.webhook_dead.inc();
-                state.backlog.gave_up(&dead.event.live, entry);
+                self.metrics
+                    .webhook_dead
+                    .get_or_create(&self.labels())
+                    .inc();
+                state.backlog.gave_up(&dead.event.about, entry);
             }
             // Another gateway is the sender.
             Ok(false) => {
@@ -383,7 +494,8 @@ impl WebhookSender {
     async fn acknowledge(&self, state: &mut Sending) {
         while !state.arrived.is_empty() {
             let some = &state.arrived[..state.arrived.len().min(MAX_EVENTS)];
-            if let Err(why) = self.store.acknowledge_events(some).await {
+            let acknowledged = self.store.acknowledge_events(&self.queue(), some).await;
+            if let Err(why) = acknowledged {
                 tracing::debug!(
                     error = %why,
                     "arrived events were not acknowledged, will try again"
@@ -395,5 +507,42 @@ impl WebhookSender {
             let done = some.len();
             state.arrived.drain(..done);
         }
+    }
+
+    /// Notes the attempts for people. If the store does not answer, only the newest are kept.
+    async fn note_deliveries(&self, state: &mut Sending) {
+        while !state.deliveries.is_empty() {
+            let count = state.deliveries.len().min(MAX_DELIVERIES);
+            let some = &state.deliveries.make_contiguous()[..count];
+            let noted = self.store.note_deliveries(&self.endpoint.name, some).await;
+            if let Err(why) = noted {
+                tracing::debug!(error = %why, "attempts to send were not noted, will try again");
+                let excess = state.deliveries.len().saturating_sub(MOST_UNNOTED);
+                state.deliveries.drain(..excess);
+                return;
+            }
+            state.deliveries.drain(..count);
+        }
+    }
+}
+
+async fn attempt(endpoint: Arc<Endpoint>, clock: Clock, entry: EntryId, event: Event) -> Attempt {
+    let began_at = clock.unix();
+    let began = clock.now();
+    let outcome = endpoint.receiver().send(&event.id, &event.data).await;
+    Attempt {
+        entry,
+        event,
+        began_at,
+        latency_ms: clock.now() - began,
+        outcome,
+    }
+}
+
+/// The status of an answer, and why it is a failure; for people.
+fn told(outcome: &Result<u16, Refusal>) -> (Option<u16>, Option<String>) {
+    match outcome {
+        Ok(status) => (Some(*status), None),
+        Err(why) => (why.status(), Some(why.to_string())),
     }
 }

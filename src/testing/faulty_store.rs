@@ -17,6 +17,7 @@ use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{
     Epoch, ErasureId, GatewayId, Group, ListName, LiveId, Login, SliceId, UserId,
 };
+use crate::base::webhook_name::WebhookName;
 use crate::config::{AttendanceForm, SeenIds};
 use crate::store::memory::MemoryStore;
 use crate::store::*;
@@ -452,11 +453,38 @@ answered_by_the_embedded_store! {
         fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> ();
         fn note_counts(&self, live: &LiveId, epoch: Epoch) -> NotedCounts;
         fn read_events(&self, request: &ReadEvents) -> SenderTurn;
-        fn acknowledge_events(&self, entries: &[EntryId]) -> ();
-        fn bury_event(&self, gateway: &GatewayId, entry: EntryId, dead: &DeadEvent, kept: u64) -> bool;
-        fn end_sending(&self, gateway: &GatewayId) -> ();
-        fn dead_events(&self, after: Option<EntryId>, limit: usize) -> Vec<(EntryId, DeadEvent)>;
-        fn replay_event(&self, entry: EntryId) -> bool;
+        fn acknowledge_events(&self, queue: &WebhookQueue, entries: &[EntryId]) -> ();
+        fn bury_event(
+            &self,
+            queue: &WebhookQueue,
+            gateway: &GatewayId,
+            entry: EntryId,
+            dead: &DeadEvent,
+            kept: u64
+        ) -> bool;
+        fn end_sending(&self, queue: &WebhookQueue, gateway: &GatewayId) -> ();
+        fn dead_events(
+            &self,
+            webhook: &WebhookName,
+            after: Option<EntryId>,
+            limit: usize
+        ) -> Vec<(EntryId, DeadEvent)>;
+        fn replay_event(&self, webhook: &WebhookName, entry: EntryId) -> bool;
+        fn events_after(&self, after: EntryId, until: UnixMillis) -> Vec<StreamEvent>;
+        fn send_again(&self, webhook: &WebhookName, events: &[Event], kept: u64) -> ();
+    }
+}
+
+answered_by_the_embedded_store! {
+    Deliveries {
+        fn note_deliveries(&self, webhook: &WebhookName, deliveries: &[Delivery]) -> ();
+        fn deliveries(
+            &self,
+            webhook: &WebhookName,
+            before: Option<EntryId>,
+            limit: usize
+        ) -> Vec<(EntryId, Delivery)>;
+        fn webhook_status(&self, webhook: &WebhookName) -> WebhookStatus;
     }
 }
 

@@ -17,20 +17,21 @@ use rollcall::base::media_event::{StreamNews, StreamSession};
 use rollcall::base::media_server::MediaServerName;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
+use rollcall::base::webhook_name::WebhookName;
 use rollcall::config::{AttendanceForm, Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
-    AnswerName, Answers, Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion, Attending,
-    Burial, Bus, BusEvent, ChangeTerms, Channel, CheckLive, Checks, CloseLive, CloseReason,
-    CloseReply, CountLive, CountReply, Counts, DeadEvent, Edge, Entry, Erasures, Event, Events,
-    ExpectedSlice, FanoutJobs, FanoutTask, Figures, FinishClose, FinishedChanges, Followed,
-    Follows, Heard, HeldFrom, History, Holders, InfoReply, Job, LastSeen, LeaseReply, LeaseStore,
-    LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation,
-    NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post, Profiles, PutInList,
-    Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn, Sessions,
-    SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays, StreamChange, StreamStore,
-    Streams, StreamsReply, Summary, Terms, Timeline, Timelines, Uniques, UserLists, WriteInfo,
-    WriteStreams, find_attendees,
+    About, AnswerName, Answers, Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion,
+    Attending, Burial, Bus, BusEvent, ChangeTerms, Channel, CheckLive, Checks, CloseLive,
+    CloseReason, CloseReply, CountLive, CountReply, Counts, DeadEvent, Deliveries, Delivery, Edge,
+    Entry, EntryId, Erasures, Event, EventSource, Events, ExpectedSlice, FanoutJobs, FanoutTask,
+    Figures, FinishClose, FinishedChanges, Followed, Follows, Heard, HeldFrom, History, Holders,
+    InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore,
+    MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply,
+    OpenedBy, Peaks, Post, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply,
+    RemoveUser, RenewLease, SenderTurn, Sessions, SliceSize, Slices, Span, Standing, StatusId,
+    Statuses, Strays, StreamChange, StreamStore, Streams, StreamsReply, Summary, Terms, Timeline,
+    Timelines, Uniques, UserLists, WebhookQueue, WriteInfo, WriteStreams, find_attendees,
 };
 use tokio::time::Instant;
 
@@ -517,6 +518,7 @@ async fn moderation(store: &RedisStore, record: &LiveRecord) {
         epoch,
         user: user("u1"),
         ban: Some(ban),
+        by: None,
         message: message(),
     };
     assert!(matches!(
@@ -527,6 +529,7 @@ async fn moderation(store: &RedisStore, record: &LiveRecord) {
         live: live.clone(),
         epoch,
         user: user("u1"),
+        by: None,
         message: message(),
     };
     store.lift_ban(&lifting).await.unwrap();
@@ -644,7 +647,7 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
     let event = Event {
         id: Event::id(&live, record.epoch, kind, 1),
         kind,
-        live: live.clone(),
+        about: About::Live(live.clone()),
         data: "{}".to_owned(),
     };
     store
@@ -662,7 +665,13 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
     );
     let gateway = GatewayId::random();
     let (turn, from) = (Duration::from_secs(6), ReadFrom::New);
+    let queue = WebhookQueue {
+        webhook: WebhookName::default(),
+        source: EventSource::Stream,
+    };
+    let webhook = &queue.webhook;
     let request = ReadEvents {
+        queue: queue.clone(),
         gateway: gateway.clone(),
         turn,
         begin: 0,
@@ -672,7 +681,10 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
     let SenderTurn::Mine { events, .. } = store.read_events(&request).await.unwrap() else {
         panic!("its turn")
     };
-    store.acknowledge_events(&[events[0].entry]).await.unwrap();
+    store
+        .acknowledge_events(&queue, &[events[0].entry])
+        .await
+        .unwrap();
     let dead = DeadEvent {
         event,
         why: "it answered 500".to_owned(),
@@ -680,12 +692,12 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
     };
     assert!(
         store
-            .bury_event(&gateway, events[1].entry, &dead, 100)
+            .bury_event(&queue, &gateway, events[1].entry, &dead, 100)
             .await
             .unwrap()
     );
-    let listed = store.dead_events(None, 10).await.unwrap();
-    assert!(store.replay_event(listed[0].0).await.unwrap());
+    let listed = store.dead_events(webhook, None, 10).await.unwrap();
+    assert!(store.replay_event(webhook, listed[0].0).await.unwrap());
     // The cap trims what nobody has read.
     for _ in 0..4 {
         store
@@ -697,7 +709,26 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
         panic!("its turn")
     };
     assert!(lost > 0);
-    store.end_sending(&gateway).await.unwrap();
+    store.end_sending(&queue, &gateway).await.unwrap();
+    let event = listed[0].1.event.clone();
+    store.send_again(webhook, &[event], 100).await.unwrap();
+    store
+        .events_after(EntryId::default(), u64::MAX)
+        .await
+        .unwrap();
+    let delivery = Delivery {
+        event_id: "42:1:live.opened:1".to_owned(),
+        event_type: "live.opened".to_owned(),
+        at: 1,
+        attempt: 1,
+        latency_ms: 5,
+        status: Some(500),
+        failure: Some("it answered 500".to_owned()),
+    };
+    store.note_deliveries(webhook, &[delivery]).await.unwrap();
+    assert_eq!(store.deliveries(webhook, None, 10).await.unwrap().len(), 1);
+    let status = store.webhook_status(webhook).await.unwrap();
+    assert!(status.failed.is_some());
 }
 
 /// Users of the platform: when they were seen, where they are.

@@ -9,15 +9,26 @@ use rollcall::base::ids::{
     UserId,
 };
 use rollcall::base::key_prefix::KeyPrefix;
+use rollcall::base::webhook_name::WebhookName;
 use rollcall::base::{exit, metrics, process};
 use rollcall::cli::audit::{FindingKind, Severity};
 use rollcall::config;
 use rollcall::session::close_codes::Close;
 use rollcall::session::messages::ErrorCode;
 use rollcall::store::redis::keys::{self, Keys};
-use rollcall::store::{ATTENDANCE_KEPT, AnswerName, Channel, Edge, LiveEpoch, Timeline};
+use rollcall::store::{
+    ATTENDANCE_KEPT, AnswerName, Channel, Edge, EventSource, LiveEpoch, Timeline, WebhookQueue,
+};
 
 use super::{between, read, rows};
+
+/// A queue of the webhook of the settings.
+fn queue(source: EventSource) -> WebhookQueue {
+    WebhookQueue {
+        webhook: WebhookName::default(),
+        source,
+    }
+}
 
 #[test]
 fn the_document_on_operations_has_the_table_of_settings() {
@@ -235,8 +246,12 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.attendance_due(),
         keys.attendance_form(),
         keys.events(),
-        keys.dead_events(),
-        keys.event_sender(),
+        keys.dead_events(&WebhookName::default()),
+        keys.events_again(&WebhookName::default()),
+        keys.deliveries(&WebhookName::default()),
+        keys.webhook_status(&WebhookName::default()),
+        keys.event_sender(&queue(EventSource::Stream)),
+        keys.event_sender(&queue(EventSource::Again)),
         keys.edge(&user, Edge::Following),
         keys.edge(&user, Edge::Followers),
         keys.users(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{Group, OnlineSet, STREAMERS_SLICES, SliceId};
 use rollcall::store::{
-    Apply, ApplyReply, Arrived, CloseReply, CountLive, CountReply, Entry, Event, FanoutTask,
+    About, Apply, ApplyReply, Arrived, CloseReply, CountLive, CountReply, Entry, Event, FanoutTask,
     Figures, Job, LeaseReply, LiveRecord, LiveState, Peaks, RenewLease, Standing, StatusId, Store,
     StoreError, StoreResult, Strays, Timeline,
 };
@@ -148,7 +148,7 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     let told = Event {
         id: "1".into(),
         kind: EventKind::LiveClosed,
-        live: live("42"),
+        about: About::Live(live("42")),
         data: "{}".into(),
     };
     store.append_events(&[told], 100).await.unwrap();

@@ -16,8 +16,10 @@ use axum::routing::any;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use rollcall::base::event_kind::EventKind;
 use rollcall::base::secret::Secret;
-use rollcall::config::Config;
+use rollcall::base::webhook_name::WebhookName;
+use rollcall::config::{Config, WebhookEndpoint};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
@@ -146,6 +148,19 @@ impl Webhook {
     pub fn hears(&self, config: &mut Config) {
         config.webhook_url = Some(Secret::new(format!("http://{}/hooks", self.addr)));
         config.webhook_secret_file = Some(self.secret.path().to_owned());
+        config.webhook_allow_private = true;
+        config.webhook_timeout = Duration::from_millis(500);
+    }
+
+    /// Makes a gateway send these events here too, beside any other webhook.
+    pub fn hears_as(&self, name: &str, events: &[EventKind], config: &mut Config) {
+        config.webhooks.push(WebhookEndpoint {
+            name: WebhookName::parse(name).unwrap(),
+            url: Secret::new(format!("http://{}/hooks", self.addr)),
+            secret_file: self.secret.path().to_owned(),
+            previous_secret_file: None,
+            events: events.to_vec(),
+        });
         config.webhook_allow_private = true;
         config.webhook_timeout = Duration::from_millis(500);
     }

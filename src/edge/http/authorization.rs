@@ -1,6 +1,7 @@
 //! Decides who may call a route: a layer that `routes` puts around every route that is not open to
 //! all. It reads the caller's API key or token, charges the request to the caller's budget, and asks
-//! the table of permissions, before the handler and its extractors run.
+//! the table of permissions, before the handler and its extractors run. Behind it a request has the
+//! [`Actor`] as an extension, unless the gateway runs with `--auth off`.
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use super::state::AppState;
 use crate::auth::claims::Claims;
 use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
 use crate::auth::tokens::Tokens;
+use crate::base::actor::Actor;
 use crate::base::ids::LiveId;
 use crate::edge::credentials::{AuthError, bearer, token_in_query};
 use crate::store::LiveRecord;
@@ -103,7 +105,8 @@ impl Guard {
             && let Some(presented) = bearer(parts)
             && let Some(key) = state.api_keys.find(presented)
         {
-            self.charge_caller(Payer::Key(key.name), parts)?;
+            self.charge_caller(Payer::Key(key.name.clone()), parts)?;
+            parts.extensions.insert(Actor::Key(key.name));
             return match permission(Caller::Key(key.scopes), self.action) {
                 Permission::No => Err(forbidden(why_not(self.action))),
                 Permission::OwnLives | Permission::Yes => Ok(()),
@@ -114,6 +117,8 @@ impl Guard {
         state.rate_limits.take(Payer::address(&parts.extensions))?;
         let claims = self.verify(tokens, presented).await?;
         self.charge_caller(Payer::User(claims.user.clone()), parts)?;
+        let actor = Actor::Bearer(claims.role, claims.user.clone());
+        parts.extensions.insert(actor);
         self.admit_token(&claims, parts).await
     }
 

@@ -66,6 +66,9 @@ pub(super) async fn finish(
         "request", request_id = %id, %method, route, otel.name = Empty, otel.kind = Empty, status = Empty
     );
     telemetry::continue_trace(&span, &method, &route, request.headers());
+    let mut request = request;
+    // For the audit trail.
+    request.extensions_mut().insert(id.clone());
     let mut response = next.run(request).instrument(span.clone()).await;
     let status = response.status().as_u16();
     span.record("status", status);

@@ -18,6 +18,7 @@ use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
 use crate::base::identity::Role;
 use crate::base::ids::{ErasureId, ListName, LiveId, Login, UserId};
 use crate::base::media_server::MediaServerName;
+use crate::base::webhook_name::WebhookName;
 use crate::store::StatusId;
 
 /// Title, tags, and the schemas that no handler names as its answer.
@@ -30,13 +31,14 @@ use crate::store::StatusId;
             Lists answer `{\"items\":[…],\"cursor\":…}`: pass the cursor on until it is null.",
     ),
     servers((url = "/", description = "The gateway that answers")),
-    components(schemas(ProblemBody, ErasureId, ListName, LiveId, Login, MediaServerName, StatusId, UserId)),
+    components(schemas(ProblemBody, ErasureId, ListName, LiveId, Login, MediaServerName, StatusId, UserId, WebhookName)),
     modifiers(&Credentials),
     tags(
         (name = "lives", description = "Live-stream sessions: open, close, look, list"),
         (name = "fans", description = "Fans who are online in a live"),
         (name = "attendance", description = "Which fans came to which lives, and who was there from when to when"),
         (name = "moderation", description = "Remove users from a live, and ban them"),
+        (name = "webhooks", description = "Receivers of events: how they stand, tests, replays"),
         (name = "media", description = "Media servers, whose streams open and close lives"),
         (name = "follows", description = "The follow graph"),
         (name = "users", description = "Profiles, and what else is known of a user"),
@@ -259,6 +261,15 @@ impl PartialSchema for MediaServerName {
 }
 
 impl ToSchema for MediaServerName {}
+
+impl PartialSchema for WebhookName {
+    fn schema() -> RefOr<Schema> {
+        let description = "The name of a webhook in the settings: 1 to 32 of `a-z 0-9 -`";
+        id(r"^[a-z0-9-]{1,32}$", description, "crm")
+    }
+}
+
+impl ToSchema for WebhookName {}
 
 impl PartialSchema for StatusId {
     fn schema() -> RefOr<Schema> {

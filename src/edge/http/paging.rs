@@ -52,6 +52,8 @@ pub(crate) enum Listing {
     Sessions,
     Attendance,
     PastLives,
+    /// Attempts to send events to a webhook.
+    Deliveries,
 }
 
 impl Listing {
@@ -76,6 +78,7 @@ impl Listing {
             Self::Sessions => "s",
             Self::Attendance => "w",
             Self::PastLives => "c",
+            Self::Deliveries => "y",
         }
     }
 
@@ -113,6 +116,7 @@ impl Listing {
             Self::Feed | Self::OnAir => &[NUMBER, USER, LIVE_STATUS],
             Self::Online => &[NUMBER, SLICE, USER],
             Self::Members => &[USER],
+            Self::Deliveries => &[NUMBER, NUMBER],
             Self::Home | Self::Profile | Self::ListTimeline => &[NUMBER, USER, STATUS],
         };
         format!(

@@ -90,6 +90,7 @@ kinds! {
     SessionUnknown = NOT_FOUND "session_unknown" "There is no such session",
     /// The settings have no media server of the name.
     MediaServerNotFound = NOT_FOUND "media_server_not_found" "There is no such media server",
+    WebhookNotFound = NOT_FOUND "webhook_not_found" "The settings have no such webhook",
     StatusNotFound = NOT_FOUND "status_not_found" "There is no such announcement",
     /// Another opening of the live was meant, or it was long ago.
     EpochNotFound = NOT_FOUND "epoch_not_found" "Nothing is kept of that opening",

@@ -16,6 +16,7 @@ use super::paging::{Listing, Page, Paging, ask_for, paging_query};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject, MaybeObject, run_to_completion};
 use super::state::AppState;
+use crate::base::actor::Actor;
 use crate::base::ids::{LiveId, UserId};
 use crate::store::{Ban, LiveRecord, LiveState, MAX_BAN};
 use crate::sync::lives::LiveError;
@@ -133,13 +134,21 @@ pub(super) async fn remove(
     State(state): State<Arc<AppState>>,
     InPath((live_id, user_id)): InPath<(LiveId, UserId)>,
     own: Option<Extension<OwnLive>>,
+    by: Option<Extension<Actor>>,
     MaybeObject(body): MaybeObject<RemoveUser>,
 ) -> Result<Json<RemovedUser>, Problem> {
     let ban = match body.ban_s {
         Some(seconds) if seconds.0 > 0 => Some(Duration::from_secs(seconds.0)),
         _ => None,
     };
-    let removed = carry_out(state, live_id.clone(), user_id.clone(), own, ban).await?;
+    let removed = carry_out(
+        state,
+        live_id.clone(),
+        user_id.clone(),
+        Asked { own, by },
+        ban,
+    )
+    .await?;
     Ok(Json(RemovedUser {
         live_id,
         epoch: removed.epoch.0,
@@ -148,17 +157,25 @@ pub(super) async fn remove(
     }))
 }
 
+/// What is known of the caller.
+struct Asked {
+    own: Option<Extension<OwnLive>>,
+    by: Option<Extension<Actor>>,
+}
+
 /// Removes a user, and bans the user for so long if it is given.
 async fn carry_out(
     state: Arc<AppState>,
     live: LiveId,
     user: UserId,
-    own: Option<Extension<OwnLive>>,
+    asked: Asked,
     ban: Option<Duration>,
 ) -> Result<Removed, Problem> {
     let remove = async move {
+        let Asked { own, by } = asked;
         let record = state.removals.open_record(&live, judged(own)).await?;
-        state.removals.remove(record, &user, ban).await
+        let by = by.map(|Extension(actor)| actor);
+        state.removals.remove(record, &user, ban, by).await
     };
     Ok(run_to_completion(remove).await?)
 }
@@ -191,10 +208,18 @@ pub(super) async fn ban(
     State(state): State<Arc<AppState>>,
     InPath((live_id, user_id)): InPath<(LiveId, UserId)>,
     own: Option<Extension<OwnLive>>,
+    by: Option<Extension<Actor>>,
     JsonObject(body): JsonObject<PutBan>,
 ) -> Result<Json<BannedUser>, Problem> {
     let length = Duration::from_secs(body.ban_s.0);
-    let removed = carry_out(state, live_id.clone(), user_id.clone(), own, Some(length)).await?;
+    let removed = carry_out(
+        state,
+        live_id.clone(),
+        user_id.clone(),
+        Asked { own, by },
+        Some(length),
+    )
+    .await?;
     let Some(ban_ends_at) = removed.ban_ends_at else {
         return Err(Problem::new(Kind::Internal, "the store made no ban of it"));
     };
@@ -225,10 +250,12 @@ pub(super) async fn lift(
     State(state): State<Arc<AppState>>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
     own: Option<Extension<OwnLive>>,
+    by: Option<Extension<Actor>>,
 ) -> Result<Json<BanState>, Problem> {
     let lift = async move {
         let record = state.removals.open_record(&live, judged(own)).await?;
-        state.removals.lift(&record, &user).await
+        let by = by.map(|Extension(actor)| actor);
+        state.removals.lift(&record, &user, by).await
     };
     let changed = run_to_completion(lift).await?;
     Ok(Json(BanState {

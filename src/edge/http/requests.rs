@@ -17,6 +17,7 @@ use tracing::Instrument;
 use super::problem::{Kind, Problem};
 use crate::base::ids::{ErasureId, InvalidId, ListName, LiveId, UserId};
 use crate::base::media_server::MediaServerName;
+use crate::base::webhook_name::WebhookName;
 use crate::edge::fields::{Json, NotJson, Place, from_json, from_query};
 use crate::store::StatusId;
 
@@ -75,6 +76,12 @@ impl Ids for StatusId {
 }
 
 impl Ids for MediaServerName {
+    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
+        Self::parse(params.next_value()).ok_or(InvalidId::Alphabet)
+    }
+}
+
+impl Ids for WebhookName {
     fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
         Self::parse(params.next_value()).ok_or(InvalidId::Alphabet)
     }

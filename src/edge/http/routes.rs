@@ -25,9 +25,9 @@ use super::requests::MaxBody;
 use super::social::{feeds, lists, statuses};
 use super::state::AppState;
 use super::{
-    asyncapi, attendance, beats, erasures, fans, follows, friends, gateway, health, history, infos,
-    live_lists, lives, logging, media, middleware, online, openapi, presence, reloading, removals,
-    sessions, sharing, upgrade, users, viewers,
+    asyncapi, attendance, audit, beats, erasures, fans, follows, friends, gateway, health, history,
+    infos, live_lists, lives, logging, media, middleware, online, openapi, presence, reloading,
+    removals, sessions, sharing, upgrade, users, viewers, webhooks,
 };
 use crate::auth::permissions::Action;
 
@@ -86,10 +86,12 @@ impl Routes {
             action,
             accepts: self.accepts,
         };
+        let mut methods = methods.route_layer(from_fn_with_state(known, known_fields::check));
+        if action.is_audited() {
+            methods = methods.route_layer(from_fn_with_state(self.state.clone(), audit::record));
+        }
         // The guard is the outer layer: a caller whom it refuses learns nothing about the fields.
-        let guarded = methods
-            .route_layer(from_fn_with_state(known, known_fields::check))
-            .route_layer(from_fn_with_state(guard, authorize));
+        let guarded = methods.route_layer(from_fn_with_state(guard, authorize));
         self.router = self.router.routes((schemas, paths, guarded));
         self
     }
@@ -156,6 +158,10 @@ impl Routes {
             .only_for(Action::ReadOnline, with_many_ids(routes!(online::query)))
             .only_for(Action::NoteSeen, with_many_ids(routes!(beats::seen)))
             .only_for(Action::Beat, routes!(beats::beat))
+            .only_for(Action::ReadWebhooks, routes!(webhooks::list))
+            .only_for(Action::ReadWebhooks, routes!(webhooks::deliveries))
+            .only_for(Action::SendToWebhook, routes!(webhooks::test))
+            .only_for(Action::SendToWebhook, routes!(webhooks::replay_span))
             .only_for(Action::ReadGateway, routes!(gateway::slices))
             .only_for(Action::ReadGateway, routes!(gateway::viewer))
             .only_for(Action::ReadGateway, routes!(logging::show))

@@ -21,6 +21,7 @@ use crate::session::context::SessionContext;
 use crate::session::socketless::sessions::SocketlessSessions;
 use crate::store::Store;
 use crate::sync::erasure::Eraser;
+use crate::sync::events::direct_events::DirectEvents;
 use crate::sync::follows::FollowGraph;
 use crate::sync::info::InfoWriter;
 use crate::sync::lives::Lives;
@@ -28,6 +29,7 @@ use crate::sync::removals::Remover;
 use crate::sync::seen::SeenUsers;
 use crate::sync::social::feeds::Feeds;
 use crate::sync::streams::StreamKeeper;
+use crate::sync::webhooks::Endpoints;
 
 /// What the routes about users of the platform need in addition to the store.
 pub(crate) struct OnlineSettings {
@@ -61,6 +63,11 @@ pub(crate) struct AppState {
     pub(crate) removals: Remover,
     pub(crate) eraser: Eraser,
     pub(crate) media: Arc<MediaServers>,
+    pub(crate) webhooks: Endpoints,
+    /// `None` if the audit trail is switched off.
+    pub(crate) audit: Option<Arc<DirectEvents>>,
+    /// About how many events each of their streams keeps.
+    pub(crate) events_kept: u64,
     pub(crate) streams: Arc<StreamKeeper>,
     /// How long a live that a stream opened outlives it.
     pub(crate) stream_grace: Duration,

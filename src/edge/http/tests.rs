@@ -1,6 +1,7 @@
 //! The routers, asked without a socket, over a store that can repeat itself and fail.
 
 mod asyncapi;
+mod audit;
 mod authorization;
 mod documents;
 mod fans;

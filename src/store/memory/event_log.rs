@@ -1,12 +1,16 @@
-//! The stream of events in the embedded store, its group and the events that were given up: plain
-//! data that [`super::MemoryStore`] keeps under one lock.
+//! The stream of events in the embedded store, and what it knows of each webhook: plain data that
+//! [`super::MemoryStore`] keeps under one lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::GatewayId;
-use crate::store::{DeadEvent, EntryId, Event, ReadEvents, ReadFrom, SenderTurn, StreamEvent};
+use crate::base::webhook_name::WebhookName;
+use crate::store::{
+    DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event, EventSource, ReadEvents, ReadFrom,
+    SenderTurn, StreamEvent, WebhookQueue, WebhookStatus,
+};
 
 /// A capped stream.
 #[derive(Debug, Clone)]
@@ -26,15 +30,22 @@ impl<T> Default for Stream<T> {
 
 impl<T: Clone> Stream<T> {
     pub(super) fn append(&mut self, entry: T, kept: u64, now: UnixMillis) {
+        self.append_and_trim(entry, kept, now);
+    }
+
+    /// Returns the entry that was trimmed, if one was.
+    fn append_and_trim(&mut self, entry: T, kept: u64, now: UnixMillis) -> Option<EntryId> {
         self.last = if now > self.last.0 {
             EntryId(now, 0)
         } else {
             EntryId(self.last.0, self.last.1 + 1)
         };
         self.entries.insert(self.last, entry);
-        while self.entries.len() as u64 > kept {
-            self.entries.pop_first();
+        if self.entries.len() as u64 <= kept {
+            return None;
         }
+        let (trimmed, _) = self.entries.pop_first()?;
+        Some(trimmed)
     }
 
     pub(super) fn after(&self, entry: EntryId, count: usize) -> Vec<(EntryId, T)> {
@@ -45,24 +56,119 @@ impl<T: Clone> Stream<T> {
             .map(|(entry, found)| (*entry, found.clone()))
             .collect()
     }
+
+    /// The last entries before this one, the newest first.
+    pub(super) fn before(&self, entry: Option<EntryId>, count: usize) -> Vec<(EntryId, T)> {
+        let end = match entry {
+            Some(entry) => Bound::Excluded(entry),
+            None => Bound::Unbounded,
+        };
+        let rest = self.entries.range((Bound::Unbounded, end)).rev();
+        rest.take(count)
+            .map(|(entry, found)| (*entry, found.clone()))
+            .collect()
+    }
 }
 
-/// How far the senders have read.
+/// How far the senders of a queue have read.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Group {
+struct Group {
     last: EntryId,
-    pub(super) unacknowledged: BTreeSet<EntryId>,
+    unacknowledged: BTreeSet<EntryId>,
     /// How many entries were trimmed before any sender read them, since the last look.
     lost: u64,
+}
+
+impl Group {
+    fn beginning_at(begin: UnixMillis) -> Self {
+        Self {
+            last: EntryId(begin, 0),
+            ..Self::default()
+        }
+    }
+
+    fn waiting(&self, stream: &Stream<Event>) -> u64 {
+        let unread = stream
+            .entries
+            .range((Bound::Excluded(self.last), Bound::Unbounded));
+        (self.unacknowledged.len() + unread.count()) as u64
+    }
+
+    /// The entry was trimmed.
+    fn note_trimmed(&mut self, entry: EntryId) {
+        if entry > self.last {
+            self.lost += 1;
+        }
+    }
+
+    fn read(&mut self, stream: &Stream<Event>, request: &ReadEvents) -> SenderTurn {
+        let waiting = self.waiting(stream);
+        let mut events = Vec::new();
+        let mut lost = 0;
+        match request.from {
+            ReadFrom::Unacknowledged(after) => {
+                let rest = self
+                    .unacknowledged
+                    .range((Bound::Excluded(after), Bound::Unbounded));
+                for entry in rest.take(request.count) {
+                    events.push(StreamEvent {
+                        entry: *entry,
+                        event: stream.entries.get(entry).cloned(),
+                    });
+                }
+            }
+            ReadFrom::New if request.count == 0 => {}
+            ReadFrom::New => {
+                for (entry, event) in stream.after(self.last, request.count) {
+                    self.unacknowledged.insert(entry);
+                    self.last = entry;
+                    events.push(StreamEvent {
+                        entry,
+                        event: Some(event),
+                    });
+                }
+                lost = std::mem::take(&mut self.lost);
+            }
+        }
+        SenderTurn::Mine {
+            events,
+            waiting,
+            lost,
+        }
+    }
+}
+
+/// The senders of a queue.
+#[derive(Debug, Clone, Default)]
+struct Senders {
+    group: Option<Group>,
+    turn: Option<(GatewayId, UnixMillis)>,
+}
+
+impl Senders {
+    fn is_sender(&self, gateway: &GatewayId, now: UnixMillis) -> bool {
+        match &self.turn {
+            Some((holder, until)) => holder == gateway && *until > now,
+            None => false,
+        }
+    }
+}
+
+/// What is known of a webhook.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Webhook {
+    again: Stream<Event>,
+    pub(super) dead: Stream<DeadEvent>,
+    pub(super) deliveries: Stream<Delivery>,
+    pub(super) last: WebhookStatus,
+    senders: BTreeMap<EventSource, Senders>,
 }
 
 /// All that is known of events.
 #[derive(Debug, Clone, Default)]
 pub(super) struct EventLog {
     stream: Stream<Event>,
-    pub(super) dead: Stream<DeadEvent>,
-    pub(super) group: Option<Group>,
-    pub(super) sender: Option<(GatewayId, UnixMillis)>,
+    webhooks: BTreeMap<WebhookName, Webhook>,
 }
 
 impl EventLog {
@@ -71,79 +177,129 @@ impl EventLog {
         self.stream.entries.values().cloned().collect()
     }
 
+    pub(super) fn webhook(&mut self, name: &WebhookName) -> &mut Webhook {
+        self.webhooks.entry(name.clone()).or_default()
+    }
+
+    fn senders(&mut self, queue: &WebhookQueue) -> &mut Senders {
+        let webhook = self.webhook(&queue.webhook);
+        webhook.senders.entry(queue.source).or_default()
+    }
+
     pub(super) fn append(&mut self, event: Event, kept: u64, now: UnixMillis) {
-        let oldest = self
-            .stream
-            .entries
-            .first_key_value()
-            .map(|(entry, _)| *entry);
-        self.stream.append(event, kept, now);
-        if let Some(oldest) = oldest
-            && let Some(group) = &mut self.group
-        {
-            let is_trimmed = !self.stream.entries.contains_key(&oldest);
-            if is_trimmed && oldest > group.last {
-                group.lost += 1;
-            }
+        let Some(trimmed) = self.stream.append_and_trim(event, kept, now) else {
+            return;
+        };
+        for webhook in self.webhooks.values_mut() {
+            webhook.note_trimmed(EventSource::Stream, trimmed);
         }
     }
 
-    pub(super) fn is_sender(&self, gateway: &GatewayId, now: UnixMillis) -> bool {
-        match &self.sender {
-            Some((holder, until)) => holder == gateway && *until > now,
-            None => false,
-        }
+    pub(super) fn after(&self, entry: EntryId, count: usize) -> Vec<(EntryId, Event)> {
+        self.stream.after(entry, count)
     }
 
     pub(super) fn read(&mut self, request: &ReadEvents, now: UnixMillis) -> SenderTurn {
-        if let Some((holder, until)) = &self.sender
+        let queue = &request.queue;
+        let webhook = self.webhooks.entry(queue.webhook.clone()).or_default();
+        let senders = webhook.senders.entry(queue.source).or_default();
+        if let Some((holder, until)) = &senders.turn
             && *holder != request.gateway
             && *until > now
         {
             return SenderTurn::Other;
         }
-        self.sender = Some((request.gateway.clone(), now + millis(request.turn)));
-        let group = self.group.get_or_insert_with(|| Group {
-            last: EntryId(request.begin, 0),
-            ..Group::default()
-        });
-        let unread = self
-            .stream
-            .entries
-            .range((Bound::Excluded(group.last), Bound::Unbounded))
-            .count();
-        let waiting = (group.unacknowledged.len() + unread) as u64;
-        let mut events = Vec::new();
-        let mut lost = 0;
-        match request.from {
-            ReadFrom::Unacknowledged(after) => {
-                let rest = group
-                    .unacknowledged
-                    .range((Bound::Excluded(after), Bound::Unbounded));
-                for entry in rest.take(request.count) {
-                    events.push(StreamEvent {
-                        entry: *entry,
-                        event: self.stream.entries.get(entry).cloned(),
-                    });
-                }
-            }
-            ReadFrom::New if request.count == 0 => {}
-            ReadFrom::New => {
-                for (entry, event) in self.stream.after(group.last, request.count) {
-                    group.unacknowledged.insert(entry);
-                    group.last = entry;
-                    events.push(StreamEvent {
-                        entry,
-                        event: Some(event),
-                    });
-                }
-                lost = std::mem::take(&mut group.lost);
+        senders.turn = Some((request.gateway.clone(), now + millis(request.turn)));
+        let stream = match queue.source {
+            EventSource::Stream => &self.stream,
+            EventSource::Again => &webhook.again,
+        };
+        let group = senders
+            .group
+            .get_or_insert_with(|| Group::beginning_at(request.begin));
+        group.read(stream, request)
+    }
+
+    pub(super) fn acknowledge(&mut self, queue: &WebhookQueue, entries: &[EntryId]) {
+        if let Some(group) = &mut self.senders(queue).group {
+            for entry in entries {
+                group.unacknowledged.remove(entry);
             }
         }
-        SenderTurn::Mine {
-            events,
+    }
+
+    /// False if the gateway is not the sender.
+    pub(super) fn bury(
+        &mut self,
+        queue: &WebhookQueue,
+        gateway: &GatewayId,
+        entry: EntryId,
+        now: UnixMillis,
+    ) -> Buried {
+        let senders = self.senders(queue);
+        if !senders.is_sender(gateway, now) {
+            return Buried::NotTheSender;
+        }
+        if let Some(group) = &mut senders.group
+            && group.unacknowledged.remove(&entry)
+        {
+            Buried::Now
+        } else {
+            Buried::Before
+        }
+    }
+
+    pub(super) fn end_sending(&mut self, queue: &WebhookQueue, gateway: &GatewayId) {
+        self.senders(queue)
+            .turn
+            .take_if(|(holder, _)| holder == gateway);
+    }
+
+    pub(super) fn status(&mut self, name: &WebhookName) -> WebhookStatus {
+        let webhook = self.webhooks.entry(name.clone()).or_default();
+        let mut waiting = 0;
+        for (source, senders) in &webhook.senders {
+            if let Some(group) = &senders.group {
+                waiting += group.waiting(match source {
+                    EventSource::Stream => &self.stream,
+                    EventSource::Again => &webhook.again,
+                });
+            }
+        }
+        WebhookStatus {
             waiting,
-            lost,
+            dead: webhook.dead.entries.len() as u64,
+            ..webhook.last.clone()
         }
+    }
+}
+
+/// What became of the wish to give an event up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Buried {
+    /// It waited, and does no longer.
+    Now,
+    /// It did not wait any more.
+    Before,
+    NotTheSender,
+}
+
+impl Webhook {
+    fn note_trimmed(&mut self, source: EventSource, entry: EntryId) {
+        if let Some(senders) = self.senders.get_mut(&source)
+            && let Some(group) = &mut senders.group
+        {
+            group.note_trimmed(entry);
+        }
+    }
+
+    pub(super) fn append_again(&mut self, event: Event, kept: u64, now: UnixMillis) {
+        if let Some(trimmed) = self.again.append_and_trim(event, kept, now) {
+            self.note_trimmed(EventSource::Again, trimmed);
+        }
+    }
+
+    pub(super) fn note(&mut self, delivery: Delivery, now: UnixMillis) {
+        self.deliveries.append(delivery, DELIVERIES_KEPT, now);
     }
 }

@@ -4,10 +4,15 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use super::counts::left_until_due;
+use super::event_log::Buried;
+use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
+use crate::base::webhook_name::WebhookName;
+use crate::store::deliveries::latest;
 use crate::store::{
-    COUNTS_EVENT_EVERY, Counted, DeadEvent, EntryId, Event, Events, Happened, MAX_EVENTS, NO_CAP,
-    NotedCounts, ReadEvents, SenderTurn, StoreResult,
+    COUNTS_EVENT_EVERY, Counted, DeadEvent, Deliveries, Delivery, EntryId, Event, Events, Happened,
+    MAX_EVENTS, NO_CAP, NotedCounts, ReadEvents, SenderTurn, StoreResult, StreamEvent,
+    WebhookQueue, WebhookStatus,
 };
 
 #[async_trait]
@@ -63,17 +68,18 @@ impl Events for MemoryStore {
         Ok(self.events.lock().read(request, now))
     }
 
-    async fn acknowledge_events(&self, entries: &[EntryId]) -> StoreResult<()> {
-        if let Some(group) = &mut self.events.lock().group {
-            group
-                .unacknowledged
-                .retain(|entry| !entries.contains(entry));
-        }
+    async fn acknowledge_events(
+        &self,
+        queue: &WebhookQueue,
+        entries: &[EntryId],
+    ) -> StoreResult<()> {
+        self.events.lock().acknowledge(queue, entries);
         Ok(())
     }
 
     async fn bury_event(
         &self,
+        queue: &WebhookQueue,
         gateway: &GatewayId,
         entry: EntryId,
         dead: &DeadEvent,
@@ -81,44 +87,103 @@ impl Events for MemoryStore {
     ) -> StoreResult<bool> {
         let now = self.now();
         let mut log = self.events.lock();
-        if !log.is_sender(gateway, now) {
-            return Ok(false);
+        let buried = log.bury(queue, gateway, entry, now);
+        if buried == Buried::Now {
+            let webhook = log.webhook(&queue.webhook);
+            webhook.dead.append(dead.clone(), kept, now);
         }
-        if let Some(group) = &mut log.group
-            && group.unacknowledged.remove(&entry)
-        {
-            log.dead.append(dead.clone(), kept, now);
-        }
-        Ok(true)
+        Ok(buried != Buried::NotTheSender)
     }
 
-    async fn end_sending(&self, gateway: &GatewayId) -> StoreResult<()> {
-        self.events
-            .lock()
-            .sender
-            .take_if(|(holder, _)| holder == gateway);
+    async fn end_sending(&self, queue: &WebhookQueue, gateway: &GatewayId) -> StoreResult<()> {
+        self.events.lock().end_sending(queue, gateway);
         Ok(())
     }
 
     async fn dead_events(
         &self,
+        webhook: &WebhookName,
         after: Option<EntryId>,
         limit: usize,
     ) -> StoreResult<Vec<(EntryId, DeadEvent)>> {
-        Ok(self
-            .events
-            .lock()
-            .dead
-            .after(after.unwrap_or_default(), limit.min(MAX_EVENTS)))
+        let mut log = self.events.lock();
+        let dead = &log.webhook(webhook).dead;
+        Ok(dead.after(after.unwrap_or_default(), limit.min(MAX_EVENTS)))
     }
 
-    async fn replay_event(&self, entry: EntryId) -> StoreResult<bool> {
+    async fn replay_event(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool> {
         let now = self.now();
         let mut log = self.events.lock();
-        let Some(dead) = log.dead.entries.remove(&entry) else {
+        let webhook = log.webhook(webhook);
+        let Some(dead) = webhook.dead.entries.remove(&entry) else {
             return Ok(false);
         };
-        log.append(dead.event, NO_CAP, now);
+        webhook.append_again(dead.event, NO_CAP, now);
         Ok(true)
+    }
+
+    async fn events_after(
+        &self,
+        after: EntryId,
+        until: UnixMillis,
+    ) -> StoreResult<Vec<StreamEvent>> {
+        let mut events = Vec::new();
+        for (entry, event) in self.events.lock().after(after, MAX_EVENTS) {
+            if entry.0 <= until {
+                let event = Some(event);
+                events.push(StreamEvent { entry, event });
+            }
+        }
+        Ok(events)
+    }
+
+    async fn send_again(
+        &self,
+        webhook: &WebhookName,
+        events: &[Event],
+        kept: u64,
+    ) -> StoreResult<()> {
+        let now = self.now();
+        let mut log = self.events.lock();
+        for event in events {
+            log.webhook(webhook).append_again(event.clone(), kept, now);
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Deliveries for MemoryStore {
+    async fn note_deliveries(
+        &self,
+        webhook: &WebhookName,
+        deliveries: &[Delivery],
+    ) -> StoreResult<()> {
+        let now = self.now();
+        let mut log = self.events.lock();
+        let webhook = log.webhook(webhook);
+        for delivery in deliveries {
+            webhook.note(delivery.clone(), now);
+        }
+        let latest = latest(deliveries);
+        webhook.last.delivered_at = latest.delivered_at.or(webhook.last.delivered_at);
+        if latest.failed.is_some() {
+            webhook.last.failed = latest.failed;
+        }
+        Ok(())
+    }
+
+    async fn deliveries(
+        &self,
+        webhook: &WebhookName,
+        before: Option<EntryId>,
+        limit: usize,
+    ) -> StoreResult<Vec<(EntryId, Delivery)>> {
+        let mut log = self.events.lock();
+        Ok(log.webhook(webhook).deliveries.before(before, limit))
+    }
+
+    async fn webhook_status(&self, webhook: &WebhookName) -> StoreResult<WebhookStatus> {
+        Ok(self.events.lock().status(webhook))
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 
 use super::stream_records::StreamRecords;
+use crate::base::actor::Actor;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 use crate::store::removals::RemovalLog;
@@ -36,6 +37,11 @@ impl Kept {
     /// Notes an event of the epoch. Returns false, and does nothing, if the maximum number of
     /// events is pending.
     pub(super) fn note(&mut self, what: Happened, now: UnixMillis) -> bool {
+        self.note_by(what, None, now)
+    }
+
+    /// Does the same as [`Self::note`] for an event that somebody asked for.
+    pub(super) fn note_by(&mut self, what: Happened, by: Option<Actor>, now: UnixMillis) -> bool {
         let pending = &mut self.record.events.pending;
         let is_noted = pending.len() < MAX_RECORD_FIELDS || what == Happened::Closed;
         if is_noted {
@@ -43,6 +49,7 @@ impl Kept {
             pending.push(PendingEvent {
                 number: self.last_event,
                 what,
+                by,
             });
         }
         is_noted

@@ -50,7 +50,7 @@ impl Moderation for MemoryStore {
                     Some(until) => Happened::Banned(user, until),
                     None => Happened::Removed(user),
                 };
-                *is_told = kept.note(what, now);
+                *is_told = kept.note_by(what, request.by.clone(), now);
             }
             reply
         });
@@ -68,7 +68,8 @@ impl Moderation for MemoryStore {
         let done = self.with_book(&request.live, request.epoch, |kept, now| {
             let mut reply = kept.book.lift(&request.user, now);
             if let LiftReply::Lifted { is_told, .. } = &mut reply {
-                *is_told = kept.note(Happened::Unbanned(request.user.clone()), now);
+                let what = Happened::Unbanned(request.user.clone());
+                *is_told = kept.note_by(what, request.by.clone(), now);
             }
             reply
         });

@@ -1,5 +1,5 @@
-//! The calls on events. The stream, the turn to send and the events that the sender gave up share a
-//! hash slot. The records, which note the events first, lie in other slots.
+//! The calls on events. The stream and all keys of webhooks share a hash slot. The records, which
+//! note the events first, lie in other slots.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,29 +10,45 @@ use fred::types::Value;
 use super::lives::{EVENT_FIELD, record};
 use super::node::Command;
 use super::reply::{Reply, next_answer, nonsense};
-use super::{RedisStore, args, scripts};
-use crate::base::clock::millis;
+use super::{RedisStore, args, keys, scripts};
+use crate::base::clock::{UnixMillis, millis};
 use crate::base::event_kind::EventKind;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
+use crate::base::webhook_name::WebhookName;
 use crate::store::{
-    COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, MAX_RECORD_FIELDS,
-    NotedCounts, ReadEvents, ReadFrom, SenderTurn, StoreResult, StreamEvent,
+    About, COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, MAX_RECORD_FIELDS,
+    NotedCounts, ReadEvents, ReadFrom, SenderTurn, StoreResult, StreamEvent, WebhookQueue,
 };
 
-/// The consumer group of the webhook senders.
-const GROUP: &str = "webhooks";
+/// How long the events that a webhook is sent again are kept after the last one: as long as the
+/// longest `webhook-patience`.
+const AGAIN_TTL: Duration = Duration::from_secs(30 * 24 * 3_600);
+
+/// A stream that never expires.
+const FOR_EVER: Duration = Duration::ZERO;
+
+/// The consumer group of the senders of a webhook.
+pub(super) fn group(webhook: &WebhookName) -> String {
+    format!("webhooks{}", keys::webhook_suffix(webhook))
+}
 
 /// Reads the fields of an entry as an event; `None` if another program wrote it.
 fn event(fields: &HashMap<String, String>) -> Option<Event> {
     Some(Event {
         id: fields.get("id")?.clone(),
         kind: EventKind::from_name(fields.get("type")?)?,
-        live: LiveId::parse(fields.get("live_id")?).ok()?,
+        about: about(fields)?,
         data: fields.get("data")?.clone(),
     })
 }
 
-fn entry_id(reply: &mut Reply) -> StoreResult<EntryId> {
+fn about(fields: &HashMap<String, String>) -> Option<About> {
+    fields
+        .iter()
+        .find_map(|(name, value)| About::read(name, value))
+}
+
+pub(super) fn entry_id(reply: &mut Reply) -> StoreResult<EntryId> {
     EntryId::parse(&reply.text()?).ok_or_else(|| nonsense("an entry without an id"))
 }
 
@@ -45,22 +61,39 @@ fn dead_event(fields: &HashMap<String, String>) -> Option<DeadEvent> {
     })
 }
 
-fn event_args(event: &Event) -> [Value; 4] {
+fn event_args(event: &Event) -> [Value; 5] {
+    let (field, about) = event.about.field();
     [
         event.id.as_str(),
         event.kind.as_str(),
-        event.live.as_str(),
+        field,
+        about,
         event.data.as_str(),
     ]
     .map(Value::from)
 }
 
+/// Reads an entry of a stream as its id and its fields. Another program may write bytes that are not
+/// text; such an entry has no fields.
+pub(super) fn entry(piece: Value) -> StoreResult<(EntryId, HashMap<String, String>)> {
+    let mut piece = Reply::of(piece)?;
+    let entry = entry_id(&mut piece)?;
+    let pairs = piece.list()?.pairs().unwrap_or_default();
+    Ok((entry, pairs.into_iter().collect()))
+}
+
 impl RedisStore {
-    async fn do_append(&self, events: &[Event], kept: u64) -> StoreResult<()> {
-        let mut args = args![kept];
+    async fn do_append(
+        &self,
+        stream: String,
+        lifetime: Duration,
+        events: &[Event],
+        kept: u64,
+    ) -> StoreResult<()> {
+        let mut args = args![kept, lifetime.as_secs()];
         args.extend(events.iter().flat_map(event_args));
         self.router
-            .script(&scripts::APPEND_EVENTS, vec![self.keys().events()], args)
+            .script(&scripts::APPEND_EVENTS, vec![stream], args)
             .await?;
         Ok(())
     }
@@ -99,8 +132,10 @@ impl RedisStore {
         };
         let turn = millis(request.turn).max(1);
         let begin = EntryId(request.begin, 0);
-        let args = args![request.gateway, turn, GROUP, begin, from, request.count];
-        let keys = vec![self.keys().events(), self.keys().event_sender()];
+        let queue = &request.queue;
+        let group = group(&queue.webhook);
+        let args = args![request.gateway, turn, group, begin, from, request.count];
+        let keys = vec![self.keys().queue(queue), self.keys().event_sender(queue)];
         let mut reply = self
             .router
             .script(&scripts::READ_EVENTS, keys, args)
@@ -130,8 +165,8 @@ impl RedisStore {
         })
     }
 
-    async fn do_acknowledge(&self, entries: &[EntryId]) -> StoreResult<()> {
-        let mut args = args![self.keys().events(), GROUP];
+    async fn do_acknowledge(&self, queue: &WebhookQueue, entries: &[EntryId]) -> StoreResult<()> {
+        let mut args = args![self.keys().queue(queue), group(&queue.webhook)];
         args.extend(entries.iter().map(|entry| Value::from(entry.to_string())));
         self.router.command("XACK", args).await?;
         Ok(())
@@ -139,18 +174,19 @@ impl RedisStore {
 
     async fn do_bury(
         &self,
+        queue: &WebhookQueue,
         gateway: &GatewayId,
         entry: EntryId,
         dead: &DeadEvent,
         kept: u64,
     ) -> StoreResult<bool> {
-        let mut args = args![gateway, GROUP, entry, kept];
+        let mut args = args![gateway, group(&queue.webhook), entry, kept];
         args.extend(event_args(&dead.event));
         args.extend(args![dead.why, dead.attempts]);
         let keys = vec![
-            self.keys().events(),
-            self.keys().event_sender(),
-            self.keys().dead_events(),
+            self.keys().queue(queue),
+            self.keys().event_sender(queue),
+            self.keys().dead_events(&queue.webhook),
         ];
         self.router
             .script(&scripts::BURY_EVENT, keys, args)
@@ -160,6 +196,7 @@ impl RedisStore {
 
     pub(super) async fn do_dead(
         &self,
+        webhook: &WebhookName,
         after: Option<EntryId>,
         limit: usize,
     ) -> StoreResult<Vec<(EntryId, DeadEvent)>> {
@@ -170,19 +207,12 @@ impl RedisStore {
                 Some(after) => format!("({after}"),
                 None => "-".to_owned(),
             };
-            let args = args![self.keys().dead_events(), from, "+", "COUNT", limit];
+            let args = args![self.keys().dead_events(webhook), from, "+", "COUNT", limit];
             let mut page = Reply::of(self.router.command("XRANGE", args).await?)?;
             let before = after;
             while let Some(piece) = page.piece() {
-                let mut piece = Reply::of(piece)?;
-                let entry = entry_id(&mut piece)?;
+                let (entry, fields) = entry(piece)?;
                 after = Some(entry);
-                let fields = piece
-                    .list()?
-                    .pairs()
-                    .unwrap_or_default()
-                    .into_iter()
-                    .collect();
                 if let Some(dead) = dead_event(&fields) {
                     found.push((entry, dead));
                 }
@@ -194,14 +224,29 @@ impl RedisStore {
         found.truncate(limit);
         Ok(found)
     }
+
+    async fn do_after(&self, after: EntryId, until: UnixMillis) -> StoreResult<Vec<StreamEvent>> {
+        let from = format!("({after}");
+        let args = args![self.keys().events(), from, until, "COUNT", MAX_EVENTS];
+        let mut page = Reply::of(self.router.command("XRANGE", args).await?)?;
+        let mut events = Vec::new();
+        while let Some(piece) = page.piece() {
+            let (entry, fields) = entry(piece)?;
+            events.push(StreamEvent {
+                entry,
+                event: event(&fields),
+            });
+        }
+        Ok(events)
+    }
 }
 
 #[async_trait]
 impl Events for RedisStore {
     async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()> {
-        self.router
-            .call("append_events", self.do_append(events, kept))
-            .await
+        let stream = self.keys().events();
+        let steps = self.do_append(stream, FOR_EVER, events, kept);
+        self.router.call("append_events", steps).await
     }
 
     async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()> {
@@ -230,29 +275,33 @@ impl Events for RedisStore {
         self.router.call("read_events", self.do_read(request)).await
     }
 
-    async fn acknowledge_events(&self, entries: &[EntryId]) -> StoreResult<()> {
+    async fn acknowledge_events(
+        &self,
+        queue: &WebhookQueue,
+        entries: &[EntryId],
+    ) -> StoreResult<()> {
         if entries.is_empty() {
             return Ok(());
         }
         self.router
-            .call("acknowledge_events", self.do_acknowledge(entries))
+            .call("acknowledge_events", self.do_acknowledge(queue, entries))
             .await
     }
 
     async fn bury_event(
         &self,
+        queue: &WebhookQueue,
         gateway: &GatewayId,
         entry: EntryId,
         dead: &DeadEvent,
         kept: u64,
     ) -> StoreResult<bool> {
-        self.router
-            .call("bury_event", self.do_bury(gateway, entry, dead, kept))
-            .await
+        let steps = self.do_bury(queue, gateway, entry, dead, kept);
+        self.router.call("bury_event", steps).await
     }
 
-    async fn end_sending(&self, gateway: &GatewayId) -> StoreResult<()> {
-        let keys = vec![self.keys().event_sender()];
+    async fn end_sending(&self, queue: &WebhookQueue, gateway: &GatewayId) -> StoreResult<()> {
+        let keys = vec![self.keys().event_sender(queue)];
         let steps = async {
             self.router
                 .script(&scripts::END_SENDING, keys, args![gateway])
@@ -264,22 +313,47 @@ impl Events for RedisStore {
 
     async fn dead_events(
         &self,
+        webhook: &WebhookName,
         after: Option<EntryId>,
         limit: usize,
     ) -> StoreResult<Vec<(EntryId, DeadEvent)>> {
-        self.router
-            .call("dead_events", self.do_dead(after, limit.min(MAX_EVENTS)))
-            .await
+        let steps = self.do_dead(webhook, after, limit.min(MAX_EVENTS));
+        self.router.call("dead_events", steps).await
     }
 
-    async fn replay_event(&self, entry: EntryId) -> StoreResult<bool> {
-        let keys = vec![self.keys().events(), self.keys().dead_events()];
+    async fn replay_event(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool> {
+        let keys = vec![
+            self.keys().events_again(webhook),
+            self.keys().dead_events(webhook),
+        ];
+        let args = args![entry, AGAIN_TTL.as_secs()];
         let steps = async {
             self.router
-                .script(&scripts::REPLAY_EVENT, keys, args![entry])
+                .script(&scripts::REPLAY_EVENT, keys, args)
                 .await?
                 .flag()
         };
         self.router.call("replay_event", steps).await
+    }
+
+    async fn events_after(
+        &self,
+        after: EntryId,
+        until: UnixMillis,
+    ) -> StoreResult<Vec<StreamEvent>> {
+        self.router
+            .call("events_after", self.do_after(after, until))
+            .await
+    }
+
+    async fn send_again(
+        &self,
+        webhook: &WebhookName,
+        events: &[Event],
+        kept: u64,
+    ) -> StoreResult<()> {
+        let stream = self.keys().events_again(webhook);
+        let steps = self.do_append(stream, AGAIN_TTL, events, kept);
+        self.router.call("send_again", steps).await
     }
 }

@@ -20,8 +20,10 @@ use crate::base::ids::{
     USERS_SLICES, UserId,
 };
 use crate::base::key_prefix::KeyPrefix;
+use crate::base::webhook_name::WebhookName;
 use crate::store::{
-    ATTENDANCE_KEPT, AnswerName, Channel, Edge, LiveEpoch, MAX_BAN, Rank, Timeline,
+    ATTENDANCE_KEPT, AnswerName, Channel, Edge, EventSource, LiveEpoch, MAX_BAN, Rank, Timeline,
+    WebhookQueue,
 };
 
 /// How long the leases outlive the last renewal of any of them.
@@ -63,6 +65,16 @@ const BEATS_CHANNEL: &str = "rollcall:beats:";
 const LIVES: &str = "lives";
 
 const EVENTS: &str = "rollcall:events";
+
+/// What distinguishes the keys and the group of a webhook: nothing for the webhook of the setting
+/// `webhook-url`.
+pub(super) fn webhook_suffix(webhook: &WebhookName) -> String {
+    if webhook.is_default() {
+        String::new()
+    } else {
+        format!(":{webhook}")
+    }
+}
 
 const FANS: &str = "online-fans:";
 const USERS: &str = "online-users";
@@ -465,15 +477,52 @@ impl Keys {
         self.key(EVENTS)
     }
 
-    /// STREAM: the events that a webhook did not accept, with the additional fields `why` and
-    /// `attempts`. Capped.
-    pub fn dead_events(&self) -> String {
-        self.beside(&self.events(), "dead")
+    /// A key about a webhook, beside the stream of events. The webhook of the setting `webhook-url`
+    /// has no suffix, because it was the only one once.
+    fn of_webhook(&self, name: &str, webhook: &WebhookName) -> String {
+        let suffix = webhook_suffix(webhook);
+        self.beside(&self.events(), format_args!("{name}{suffix}"))
     }
 
-    /// STRING: the gateway that sends events to the webhook. Expires unless that gateway renews it.
-    pub fn event_sender(&self) -> String {
-        self.beside(&self.events(), "sender")
+    /// STREAM: the events that a webhook did not accept, with the additional fields `why` and
+    /// `attempts`. Capped.
+    pub fn dead_events(&self, webhook: &WebhookName) -> String {
+        self.of_webhook("dead", webhook)
+    }
+
+    /// STREAM: the events that a webhook is sent again, as in [`Self::events`]. Capped, and expires a
+    /// month after the last one.
+    pub fn events_again(&self, webhook: &WebhookName) -> String {
+        self.of_webhook("again", webhook)
+    }
+
+    /// STRING: the gateway that sends the events of a queue. Expires unless that gateway renews it.
+    pub fn event_sender(&self, queue: &WebhookQueue) -> String {
+        let name = match queue.source {
+            EventSource::Stream => "sender",
+            EventSource::Again => "again-sender",
+        };
+        self.of_webhook(name, &queue.webhook)
+    }
+
+    /// The stream of a queue.
+    pub fn queue(&self, queue: &WebhookQueue) -> String {
+        match queue.source {
+            EventSource::Stream => self.events(),
+            EventSource::Again => self.events_again(&queue.webhook),
+        }
+    }
+
+    /// STREAM: the last attempts to send events to a webhook, each as JSON in the field `delivery`.
+    /// Capped, and expires a month after the last one.
+    pub fn deliveries(&self, webhook: &WebhookName) -> String {
+        self.of_webhook("deliveries", webhook)
+    }
+
+    /// HASH: when the last event arrived at a webhook, and when and why one did not. Expires a month
+    /// after the last attempt.
+    pub fn webhook_status(&self, webhook: &WebhookName) -> String {
+        self.of_webhook("status", webhook)
     }
 
     /// STRING: `text` or `u32`, the form of the members in the keys of [`Self::last_seen`]. Never
@@ -820,6 +869,7 @@ impl Keys {
     /// A key of each kind, with the given ids.
     pub(super) fn one_of_each(&self, live: &LiveId, user: &UserId, list: &ListName) -> Vec<String> {
         let epoch = Epoch(0);
+        let webhook = WebhookName::default();
         let of = LiveEpoch {
             live: live.clone(),
             epoch,
@@ -846,7 +896,10 @@ impl Keys {
             self.last_seen(1),
             self.last_seen_ids(),
             self.events(),
-            self.dead_events(),
+            self.dead_events(&webhook),
+            self.events_again(&webhook),
+            self.deliveries(&webhook),
+            self.webhook_status(&webhook),
             self.edge(user, Edge::Following),
             self.edge(user, Edge::Followers),
             self.users(),

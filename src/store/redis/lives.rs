@@ -20,9 +20,9 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, UserId};
 use crate::store::{
     Arrived, ChangeTerms, Channel, CloseLive, CloseReason, CloseReply, Closure, Counted, Figures,
-    FinishClose, Happened, Info, InfoReply, LEAP, ListedLive, LiveEpoch, LiveRecord, LiveState,
-    LiveStore, MAX_RECORD_FIELDS, OpenLive, OpenReply, OpenedBy, Peaks, PendingEvent, RecordEvents,
-    Standing, StoreResult, Sums, Terms, Uniques, WriteInfo,
+    FinishClose, Info, InfoReply, LEAP, ListedLive, LiveEpoch, LiveRecord, LiveState, LiveStore,
+    MAX_RECORD_FIELDS, OpenLive, OpenReply, OpenedBy, Peaks, PendingEvent, RecordEvents, Standing,
+    StoreResult, Sums, Terms, Uniques, WriteInfo,
 };
 
 /// The prefix of the fields of pending events; the number of the event follows.
@@ -148,8 +148,7 @@ fn read_events(fields: &Fields<'_>) -> RecordEvents {
 /// `None` for a field of another kind, and for an event that cannot be read.
 fn read_pending_event(name: &str, text: &str) -> Option<PendingEvent> {
     let number = name.strip_prefix(EVENT_FIELD)?.parse().ok()?;
-    let what = Happened::parse(text)?;
-    Some(PendingEvent { number, what })
+    PendingEvent::parse(number, text)
 }
 
 /// Reads `<viewers> <fans> <at>`.

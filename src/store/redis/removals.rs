@@ -10,6 +10,7 @@ use super::reply::{nonsense, text};
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::millis;
 use crate::base::ids::{Epoch, LiveId, UserId};
+use crate::store::record_events::by_note;
 use crate::store::{
     Ban, Change, ChangeKind, LiftBan, LiftReply, MAX_BANS, MAX_BATCH, MAX_CHANGES,
     MAX_RECORD_FIELDS, Moderation, Removals, RemoveReply, RemoveUser, StoreResult,
@@ -24,6 +25,7 @@ impl RedisStore {
             epoch,
             user,
             ban,
+            by,
             message,
         } = request;
         let mut args = args![
@@ -36,6 +38,7 @@ impl RedisStore {
             MAX_RECORD_FIELDS
         ];
         args.extend(self.publish_args(live, message));
+        args.extend(args![by_note(by.as_ref())]);
         let mut reply = self
             .change(live, &scripts::REMOVE_VIEWER, self.record_keys(live), args)
             .await?;
@@ -66,6 +69,7 @@ impl RedisStore {
             MAX_RECORD_FIELDS
         ];
         args.extend(self.publish_args(&request.live, &request.message));
+        args.extend(args![by_note(request.by.as_ref())]);
         let mut reply = self
             .change(
                 &request.live,

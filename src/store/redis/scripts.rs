@@ -29,6 +29,7 @@ const PRELUDE: &str = concat!(
     include_str!("scripts/prelude/last_seen.lua"),
     include_str!("scripts/prelude/members.lua"),
     include_str!("scripts/prelude/records.lua"),
+    include_str!("scripts/prelude/events.lua"),
 );
 
 /// A script, with the functions of the prelude that it calls, directly or not, in front. Leaves out
@@ -137,6 +138,8 @@ scripts! {
     BURY_EVENT = "bury_event.lua",
     END_SENDING = "end_sending.lua",
     REPLAY_EVENT = "replay_event.lua",
+    NOTE_DELIVERIES = "note_deliveries.lua",
+    READ_WEBHOOK = "read_webhook.lua",
 }
 
 #[cfg(test)]

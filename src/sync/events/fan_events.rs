@@ -22,7 +22,7 @@ use crate::presence::Room;
 use crate::presence::desired_state::Draft;
 use crate::presence::gateways::Gateways;
 use crate::store::{
-    Event, LiveRecord, MAX_BATCH, Stay, Store, StoreResult, one_append, session_id,
+    About, Event, LiveRecord, MAX_BATCH, Stay, Store, StoreResult, one_append, session_id,
 };
 
 /// How often a live's batch is written.
@@ -230,7 +230,7 @@ impl FanEvents {
         Event {
             id,
             kind,
-            live: record.live.clone(),
+            about: About::Live(record.live.clone()),
             data: Value::Object(data).to_string(),
         }
     }

@@ -1,32 +1,34 @@
-//! The events that the sender has read and not delivered, each live's in order. Pure state: times
-//! come in, decisions go out.
+//! The events that the sender has read and not delivered, each subject's in order. Pure state: times
+//! come in, decisions go out. A subject is what an event is about, nearly always a live.
 //!
-//! Of each live, one event at a time is sent: the oldest. While it fails, the later events of that
-//! live wait behind it, and events of other lives do not. The number of held events is bounded
-//! ([`Backlog::room`]).
+//! Of each subject, one event at a time is sent: the oldest. While it fails, the later events of that
+//! subject wait behind it, and events of others do not. A receiver that is overloaded is left alone
+//! altogether ([`Backlog::pause`]). The number of held events is bounded ([`Backlog::room`]).
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use crate::base::backoff::Backoff;
 use crate::base::clock::Millis;
-use crate::base::ids::LiveId;
-use crate::store::{EntryId, Event, MAX_EVENTS};
+use crate::store::{About, EntryId, Event, MAX_EVENTS};
 
 /// The most events held, and their bytes. The last read may exceed the bytes by as many events as
 /// one read has.
 const MOST_HELD: usize = 4_000;
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
-/// The most events of one live.
-const MOST_OF_A_LIVE: usize = 1_000;
+/// The most events of one subject.
+const MOST_OF_A_SUBJECT: usize = 1_000;
 
-/// How long a live waits after a failure.
+/// The longest time for which a receiver may ask to be left alone, in ms.
+const LONGEST_REST: Millis = 3_600_000;
+
+/// How long a subject waits after a failure.
 const BACKOFF: Backoff = Backoff {
     first: 500,
     longest: 60_000,
 };
 
-/// A live may have to make room for others if none of its events arrived for this time, in ms,
+/// A subject may have to make room for others if none of its events arrived for this time, in ms,
 /// although they were sent.
 const HOPELESS_AFTER: Millis = 60_000;
 
@@ -44,13 +46,13 @@ struct Queue {
     events: VecDeque<(EntryId, Event)>,
     /// How often the oldest event failed.
     failures: u32,
-    /// Since when no event of the live has arrived, although some were sent.
+    /// Since when no event of the subject has arrived, although some were sent.
     failing_since: Option<Millis>,
     state: State,
 }
 
 impl Queue {
-    /// Whether nothing of the live has arrived for long, although it was sent.
+    /// Whether nothing of the subject has arrived for long, although it was sent.
     fn is_hopeless(&self, now: Millis) -> bool {
         match self.failing_since {
             Some(since) => since + HOPELESS_AFTER <= now,
@@ -59,7 +61,7 @@ impl Queue {
     }
 }
 
-/// An event that the others of its live wait behind.
+/// An event that the others of its subject wait behind.
 #[derive(Debug)]
 pub(super) struct HeldBack {
     pub(super) entry: EntryId,
@@ -70,24 +72,26 @@ pub(super) struct HeldBack {
 
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    lives: HashMap<LiveId, Queue>,
-    ready: VecDeque<LiveId>,
-    waiting: BTreeSet<(Millis, LiveId)>,
+    subjects: HashMap<About, Queue>,
+    ready: VecDeque<About>,
+    waiting: BTreeSet<(Millis, About)>,
     held: usize,
     bytes: usize,
+    /// Until when no event is sent.
+    paused_until: Millis,
 }
 
 impl Backlog {
-    /// How many more events may be read; 0 if too many are held, all in all or of one live.
+    /// How many more events may be read; 0 if too many are held, all in all or of one subject.
     pub(super) fn room(&self) -> usize {
-        if self.bytes >= MOST_BYTES || self.longest_queue() >= MOST_OF_A_LIVE {
+        if self.bytes >= MOST_BYTES || self.longest_queue() >= MOST_OF_A_SUBJECT {
             return 0;
         }
         MOST_HELD.saturating_sub(self.held).min(MAX_EVENTS)
     }
 
     fn longest_queue(&self) -> usize {
-        self.lives
+        self.subjects
             .values()
             .map(|queue| queue.events.len())
             .max()
@@ -95,9 +99,9 @@ impl Backlog {
     }
 
     pub(super) fn push(&mut self, entry: EntryId, event: Event) {
-        let live = event.live.clone();
-        let queue = self.lives.entry(live.clone()).or_insert_with(|| {
-            self.ready.push_back(live);
+        let about = event.about.clone();
+        let queue = self.subjects.entry(about.clone()).or_insert_with(|| {
+            self.ready.push_back(about);
             Queue {
                 events: VecDeque::new(),
                 failures: 0,
@@ -112,47 +116,64 @@ impl Backlog {
 
     /// The next event to send now, if any.
     pub(super) fn next(&mut self, now: Millis) -> Option<(EntryId, Event)> {
+        if now < self.paused_until {
+            return None;
+        }
         while let Some((at, _)) = self.waiting.first()
             && *at <= now
-            && let Some((_, live)) = self.waiting.pop_first()
+            && let Some((_, about)) = self.waiting.pop_first()
         {
-            if let Some(queue) = self.lives.get_mut(&live) {
+            if let Some(queue) = self.subjects.get_mut(&about) {
                 queue.state = State::Ready;
-                self.ready.push_back(live);
+                self.ready.push_back(about);
             }
         }
-        let live = self.ready.pop_front()?;
-        let queue = self.lives.get_mut(&live)?;
+        let about = self.ready.pop_front()?;
+        let queue = self.subjects.get_mut(&about)?;
         queue.state = State::Sending;
         queue.events.front().cloned()
     }
 
     /// When [`Self::next`] may have another event, although nothing is delivered or read.
     pub(super) fn next_at(&self) -> Option<Millis> {
-        if self.ready.is_empty() {
-            self.waiting.first().map(|(at, _)| *at)
+        let at = if self.ready.is_empty() {
+            self.waiting.first().map(|(at, _)| *at)?
         } else {
-            Some(0)
+            0
+        };
+        Some(at.max(self.paused_until))
+    }
+
+    /// How often the oldest event of this subject failed.
+    pub(super) fn failures(&self, about: &About) -> u32 {
+        match self.subjects.get(about) {
+            Some(queue) => queue.failures,
+            None => 0,
         }
     }
 
-    /// The oldest event of this live arrived.
-    pub(super) fn arrived(&mut self, live: &LiveId, entry: EntryId) {
-        if self.done(live, entry)
-            && let Some(queue) = self.lives.get_mut(live)
+    /// The receiver asked for no event at all during `wait`, in ms. It is believed up to an hour.
+    pub(super) fn pause(&mut self, now: Millis, wait: Millis) {
+        self.paused_until = self.paused_until.max(now + wait.min(LONGEST_REST));
+    }
+
+    /// The oldest event of this subject arrived.
+    pub(super) fn arrived(&mut self, about: &About, entry: EntryId) {
+        if self.done(about, entry)
+            && let Some(queue) = self.subjects.get_mut(about)
         {
             queue.failing_since = None;
         }
     }
 
-    /// The oldest event of this live was given up.
-    pub(super) fn gave_up(&mut self, live: &LiveId, entry: EntryId) {
-        self.done(live, entry);
+    /// The oldest event of this subject was given up.
+    pub(super) fn gave_up(&mut self, about: &About, entry: EntryId) {
+        self.done(about, entry);
     }
 
-    /// False if it was not the oldest event of this live.
-    fn done(&mut self, live: &LiveId, entry: EntryId) -> bool {
-        let Some(queue) = self.lives.get_mut(live) else {
+    /// False if it was not the oldest event of this subject.
+    fn done(&mut self, about: &About, entry: EntryId) -> bool {
+        let Some(queue) = self.subjects.get_mut(about) else {
             return false;
         };
         match queue.events.front() {
@@ -160,7 +181,7 @@ impl Backlog {
             _ => return false,
         }
         if let State::Waiting(at) = queue.state {
-            self.waiting.remove(&(at, live.clone()));
+            self.waiting.remove(&(at, about.clone()));
         }
         if let Some((_, event)) = queue.events.pop_front() {
             self.held -= 1;
@@ -168,20 +189,20 @@ impl Backlog {
         }
         queue.failures = 0;
         if queue.events.is_empty() {
-            self.lives.remove(live);
+            self.subjects.remove(about);
         } else if queue.state != State::Ready {
             queue.state = State::Ready;
-            self.ready.push_back(live.clone());
+            self.ready.push_back(about.clone());
         }
         true
     }
 
-    /// The oldest event of this live failed and is sent again after a while; `jitter` is from 0 to
+    /// The oldest event of this subject failed and is sent again after a while; `jitter` is from 0 to
     /// 1. Returns how often it failed.
-    pub(super) fn failed(&mut self, live: &LiveId, now: Millis, jitter: f64) -> u32 {
+    pub(super) fn failed(&mut self, about: &About, now: Millis, jitter: f64) -> u32 {
         let Some(queue) = self
-            .lives
-            .get_mut(live)
+            .subjects
+            .get_mut(about)
             .filter(|queue| queue.state == State::Sending)
         else {
             return 0;
@@ -190,33 +211,33 @@ impl Backlog {
         queue.failures += 1;
         queue.failing_since.get_or_insert(now);
         queue.state = State::Waiting(at);
-        self.waiting.insert((at, live.clone()));
+        self.waiting.insert((at, about.clone()));
         queue.failures
     }
 
-    /// The receiver asked for no event of this live during `wait`, in ms. The live's oldest event
-    /// has just failed. The wait is never longer than the longest back-off.
-    pub(super) fn leave_alone(&mut self, live: &LiveId, now: Millis, wait: Millis) {
-        let Some(queue) = self.lives.get_mut(live) else {
+    /// The receiver asked for no event of this subject during `wait`, in ms. It is believed up to an
+    /// hour. The subject's oldest event has just failed.
+    pub(super) fn leave_alone(&mut self, about: &About, now: Millis, wait: Millis) {
+        let Some(queue) = self.subjects.get_mut(about) else {
             return;
         };
         let State::Waiting(before) = queue.state else {
             return;
         };
-        let at = now + wait.min(BACKOFF.longest);
+        let at = now + wait.min(LONGEST_REST);
         if at > before {
-            self.waiting.remove(&(before, live.clone()));
-            self.waiting.insert((at, live.clone()));
+            self.waiting.remove(&(before, about.clone()));
+            self.waiting.insert((at, about.clone()));
             queue.state = State::Waiting(at);
         }
     }
 
-    /// The oldest event of the live that holds back the most events, among the lives of which no
+    /// The oldest event of the subject that holds back the most events, among the subjects of which no
     /// event has arrived for long.
     pub(super) fn most_held_back(&self, now: Millis) -> Option<HeldBack> {
         let mut longest: Option<&Queue> = None;
-        for (_, live) in &self.waiting {
-            let Some(queue) = self.lives.get(live) else {
+        for (_, about) in &self.waiting {
+            let Some(queue) = self.subjects.get(about) else {
                 continue;
             };
             if !queue.is_hopeless(now) {
@@ -239,7 +260,7 @@ impl Backlog {
 
     /// The oldest entry that is held.
     pub(super) fn oldest(&self) -> Option<EntryId> {
-        self.lives
+        self.subjects
             .values()
             .filter_map(|queue| queue.events.front())
             .map(|(entry, _)| *entry)

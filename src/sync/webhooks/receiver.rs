@@ -3,7 +3,6 @@
 //! hold a password.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -12,12 +11,9 @@ use reqwest::{Client, Url};
 
 use super::signature::Signer;
 use crate::base::clock::unix_now;
-use crate::base::from_files::FromFiles;
 use crate::base::http_answer;
 use crate::base::http_client::{self, Proxy};
 use crate::base::public_address::is_public;
-use crate::config::Config;
-use crate::store::Event;
 
 const SIGNATURE: &str = "rollcall-signature";
 const EVENT_ID: &str = "rollcall-event-id";
@@ -27,6 +23,11 @@ const MOST_READ: usize = 16 * 1024;
 
 /// The most connections that are kept for the next event.
 const MOST_IDLE: usize = 32;
+
+/// The statuses by which a receiver says that it is overloaded or down, and not that it dislikes an
+/// event.
+const TOO_MANY_REQUESTS: u16 = 429;
+const UNAVAILABLE: u16 = 503;
 
 /// Which addresses a request may go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub enum Reach {
 
 /// Why an event did not arrive.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     #[error("it answered {status}")]
     Status {
         status: u16,
@@ -59,6 +60,19 @@ impl Refusal {
             Self::Status { retry_after, .. } => *retry_after,
             Self::Timeout | Self::Unreachable(_) => None,
         }
+    }
+
+    /// The status of the answer, if there was one.
+    pub(crate) fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status { status, .. } => Some(*status),
+            Self::Timeout | Self::Unreachable(_) => None,
+        }
+    }
+
+    /// Whether the receiver takes no event at all for now, whatever it is about.
+    pub(super) fn is_about_all(&self) -> bool {
+        matches!(self.status(), Some(TOO_MANY_REQUESTS | UNAVAILABLE))
     }
 
     /// The label in the metrics.
@@ -87,29 +101,6 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// The receiver of the settings, if they have one.
-    ///
-    /// # Errors
-    /// A setting or its file is wrong; the text says which and how.
-    pub fn of(config: &Config) -> Result<Option<Self>, String> {
-        let Some(url) = &config.webhook_url else {
-            return Ok(None);
-        };
-        let Some(file) = &config.webhook_secret_file else {
-            return Ok(None);
-        };
-        let signer = Signer::open(file.clone())?;
-        let url = Url::parse(url.reveal()).map_err(|why| format!("webhook-url: {why}"))?;
-        let reach = if config.webhook_allow_private {
-            Reach::Any
-        } else {
-            Reach::Public
-        };
-        let receiver = Self::new(url, signer, config.webhook_timeout, reach)
-            .map_err(|why| format!("webhook-url {why}"))?;
-        Ok(Some(receiver))
-    }
-
     /// A receiver at a URL of http or https, which has this long to answer.
     ///
     /// # Errors
@@ -138,16 +129,20 @@ impl Receiver {
         })
     }
 
-    /// Sends an event once.
-    pub(super) async fn send(&self, event: &Event) -> Result<(), Refusal> {
-        let signature = self.signer.sign(unix_now() / 1_000, &event.data);
+    pub(super) fn signer(&self) -> &Signer {
+        &self.signer
+    }
+
+    /// Sends an event once. Returns the status, which says success.
+    pub(crate) async fn send(&self, id: &str, body: &str) -> Result<u16, Refusal> {
+        let signature = self.signer.sign(unix_now() / 1_000, body);
         let mut answer = self
             .client
             .post(self.url.clone())
             .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-            .header(EVENT_ID, &event.id)
+            .header(EVENT_ID, id)
             .header(SIGNATURE, signature)
-            .body(event.data.clone())
+            .body(body.to_owned())
             .send()
             .await?;
         let status = answer.status();
@@ -161,7 +156,7 @@ impl Receiver {
             }
         }
         if status.is_success() {
-            Ok(())
+            Ok(status.as_u16())
         } else {
             Err(Refusal::Status {
                 status: status.as_u16(),
@@ -181,20 +176,6 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
         .ok()?
         .duration_since(now)
         .ok()
-}
-
-impl FromFiles for Receiver {
-    fn name(&self) -> &'static str {
-        "the secret of the webhook"
-    }
-
-    fn files(&self) -> Vec<PathBuf> {
-        vec![self.signer.path().to_owned()]
-    }
-
-    fn read_again(&self) -> Result<(), String> {
-        self.signer.reload()
-    }
 }
 
 /// Resolves names for the connection itself, so that a name cannot be judged by one address and

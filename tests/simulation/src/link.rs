@@ -12,6 +12,7 @@ use rollcall::base::clock::UnixMillis;
 use rollcall::base::ids::{
     Epoch, GatewayId, Group, ListName, LiveId, Login, OnlineSet, SliceId, USERS_SLICES, UserId,
 };
+use rollcall::base::webhook_name::WebhookName;
 use rollcall::config::{AttendanceForm, SeenIds};
 use rollcall::store::memory::MemoryStore;
 use rollcall::store::*;
@@ -314,11 +315,35 @@ calls! {
         [write] settle_events(appended: &[(LiveId, Vec<u64>)]) -> (), at list();
         [write] note_counts(live: &LiveId, epoch: Epoch) -> NotedCounts, at live(live);
         [write] read_events(request: &ReadEvents) -> SenderTurn, at list();
-        [write] acknowledge_events(entries: &[EntryId]) -> (), at list();
-        [write] bury_event(gateway: &GatewayId, entry: EntryId, dead: &DeadEvent, kept: u64) -> bool, at list();
-        [write] end_sending(gateway: &GatewayId) -> (), at list();
-        [read] dead_events(after: Option<EntryId>, limit: usize) -> Vec<(EntryId, DeadEvent)>, at list();
-        [write] replay_event(entry: EntryId) -> bool, at list();
+        [write] acknowledge_events(queue: &WebhookQueue, entries: &[EntryId]) -> (), at list();
+        [write] bury_event(
+            queue: &WebhookQueue,
+            gateway: &GatewayId,
+            entry: EntryId,
+            dead: &DeadEvent,
+            kept: u64
+        ) -> bool, at list();
+        [write] end_sending(queue: &WebhookQueue, gateway: &GatewayId) -> (), at list();
+        [read] dead_events(
+            webhook: &WebhookName,
+            after: Option<EntryId>,
+            limit: usize
+        ) -> Vec<(EntryId, DeadEvent)>, at list();
+        [write] replay_event(webhook: &WebhookName, entry: EntryId) -> bool, at list();
+        [read] events_after(after: EntryId, until: UnixMillis) -> Vec<StreamEvent>, at list();
+        [write] send_again(webhook: &WebhookName, events: &[Event], kept: u64) -> (), at list();
+    }
+}
+
+calls! {
+    Deliveries {
+        [write] note_deliveries(webhook: &WebhookName, deliveries: &[Delivery]) -> (), at list();
+        [read] deliveries(
+            webhook: &WebhookName,
+            before: Option<EntryId>,
+            limit: usize
+        ) -> Vec<(EntryId, Delivery)>, at list();
+        [read] webhook_status(webhook: &WebhookName) -> WebhookStatus, at list();
     }
 }
 

@@ -158,6 +158,7 @@ async fn a_record_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
         epoch: scene.record.epoch,
         user: user(3),
         ban: Some(LONG),
+        by: None,
         message: String::new(),
     };
     store.remove_user(&wish).await.unwrap();

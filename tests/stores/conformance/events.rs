@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{Epoch, GatewayId};
+use rollcall::base::webhook_name::WebhookName;
 use rollcall::store::{
-    Arrived, CountLive, CountReply, DeadEvent, EntryId, Event, Figures, Happened, LiveRecord,
-    MAX_EVENTS, NotedCounts, Peaks, PendingEvent, ReadEvents, ReadFrom, RemoveReply, RemoveUser,
-    SenderTurn, Store,
+    About, Arrived, CountLive, CountReply, DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event,
+    EventSource, Figures, Happened, LiveRecord, MAX_EVENTS, NotedCounts, Peaks, PendingEvent,
+    ReadEvents, ReadFrom, RemoveReply, RemoveUser, SenderTurn, Store, WebhookQueue,
 };
 
 use super::{LONG, end, finish_close, gateway, live, on_each, opened_untold, user, wish};
@@ -19,6 +20,9 @@ on_each!(
     counts_are_noted_on_change_and_not_more_often_than_allowed,
     the_next_sender_first_reads_what_the_last_one_left,
     only_the_sender_gives_events_up_and_they_can_be_replayed,
+    webhooks_know_nothing_of_each_other,
+    a_span_of_the_stream_is_read_and_sent_again_to_one_webhook,
+    the_last_attempts_of_a_webhook_are_listed_newest_first,
     the_cap_trims_and_what_nobody_read_is_told,
     a_record_notes_no_more_than_it_can_hold,
 );
@@ -53,6 +57,7 @@ async fn remove(
         epoch: record.epoch,
         user: user(n),
         ban,
+        by: None,
         message: String::new(),
     };
     let reply = store.remove_user(&wish).await.unwrap();
@@ -173,7 +178,7 @@ fn event(n: usize) -> Event {
     Event {
         id,
         kind: EventKind::LiveCounts,
-        live: live("42"),
+        about: About::Live(live("42")),
         data,
     }
 }
@@ -185,8 +190,32 @@ async fn append(store: &Arc<dyn Store>, from: usize, to: usize, kept: u64) {
     }
 }
 
+/// The events of the stream, for the webhook of this name.
+fn stream_for(webhook: &str) -> WebhookQueue {
+    WebhookQueue {
+        webhook: WebhookName::parse(webhook).unwrap(),
+        source: EventSource::Stream,
+    }
+}
+
+/// The events of the stream, for the webhook of the settings.
+fn queue() -> WebhookQueue {
+    stream_for("default")
+}
+
 async fn look(store: &Arc<dyn Store>, who: &GatewayId, from: ReadFrom, count: usize) -> SenderTurn {
+    look_at(store, &queue(), who, from, count).await
+}
+
+async fn look_at(
+    store: &Arc<dyn Store>,
+    queue: &WebhookQueue,
+    who: &GatewayId,
+    from: ReadFrom,
+    count: usize,
+) -> SenderTurn {
     let request = ReadEvents {
+        queue: queue.clone(),
         gateway: who.clone(),
         turn: LONG,
         begin: 0,
@@ -239,13 +268,16 @@ async fn the_next_sender_first_reads_what_the_last_one_left(store: Arc<dyn Store
         look(&store, &other, ReadFrom::New, 3).await,
         SenderTurn::Other
     );
-    store.end_sending(&other).await.unwrap();
+    store.end_sending(&queue(), &other).await.unwrap();
     assert_eq!(look(&store, &other, BEGINNING, 0).await, SenderTurn::Other);
-    store.acknowledge_events(&first[1..2]).await.unwrap();
+    store
+        .acknowledge_events(&queue(), &first[1..2])
+        .await
+        .unwrap();
     let (rest, got, waiting, _) = read(&store, &one, ReadFrom::New, 10).await;
     assert_eq!((got, waiting), (ids(3, 5), 4));
 
-    store.end_sending(&one).await.unwrap();
+    store.end_sending(&queue(), &one).await.unwrap();
     let (_, got, waiting, lost) = read(&store, &other, BEGINNING, 2).await;
     assert_eq!((got, waiting, lost), (vec![event(0).id, event(2).id], 4, 0));
     assert_eq!(
@@ -259,8 +291,8 @@ async fn the_next_sender_first_reads_what_the_last_one_left(store: Arc<dyn Store
         Vec::<String>::new()
     );
     // The former sender learns late that its events arrived.
-    store.acknowledge_events(&first).await.unwrap();
-    store.acknowledge_events(&rest).await.unwrap();
+    store.acknowledge_events(&queue(), &first).await.unwrap();
+    store.acknowledge_events(&queue(), &rest).await.unwrap();
     assert_eq!(
         read(&store, &other, BEGINNING, 10).await,
         (vec![], vec![], 0, 0)
@@ -285,13 +317,21 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
     };
     assert!(
         !store
-            .bury_event(&other, entries[0], &dead(0), 10)
+            .bury_event(&queue(), &other, entries[0], &dead(0), 10)
             .await
             .unwrap()
     );
-    assert_eq!(store.dead_events(None, 10).await.unwrap(), []);
+    assert_eq!(
+        store.dead_events(&queue().webhook, None, 10).await.unwrap(),
+        []
+    );
     for (n, entry) in entries.iter().enumerate() {
-        assert!(store.bury_event(&one, *entry, &dead(n), 10).await.unwrap());
+        assert!(
+            store
+                .bury_event(&queue(), &one, *entry, &dead(n), 10)
+                .await
+                .unwrap()
+        );
     }
     assert_eq!(
         read(&store, &one, BEGINNING, 10).await,
@@ -301,11 +341,11 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
     // The answer of a call was lost, and the sender makes it again.
     assert!(
         store
-            .bury_event(&one, entries[2], &dead(2), 10)
+            .bury_event(&queue(), &one, entries[2], &dead(2), 10)
             .await
             .unwrap()
     );
-    let listed = store.dead_events(None, 10).await.unwrap();
+    let listed = store.dead_events(&queue().webhook, None, 10).await.unwrap();
     assert_eq!(
         listed
             .iter()
@@ -314,22 +354,190 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
         [dead(0), dead(1), dead(2)]
     );
     assert_eq!(
-        store.dead_events(Some(listed[0].0), 1).await.unwrap(),
+        store
+            .dead_events(&queue().webhook, Some(listed[0].0), 1)
+            .await
+            .unwrap(),
         listed[1..2]
     );
 
-    assert!(store.replay_event(listed[1].0).await.unwrap());
-    assert!(!store.replay_event(listed[1].0).await.unwrap(), "once");
+    assert!(
+        store
+            .replay_event(&queue().webhook, listed[1].0)
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store
+            .replay_event(&queue().webhook, listed[1].0)
+            .await
+            .unwrap(),
+        "once"
+    );
     assert_eq!(
-        store.dead_events(None, 10).await.unwrap(),
+        store.dead_events(&queue().webhook, None, 10).await.unwrap(),
         [listed[0].clone(), listed[2].clone()]
     );
-    let again = look(&store, &one, ReadFrom::New, 10).await;
-    let SenderTurn::Mine { events, .. } = again else {
-        panic!("{again:?}")
+    assert_eq!(
+        read(&store, &one, ReadFrom::New, 10).await.1,
+        Vec::<String>::new(),
+        "other consumers of the stream do not see it again"
+    );
+    let again = WebhookQueue {
+        source: EventSource::Again,
+        ..queue()
+    };
+    // Each queue has a turn of its own.
+    let found = look_at(&store, &again, &other, ReadFrom::New, 10).await;
+    let SenderTurn::Mine { events, .. } = found else {
+        panic!("{found:?}")
     };
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].event, Some(event(1)));
+    let status = store.webhook_status(&again.webhook).await.unwrap();
+    assert_eq!((status.waiting, status.dead), (1, 2));
+    store
+        .acknowledge_events(&again, &[events[0].entry])
+        .await
+        .unwrap();
+    let status = store.webhook_status(&again.webhook).await.unwrap();
+    assert_eq!(status.waiting, 0);
+}
+
+async fn webhooks_know_nothing_of_each_other(store: Arc<dyn Store>) {
+    let (one, other) = (gateway("one"), gateway("other"));
+    let (first, second) = (stream_for("first"), stream_for("second"));
+    let ids_in = |turn: SenderTurn| {
+        let SenderTurn::Mine { events, .. } = turn else {
+            panic!("not its turn")
+        };
+        let ids: Vec<String> = events
+            .iter()
+            .filter_map(|read| Some(read.event.as_ref()?.id.clone()))
+            .collect();
+        (events, ids)
+    };
+    append(&store, 0, 3, 1_000).await;
+    let (of_first, got) = ids_in(look_at(&store, &first, &one, ReadFrom::New, 10).await);
+    assert_eq!(got, ids(0, 3));
+    // Another gateway may be the sender of another webhook.
+    let (of_second, got) = ids_in(look_at(&store, &second, &other, ReadFrom::New, 10).await);
+    assert_eq!(got, ids(0, 3));
+    assert_eq!(
+        look_at(&store, &first, &other, ReadFrom::New, 10).await,
+        SenderTurn::Other
+    );
+    store
+        .acknowledge_events(
+            &first,
+            &of_first.iter().map(|read| read.entry).collect::<Vec<_>>(),
+        )
+        .await
+        .unwrap();
+    let dead = DeadEvent {
+        event: event(0),
+        why: "it answered 500".to_owned(),
+        attempts: 3,
+    };
+    assert!(
+        store
+            .bury_event(&second, &other, of_second[0].entry, &dead, 10)
+            .await
+            .unwrap()
+    );
+    let first_status = store.webhook_status(&first.webhook).await.unwrap();
+    assert_eq!((first_status.waiting, first_status.dead), (0, 0));
+    let second_status = store.webhook_status(&second.webhook).await.unwrap();
+    assert_eq!((second_status.waiting, second_status.dead), (2, 1));
+    assert_eq!(
+        store.dead_events(&first.webhook, None, 10).await.unwrap(),
+        []
+    );
+}
+
+async fn a_span_of_the_stream_is_read_and_sent_again_to_one_webhook(store: Arc<dyn Store>) {
+    let one = gateway("one");
+    append(&store, 0, 150, 1_000).await;
+    let page = store
+        .events_after(EntryId::default(), u64::MAX)
+        .await
+        .unwrap();
+    assert_eq!(page.len(), MAX_EVENTS);
+    let last = page.last().unwrap().entry;
+    let rest = store.events_after(last, u64::MAX).await.unwrap();
+    assert_eq!(rest.len(), 50);
+    assert_eq!(rest[0].event, Some(event(100)));
+    let before_all = store.events_after(EntryId::default(), 1).await.unwrap();
+    assert_eq!(before_all, []);
+    let webhook = stream_for("crm").webhook;
+    store
+        .send_again(&webhook, &[event(7), event(8)], 1_000)
+        .await
+        .unwrap();
+    for (name, right) in [("crm", ids(7, 9)), ("other", Vec::new())] {
+        let queue = WebhookQueue {
+            source: EventSource::Again,
+            ..stream_for(name)
+        };
+        let SenderTurn::Mine { events, .. } =
+            look_at(&store, &queue, &one, ReadFrom::New, 10).await
+        else {
+            panic!("not its turn")
+        };
+        let got: Vec<String> = events
+            .into_iter()
+            .filter_map(|read| Some(read.event?.id))
+            .collect();
+        assert_eq!(got, right, "{name}");
+    }
+    let stream = store.events_after(last, u64::MAX).await.unwrap();
+    assert_eq!(stream.len(), 50, "the stream is as it was");
+}
+
+async fn the_last_attempts_of_a_webhook_are_listed_newest_first(store: Arc<dyn Store>) {
+    let webhook = stream_for("crm").webhook;
+    assert_eq!(store.deliveries(&webhook, None, 10).await.unwrap(), []);
+    let attempt = |n: u32, failure: Option<&str>| Delivery {
+        event_id: format!("42:1:live.opened:{n}"),
+        event_type: "live.opened".to_owned(),
+        at: u64::from(n),
+        attempt: 1,
+        latency_ms: 5,
+        status: Some(204),
+        failure: failure.map(str::to_owned),
+    };
+    let some = [
+        attempt(1, Some("it answered 500")),
+        attempt(2, None),
+        attempt(3, None),
+    ];
+    store.note_deliveries(&webhook, &some).await.unwrap();
+    let first = store.deliveries(&webhook, None, 2).await.unwrap();
+    let listed: Vec<&Delivery> = first.iter().map(|(_, delivery)| delivery).collect();
+    assert_eq!(listed, [&some[2], &some[1]]);
+    let rest = store
+        .deliveries(&webhook, Some(first[1].0), 10)
+        .await
+        .unwrap();
+    assert_eq!(rest[0].1, some[0]);
+    let status = store.webhook_status(&webhook).await.unwrap();
+    assert_eq!(status.delivered_at, Some(3));
+    assert_eq!(status.failed, Some((1, "it answered 500".to_owned())));
+    for begin in 0..11 {
+        let many: Vec<Delivery> = (0..100).map(|n| attempt(begin * 100 + n, None)).collect();
+        store.note_deliveries(&webhook, &many).await.unwrap();
+    }
+    let kept = store.deliveries(&webhook, None, 2_000).await.unwrap();
+    assert_eq!(kept.len() as u64, DELIVERIES_KEPT);
+    assert_eq!(kept[0].1.at, 1_099);
+    let status = store.webhook_status(&webhook).await.unwrap();
+    assert_eq!(status.delivered_at, Some(1_099));
+    assert_eq!(status.failed, Some((1, "it answered 500".to_owned())));
+    let others = store
+        .deliveries(&stream_for("other").webhook, None, 10)
+        .await
+        .unwrap();
+    assert_eq!(others, []);
 }
 
 async fn the_cap_trims_and_what_nobody_read_is_told(store: Arc<dyn Store>) {

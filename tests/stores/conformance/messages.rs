@@ -113,12 +113,14 @@ async fn a_removal_and_the_lifting_of_a_ban_are_told(store: Arc<dyn Store>) {
         epoch,
         user: user(1),
         ban: Some(LONG),
+        by: None,
         message: "removed".to_owned(),
     };
     let lift = |epoch| LiftBan {
         live: live("42"),
         epoch,
         user: user(1),
+        by: None,
         message: "lifted".to_owned(),
     };
     let other = Epoch(record.epoch.0 + 1);

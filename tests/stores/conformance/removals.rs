@@ -51,6 +51,7 @@ async fn remove_in(
         epoch,
         user: user(n),
         ban,
+        by: None,
         message: String::new(),
     };
     store.remove_user(&wish).await.unwrap()
@@ -65,6 +66,7 @@ async fn lift_in(store: &Arc<dyn Store>, epoch: Epoch, n: usize) -> LiftReply {
         live: live("42"),
         epoch,
         user: user(n),
+        by: None,
         message: String::new(),
     };
     store.lift_ban(&wish).await.unwrap()

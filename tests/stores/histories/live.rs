@@ -548,6 +548,7 @@ impl Side {
                     epoch,
                     user: user(*n),
                     ban: None,
+                    by: None,
                     message,
                 };
                 format!("{:?}", self.store.remove_user(&wish).await.unwrap())

@@ -98,6 +98,7 @@ async fn take(store: &Arc<dyn Store>, step: &Step) -> String {
                 epoch,
                 user: user(*n),
                 ban,
+                by: None,
                 message: told(),
             };
             match store.remove_user(&wish).await.unwrap() {
@@ -112,6 +113,7 @@ async fn take(store: &Arc<dyn Store>, step: &Step) -> String {
                 live: id.clone(),
                 epoch: of(*behind),
                 user: user(*n),
+                by: None,
                 message: told(),
             };
             format!("{:?}", store.lift_ban(&wish).await.unwrap())

@@ -301,7 +301,7 @@ async fn the_openapi_document_describes_every_route_and_every_refusal() {
     let operations = operations(&document);
     assert_eq!(
         operations.len(),
-        62,
+        66,
         "{:?}",
         operations
             .iter()
@@ -365,6 +365,7 @@ fn filled(path: &str) -> String {
         ("{member}", "s1"),
         ("{session_id}", "nobody"),
         ("{server}", "main"),
+        ("{webhook}", "crm"),
     ];
     let path = ids
         .into_iter()

@@ -6,19 +6,20 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::base::event_kind::EventKind;
+use crate::base::ids::LiveId;
 
-fn live(name: &str) -> LiveId {
-    LiveId::parse(name).unwrap()
+fn live(name: &str) -> About {
+    About::Live(LiveId::parse(name).unwrap())
 }
 
 fn event(name: &str, number: u64) -> (EntryId, Event) {
-    let (entry, live, kind) = (EntryId(number, 0), live(name), EventKind::LiveOpened);
+    let (entry, about, kind) = (EntryId(number, 0), live(name), EventKind::LiveOpened);
     (
         entry,
         Event {
             id: number.to_string(),
             kind,
-            live,
+            about,
             data: "{}".to_owned(),
         },
     )
@@ -57,8 +58,8 @@ fn one_event_of_a_live_is_sent_at_a_time() {
 }
 
 #[test]
-fn a_receiver_that_wants_to_be_left_alone_is_but_for_no_longer_than_a_minute() {
-    for (wanted, wait) in [(0, 500), (400, 500), (5_000, 5_000), (3_600_000, 60_000)] {
+fn a_receiver_that_wants_to_be_left_alone_is_but_for_no_longer_than_an_hour() {
+    for (wanted, wait) in [(0, 500), (400, 500), (5_000, 5_000), (7_200_000, 3_600_000)] {
         let mut backlog = backlog(&[("a", 1), ("b", 2)]);
         assert_eq!(sendable(&mut backlog, 0), [1, 2]);
         backlog.failed(&live("a"), 0, 1.0);
@@ -69,6 +70,20 @@ fn a_receiver_that_wants_to_be_left_alone_is_but_for_no_longer_than_a_minute() {
         assert_eq!(backlog.next_at(), Some(wait), "{wanted}");
         assert!(sendable(&mut backlog, wait - 1).is_empty());
         assert_eq!(sendable(&mut backlog, wait), [1]);
+    }
+}
+
+#[test]
+fn a_receiver_that_is_overloaded_gets_no_event_at_all_for_a_while() {
+    for (wanted, wait) in [(400, 500), (5_000, 5_000), (7_200_000, 3_600_000)] {
+        let mut backlog = backlog(&[("a", 1), ("b", 2)]);
+        let (entry, _) = backlog.next(0).unwrap();
+        assert_eq!(entry, EntryId(1, 0));
+        backlog.failed(&live("a"), 0, 1.0);
+        backlog.pause(0, wanted);
+        assert_eq!(backlog.next_at(), Some(wanted.min(3_600_000)));
+        assert!(sendable(&mut backlog, wanted.min(3_600_000) - 1).is_empty());
+        assert_eq!(sendable(&mut backlog, wait).len(), 2);
     }
 }
 
@@ -110,7 +125,7 @@ fn what_is_held_is_bounded_all_in_all_and_of_a_live() {
         let (entry, event) = event("a", number);
         of_one.push(entry, event);
     }
-    assert_eq!(number as usize, MOST_OF_A_LIVE);
+    assert_eq!(number as usize, MOST_OF_A_SUBJECT);
     let made_of = |backlog: &Backlog, now| {
         backlog
             .most_held_back(now)
@@ -193,8 +208,8 @@ proptest! {
         let mut fails = fails.into_iter();
         while done.len() < events.len() {
             while let Some((entry, event)) = backlog.next(now) {
-                prop_assert!(sending.iter().all(|(_, of): &(EntryId, LiveId)| *of != event.live));
-                sending.push((entry, event.live));
+                prop_assert!(sending.iter().all(|(_, of): &(EntryId, About)| *of != event.about));
+                sending.push((entry, event.about));
             }
             match sending.pop() {
                 None => now = backlog.next_at().unwrap(),
@@ -208,7 +223,7 @@ proptest! {
         let entries: HashSet<_> = done.iter().map(|(_, entry)| *entry).collect();
         prop_assert_eq!(entries.len(), events.len());
         for name in names {
-            let of_live: Vec<_> = done.iter().filter(|(of, _)| of.as_str() == name).map(|(_, entry)| *entry).collect();
+            let of_live: Vec<_> = done.iter().filter(|(of, _)| *of == live(name)).map(|(_, entry)| *entry).collect();
             prop_assert!(of_live.is_sorted());
         }
         prop_assert_eq!((backlog.held, backlog.bytes, backlog.next_at()), (0, 0, None));

@@ -1,0 +1,124 @@
+//! The webhooks of the settings: where each event is sent, and with which secrets it is signed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use reqwest::Url;
+
+use super::receiver::{Reach, Receiver};
+use super::signature::{SecretFile, Signer};
+use crate::base::event_kind::EventKind;
+use crate::base::from_files::FromFiles;
+use crate::base::webhook_name::WebhookName;
+use crate::config::{Config, WebhookEndpoint};
+
+/// A webhook.
+pub struct Endpoint {
+    pub name: WebhookName,
+    /// The scheme, the host and the port of its URL, whose rest may be secret.
+    pub origin: String,
+    /// Which events are sent.
+    pub kinds: Vec<EventKind>,
+    receiver: Receiver,
+}
+
+impl Endpoint {
+    /// # Errors
+    /// An entry or its files are wrong; the text says which and how.
+    fn open(config: &Config, entry: &WebhookEndpoint) -> Result<Self, String> {
+        let mut files = vec![SecretFile {
+            setting: setting(&entry.name, "secret-file"),
+            path: entry.secret_file.clone(),
+        }];
+        if let Some(path) = &entry.previous_secret_file {
+            files.push(SecretFile {
+                setting: setting(&entry.name, "previous-secret-file"),
+                path: path.clone(),
+            });
+        }
+        let signer = Signer::open(files)?;
+        let of_url = setting(&entry.name, "url");
+        let url = Url::parse(entry.url.reveal()).map_err(|why| format!("{of_url}: {why}"))?;
+        let reach = if config.webhook_allow_private {
+            Reach::Any
+        } else {
+            Reach::Public
+        };
+        let receiver = Receiver::new(url, signer, config.webhook_timeout, reach)
+            .map_err(|why| format!("{of_url} {why}"))?;
+        let kinds = EventKind::ALL.into_iter().filter(|kind| entry.wants(*kind));
+        Ok(Self {
+            name: entry.name.clone(),
+            origin: entry.origin(),
+            kinds: kinds.collect(),
+            receiver,
+        })
+    }
+
+    pub(crate) fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
+    /// How many secrets sign its events.
+    pub fn secrets(&self) -> usize {
+        self.receiver.signer().count()
+    }
+}
+
+/// How the settings name a key of a webhook.
+fn setting(name: &WebhookName, key: &str) -> String {
+    if name.is_default() {
+        format!("webhook-{key}")
+    } else {
+        format!("webhooks.{name}.{key}")
+    }
+}
+
+impl FromFiles for Endpoint {
+    fn name(&self) -> &'static str {
+        "the secrets of a webhook"
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.receiver.signer().paths()
+    }
+
+    fn read_again(&self) -> Result<(), String> {
+        self.receiver.signer().reload()
+    }
+}
+
+/// Every webhook; the default has none.
+#[derive(Clone, Default)]
+pub struct Endpoints(Vec<Arc<Endpoint>>);
+
+impl Endpoints {
+    /// The webhooks of the settings.
+    ///
+    /// # Errors
+    /// Settings or their files are wrong; each text says which and how.
+    pub fn open(config: &Config) -> Result<Self, Vec<String>> {
+        let mut endpoints = Vec::new();
+        let mut wrong = Vec::new();
+        for entry in config.webhook_endpoints() {
+            match Endpoint::open(config, &entry) {
+                Ok(endpoint) => endpoints.push(Arc::new(endpoint)),
+                Err(why) => wrong.push(why),
+            }
+        }
+        if wrong.is_empty() {
+            Ok(Self(endpoints))
+        } else {
+            Err(wrong)
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
+        self.0.iter()
+    }
+
+    /// The webhook of this name.
+    pub fn find(&self, name: &WebhookName) -> Option<&Arc<Endpoint>> {
+        self.iter().find(|endpoint| endpoint.name == *name)
+    }
+}

@@ -1,0 +1,36 @@
+//! Sends a made-up event to a webhook, for somebody who sets its receiver up. It goes from the gateway
+//! that was asked straight to the receiver, once, and into no stream.
+
+use serde_json::json;
+
+use super::{Endpoint, told};
+use crate::base::clock::Clock;
+use crate::store::Delivery;
+
+/// The type of the event. No other event has it, and no setting names it.
+const TYPE: &str = "webhook.test";
+
+/// Sends the event; how it went.
+pub(crate) async fn send_test(endpoint: &Endpoint, clock: Clock) -> Delivery {
+    let at = clock.unix();
+    let number: u64 = rand::random();
+    let id = format!("{TYPE}:{number:016x}");
+    let body = json!({
+        "id": id,
+        "type": TYPE,
+        "at": at,
+        "webhook": endpoint.name,
+    });
+    let began = clock.now();
+    let outcome = endpoint.receiver().send(&id, &body.to_string()).await;
+    let (status, failure) = told(&outcome);
+    Delivery {
+        event_id: id,
+        event_type: TYPE.to_owned(),
+        at,
+        attempt: 1,
+        latency_ms: clock.now() - began,
+        status,
+        failure,
+    }
+}

@@ -1,0 +1,289 @@
+//! Several webhooks: each hears its own events, whatever becomes of the others; operators see how each
+//! stands, send tests, and have events sent again.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use rollcall::base::event_kind::EventKind;
+use serde_json::{Value, json};
+
+use crate::support::stores::within_deadline;
+use crate::support::wait::{PATIENCE, until};
+use crate::support::webhook::{Mood, Webhook};
+use crate::support::world::World;
+
+/// How a webhook stands.
+async fn standing(world: &World, name: &str) -> Value {
+    let listed = world.backend().get("/v1/webhooks").await.is(200).body;
+    let items = listed["items"].as_array().unwrap();
+    let found = items.iter().find(|webhook| webhook["name"] == name);
+    found.unwrap_or_else(|| panic!("{name}: {listed}")).clone()
+}
+
+async fn each_webhook_hears_its_own_events(world: World, all: &Webhook, closes: &Webhook) {
+    let backend = world.backend();
+    closes.is(Mood::Refuses("1"));
+    for live in ["1", "2"] {
+        backend.open(live, "s1").await;
+        backend.ban(live, "u1", 600).await;
+        backend.close(live).await;
+    }
+    for live in ["1", "2"] {
+        all.hears_of(live, &["live.opened", "user.banned", "live.closed"])
+            .await;
+    }
+    closes.hears_of("2", &["live.closed"]).await;
+    assert_eq!(closes.story_of("1"), Vec::<String>::new());
+    until("the failure is shown", PATIENCE, async || {
+        let closes = standing(&world, "closes").await;
+        if closes["last_failure"] == "it answered 500" && closes["last_delivered_at"].is_u64() {
+            Ok(())
+        } else {
+            Err(closes)
+        }
+    })
+    .await;
+    let standing = standing(&world, "closes").await;
+    assert_eq!(standing["events"], json!(["live.closed"]));
+    assert_eq!(standing["secrets"], 1);
+    assert!(
+        standing["origin"]
+            .as_str()
+            .unwrap()
+            .starts_with("http://127.0.0.1:")
+            && !standing.to_string().contains("hooks\""),
+        "the path may be secret: {standing}"
+    );
+    let page = backend
+        .get("/v1/webhooks/closes/deliveries?limit=1")
+        .await
+        .is(200)
+        .body;
+    assert_eq!(page["items"].as_array().unwrap().len(), 1);
+    assert!(page["cursor"].is_string(), "{page}");
+    let failed = backend
+        .get("/v1/webhooks/closes/deliveries")
+        .await
+        .is(200)
+        .body;
+    let failed = failed["items"].as_array().unwrap().clone();
+    assert!(
+        failed.iter().any(|one| one["delivered"] == false
+            && one["status"] == 500
+            && one["event_type"] == "live.closed"),
+        "{failed:?}"
+    );
+    closes.is(Mood::Takes);
+    closes.hears_of("1", &["live.closed"]).await;
+}
+
+async fn a_test_and_a_replay_reach_one_webhook_only(world: World, all: &Webhook, closes: &Webhook) {
+    let backend = world.backend();
+    backend.open("1", "s1").await;
+    backend.close("1").await;
+    all.hears_of("1", &["live.opened", "live.closed"]).await;
+    closes.hears_of("1", &["live.closed"]).await;
+    let before = all.taken().len();
+    let test = backend
+        .send(Method::POST, "/v1/webhooks/closes/test", None)
+        .await
+        .is(200)
+        .body;
+    assert_eq!(
+        (&test["delivered"], &test["status"]),
+        (&json!(true), &json!(204))
+    );
+    let taken = closes.taken();
+    assert_eq!(taken.last().unwrap()["type"], "webhook.test");
+    assert_eq!(taken.last().unwrap()["id"], test["event_id"]);
+
+    let replayed = backend
+        .post("/v1/webhooks/closes/replay", json!({"from": 0}))
+        .await
+        .is(200)
+        .body;
+    assert_eq!(replayed, json!({"events": 1, "next_from": null}));
+    until("the close comes again", PATIENCE, async || {
+        let closed = closes.taken();
+        let closed: Vec<_> = closed
+            .iter()
+            .filter(|event| event["type"] == "live.closed")
+            .collect();
+        if closed.len() == 2 && closed[0] == closed[1] {
+            Ok(())
+        } else {
+            Err(format!("{closed:?}"))
+        }
+    })
+    .await;
+    assert_eq!(all.taken().len(), before, "the other webhook hears nothing");
+    let nobody = backend.get("/v1/webhooks/nobody/deliveries").await;
+    assert_eq!(nobody.problem(404), "webhook_not_found");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_webhook_hears_its_own_events_on_memory() {
+    within_deadline(async {
+        let (all, closes) = (Webhook::start().await, Webhook::start().await);
+        let world = World::on_memory(|config| {
+            config.count_events = false;
+            all.hears(config);
+            closes.hears_as("closes", &[EventKind::LiveClosed], config);
+        })
+        .await;
+        each_webhook_hears_its_own_events(world, &all, &closes).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_webhook_hears_its_own_events_on_redis() {
+    within_deadline(async {
+        let (all, closes) = (Webhook::start().await, Webhook::start().await);
+        let world = World::on_redis(|config| {
+            config.count_events = false;
+            all.hears(config);
+            closes.hears_as("closes", &[EventKind::LiveClosed], config);
+        })
+        .await;
+        each_webhook_hears_its_own_events(world, &all, &closes).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_test_and_a_replay_reach_one_webhook_only_on_memory() {
+    within_deadline(async {
+        let (all, closes) = (Webhook::start().await, Webhook::start().await);
+        let world = World::on_memory(|config| {
+            config.count_events = false;
+            all.hears(config);
+            closes.hears_as("closes", &[EventKind::LiveClosed], config);
+        })
+        .await;
+        a_test_and_a_replay_reach_one_webhook_only(world, &all, &closes).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_test_and_a_replay_reach_one_webhook_only_on_redis() {
+    within_deadline(async {
+        let (all, closes) = (Webhook::start().await, Webhook::start().await);
+        let world = World::on_redis(|config| {
+            config.count_events = false;
+            all.hears(config);
+            closes.hears_as("closes", &[EventKind::LiveClosed], config);
+        })
+        .await;
+        a_test_and_a_replay_reach_one_webhook_only(world, &all, &closes).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn follows_and_calls_are_events_where_they_are_switched_on() {
+    within_deadline(async {
+        let webhook = Webhook::start().await;
+        let world = World::on_redis(|config| {
+            config.count_events = false;
+            config.follow_events = true;
+            config.audit_events = true;
+            webhook.hears(config);
+        })
+        .await;
+        let backend = world.backend();
+        for _ in 0..2 {
+            backend
+                .send(Method::PUT, "/v1/users/u1/following/s1", None)
+                .await
+                .is(200);
+        }
+        backend.delete("/v1/users/u1/following/s1").await.is(200);
+        backend.open("42", "s1").await;
+        backend.ban("42", "u1", 600).await;
+        let heard = until("all of it is heard", PATIENCE * 3, async || {
+            let heard = webhook.taken();
+            if heard.len() >= 6 {
+                Ok(heard)
+            } else {
+                Err(format!("{heard:?}"))
+            }
+        })
+        .await;
+        let of_type = |kind: &str| {
+            let found: Vec<Value> = heard
+                .iter()
+                .filter(|event| event["type"] == kind)
+                .cloned()
+                .collect();
+            found
+        };
+        let followed = of_type("user.followed");
+        assert_eq!(followed.len(), 1, "the second call changed nothing");
+        assert_eq!(
+            (&followed[0]["user_id"], &followed[0]["streamer_id"]),
+            (&json!("u1"), &json!("s1"))
+        );
+        assert_eq!(of_type("user.unfollowed").len(), 1);
+        let calls = of_type("audit.recorded");
+        let actions: Vec<&str> = calls
+            .iter()
+            .map(|call| call["action"].as_str().unwrap())
+            .collect();
+        let right = [
+            "PUT /v1/lives/{live_id}",
+            "PUT /v1/lives/{live_id}/bans/{user_id}",
+        ];
+        assert_eq!(actions, right);
+        assert_eq!(
+            calls[1]["target"],
+            json!({"live_id": "42", "user_id": "u1"})
+        );
+        assert_eq!(calls[1]["by"], Value::Null, "nobody is asked who they are");
+        assert!(calls[1]["request_id"].is_string());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_gateway_goes_on_with_every_webhook_when_one_stops() {
+    within_deadline(async {
+        let (all, closes) = (Webhook::start().await, Webhook::start().await);
+        let settings = |config: &mut rollcall::config::Config| {
+            config.count_events = false;
+            all.hears(config);
+            closes.hears_as("closes", &[EventKind::LiveClosed], config);
+        };
+        let first = World::on_redis(settings).await;
+        let redis = first.redis().clone();
+        first.backend().open("1", "s1").await;
+        all.hears_of("1", &["live.opened"]).await;
+        let second = World::beside(redis.clone(), settings).await;
+        first.stop().await;
+        let gateway = second.gateway_id().await;
+        let senders = [
+            "{rollcall:events}:sender",
+            "{rollcall:events}:sender:closes",
+        ];
+        for sender in senders {
+            until(
+                "another gateway sends",
+                Duration::from_secs(20),
+                async || {
+                    let holder = redis.ask(&["GET", sender]).await;
+                    if holder == gateway.as_str() {
+                        Ok(())
+                    } else {
+                        Err(holder.to_string())
+                    }
+                },
+            )
+            .await;
+        }
+        second.backend().close("1").await;
+        all.hears_of("1", &["live.opened", "live.closed"]).await;
+        closes.hears_of("1", &["live.closed"]).await;
+    })
+    .await;
+}
