@@ -26,6 +26,8 @@
 //!   outside.
 //! - [`gateway`]: the wiring. It makes the parts, starts them and stops them.
 //!
+//! `clients` is no layer: it has the clients for apps, in JavaScript and in Python.
+//!
 //! ```text
 //!  edge ──▶ session ──▶ presence ──▶ sync ──▶ store (Redis or memory)
 //!                          │  ▲                 │
@@ -52,8 +54,9 @@
 //! | how are the messages of the WebSocket described for programs? | `edge/http/asyncapi.json` |
 //! | what is said of a wrong field of a request? | `edge/fields.rs`; `edge/http/known_fields.rs` knows the right ones |
 //! | what do people see in a browser? | `edge/http/pages/`, served by `edge/http/pages.rs` |
-//! | how does a web app connect, and come back? | `edge/http/pages/rollcall.js` |
-//! | what does a web app do where no WebSocket opens? | `HttpSocket` in `edge/http/pages/rollcall.js` |
+//! | how does a web app connect, and come back? | `clients/javascript/rollcall.js` |
+//! | what does a web app do where no WebSocket opens? | `HttpSocket` in `clients/javascript/rollcall.js` |
+//! | how does an app in Python connect, and when does it come back? | `clients/python/rollcall/`; `rules.py` says when |
 //! | where is a new client message added? | `session/messages.rs` |
 //! | how much may one client do? | `session/limits.rs`; `presence/user_sockets.rs` for the sockets of a user |
 //! | how much may one user have the store do? | `presence/user_budgets.rs`, over all sockets of the user |

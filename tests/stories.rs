@@ -31,6 +31,7 @@ mod support {
     pub mod redis_server;
     pub mod redis_view;
     pub mod rtmp;
+    pub mod running;
     pub mod socket;
     pub mod stores;
     pub mod terminal;

@@ -29,7 +29,7 @@ const RECIPES: &[Recipe] = &[
     },
     Recipe {
         heading: "Add a client message",
-        most_files: 5,
+        most_files: 7,
         spellings: &["unwatch", "Unwatch"],
     },
     Recipe {

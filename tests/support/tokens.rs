@@ -13,7 +13,8 @@ use super::socket::Socket;
 use super::viewer::Viewer;
 use super::world::World;
 
-const SECRET: &[u8] = b"the secret of the stories, 32 bytes or more";
+/// What tokens are signed with.
+pub const SECRET: &[u8] = b"the secret of the stories, 32 bytes or more";
 
 /// Lets the gateway check tokens that [`mint`] makes.
 pub fn with_tokens(config: &mut Config) {

@@ -63,7 +63,7 @@ refusals!(
         ("server" = MediaServerName, Path, description = "The name of the server's table", example = "main"),
         CallbackQuery,
     ),
-    request_body(content = String, content_type = "text/plain", description = "What the server sends"),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "What the server sends"),
     responses(
         (status = 200, description = "The gateway took it in, or it means nothing", body = String),
         CallbackRefused,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::mem;
 
 use utoipa::openapi::path::{Operation, Paths};
-use utoipa::openapi::schema::ArrayItems;
+use utoipa::openapi::schema::{AdditionalProperties, ArrayItems};
 use utoipa::openapi::security::{
     Http, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
@@ -87,23 +87,71 @@ pub(super) fn describe_callers(paths: &mut Paths, action: Action, accepts: Accep
         .filter(|role| permission(Caller::Role(*role), action) != Permission::No)
         .map(Role::as_str);
     security.push(SecurityRequirement::new(TOKEN, roles));
-    let mut refusals = describe(&[Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited]);
-    // The listener answers with it, before any layer sees the request.
+    let refusals = describe(&[Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited]);
+    for operation in paths.paths.values_mut().flat_map(operations) {
+        operation.security = Some(security.clone());
+        for (status, refusal) in &refusals {
+            operation
+                .responses
+                .responses
+                .entry(status.clone())
+                .or_insert_with(|| refusal.clone());
+        }
+    }
+}
+
+/// Adds to every operation the refusal of the listener, which answers before any layer sees the
+/// request.
+pub(super) fn describe_listener(document: &mut utoipa::openapi::OpenApi) {
     let too_large =
         Response::new("The request line and the headers are larger than 8 KiB; no body");
-    refusals.insert("431".to_owned(), RefOr::T(too_large));
-    for item in paths.paths.values_mut() {
-        for operation in operations(item) {
-            operation.security = Some(security.clone());
-            for (status, refusal) in &refusals {
-                operation
-                    .responses
-                    .responses
-                    .entry(status.clone())
-                    .or_insert_with(|| refusal.clone());
+    for operation in document.paths.paths.values_mut().flat_map(operations) {
+        operation
+            .responses
+            .responses
+            .insert("431".to_owned(), RefOr::T(too_large.clone()));
+    }
+}
+
+/// Says of the bodies of requests that they have no other fields: a field that is not described is
+/// refused, because it may be a misspelt one.
+pub(super) fn close_bodies(document: &mut utoipa::openapi::OpenApi) {
+    let mut names = BTreeSet::new();
+    for operation in document.paths.paths.values_mut().flat_map(operations) {
+        let Some(RefOr::T(body)) = &operation.request_body else {
+            continue;
+        };
+        for content in body.content.values() {
+            let RefOr::T(content) = content else {
+                continue;
+            };
+            match &content.schema {
+                // A body that may be left out.
+                Some(RefOr::T(Schema::OneOf(either))) => {
+                    names.extend(either.items.iter().filter_map(name_of));
+                }
+                Some(schema) => names.extend(name_of(schema)),
+                None => {}
             }
         }
     }
+    let components = document.components.get_or_insert_default();
+    for (name, schema) in &mut components.schemas {
+        if let RefOr::T(Schema::Object(body)) = schema
+            && names.contains(name)
+        {
+            body.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+        }
+    }
+}
+
+/// The name of a schema that is only referred to.
+fn name_of(schema: &RefOr<Schema>) -> Option<String> {
+    let RefOr::Ref(schema) = schema else {
+        return None;
+    };
+    let (_, name) = schema.ref_location.rsplit_once('/')?;
+    Some(name.to_owned())
 }
 
 /// Gives the items of pages a name where utoipa spells them out. Programs that are generated from

@@ -93,11 +93,11 @@ pub(super) fn public(state: &AppState, api: Api) -> Router<Arc<AppState>> {
         )
         .route(
             CLIENT,
-            Asset::new(SCRIPT, include_str!("pages/rollcall.js")).route(),
+            Asset::new(SCRIPT, include_str!("../../clients/javascript/rollcall.js")).route(),
         )
         .route(
             "/rollcall.d.ts",
-            Asset::new(TEXT, include_str!("pages/rollcall.d.ts")).route(),
+            Asset::new(TEXT, include_str!("../../clients/javascript/rollcall.d.ts")).route(),
         )
         .route("/pages/{file}", get(part));
     // The viewer page can claim to be any user, which only a gateway without authentication

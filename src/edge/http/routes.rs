@@ -242,6 +242,8 @@ fn text_of(mut document: utoipa::openapi::OpenApi) -> Bytes {
             .insert("x-websocket".to_owned(), json!({SOCKET: socket}));
     }
     openapi::name_items(&mut document);
+    openapi::close_bodies(&mut document);
+    openapi::describe_listener(&mut document);
     openapi::drop_unused(&mut document);
     // utoipa takes the license from the package, which names none.
     document.info.license = None;

@@ -94,7 +94,8 @@ refusals!(
 /// it. With `live_id` the session switches to another live; with `?leave` it ends.
 #[utoipa::path(post, path = "/v1/presence/{session_id}", operation_id = "beat_presence", tag = "presence",
     params(
-        ("session_id" = String, Path, max_length = 8_192, description = "What `POST /v1/presence` answered"),
+        ("session_id" = String, Path, pattern = "^[A-Za-z0-9_.-]+$", max_length = 7_000,
+            description = "What `POST /v1/presence` answered"),
         BeatQuery,
     ),
     request_body(content = Option<Beat>, content_type = "application/json"),
@@ -167,7 +168,8 @@ refusals!(LeaveRefused = SessionUnknown, RateLimited);
 ///
 /// Its id is good for nothing from then on.
 #[utoipa::path(delete, path = "/v1/presence/{session_id}", operation_id = "end_presence", tag = "presence",
-    params(("session_id" = String, Path, max_length = 8_192, description = "What `POST /v1/presence` answered")),
+    params(("session_id" = String, Path, pattern = "^[A-Za-z0-9_.-]+$", max_length = 7_000,
+        description = "What `POST /v1/presence` answered")),
     responses((status = 204, description = "The session has ended"), LeaveRefused))]
 pub(in crate::edge::http) async fn leave(
     State(state): State<Arc<AppState>>,

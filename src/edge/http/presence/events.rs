@@ -57,7 +57,8 @@ refusals!(
 /// socket gets. While the stream is open, it counts as beats.
 #[utoipa::path(get, path = "/v1/presence/{session_id}/events", operation_id = "listen_to_presence", tag = "presence",
     params(
-        ("session_id" = String, Path, max_length = 8_192, description = "What `POST /v1/presence` answered"),
+        ("session_id" = String, Path, pattern = "^[A-Za-z0-9_.-]+$", max_length = 7_000,
+            description = "What `POST /v1/presence` answered"),
         EventsQuery,
     ),
     responses((status = 200, description = "Events, until one side ends the stream",
@@ -87,7 +88,7 @@ pub(in crate::edge::http) async fn of_session(
 #[expect(dead_code, reason = "the layer around the handler reads it")]
 pub(in crate::edge::http) struct TokenQuery {
     /// A token, for pages: `EventSource` cannot send it in a header.
-    #[param(max_length = 8_192)]
+    #[param(max_length = 7_000)]
     token: Option<String>,
 }
 

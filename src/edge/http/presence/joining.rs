@@ -179,7 +179,7 @@ refusals!(
         ("user_id" = Option<UserId>, Query, description = "Who it is (only with --auth off)", example = "u1"),
         ("role" = Option<String>, Query, pattern = "^(viewer|streamer|service)$",
             description = "viewer (the default), streamer or service (only with --auth off)"),
-        ("token" = Option<String>, Query, max_length = 8_192,
+        ("token" = Option<String>, Query, pattern = "^[A-Za-z0-9_.-]+$", max_length = 7_000,
             description = "A token, for clients that cannot send it in a header"),
         ("count" = Option<bool>, Query, description = "As for /ws"),
         ("invisible" = Option<bool>, Query, description = "As for /ws"),

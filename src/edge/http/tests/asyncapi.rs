@@ -21,7 +21,7 @@ use crate::store::{CloseReason, Info};
 
 const DOCUMENT: &str = include_str!("../asyncapi.json");
 
-const TYPES: &str = include_str!("../pages/rollcall.d.ts");
+const TYPES: &str = include_str!("../../../clients/javascript/rollcall.d.ts");
 
 struct Document(Value);
 
