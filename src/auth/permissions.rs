@@ -70,6 +70,7 @@ impl Action {
                 | Self::Change
                 | Self::Moderate
                 | Self::WriteUser
+                | Self::Erase
                 | Self::ForgetSeen
                 | Self::SendToWebhook
                 | Self::ChangeLog

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::StoreResult;
 use crate::base::clock::UnixMillis;
@@ -51,8 +52,8 @@ pub enum Trace {
     Answers,
     /// Stream keys of the user's lives.
     StreamKeys,
-    /// Events that the webhook did not accept.
-    DeadEvents,
+    /// Events that webhooks did not accept, or are sent again.
+    WebhookEvents,
 }
 
 /// How many things of each kind were found and erased. Kinds of which there were none are absent.
@@ -178,13 +179,22 @@ pub(crate) fn names(text: &str, user: &UserId) -> bool {
 
 /// Whether an event names a user. An event that cannot be read does.
 pub(crate) fn event_names(data: &str, user: &UserId) -> bool {
-    let Ok(event) = serde_json::from_str::<serde_json::Value>(data) else {
+    let Ok(event) = serde_json::from_str(data) else {
         return true;
     };
-    let user = Some(user.as_str());
-    let mut named = vec![&event["user_id"], &event["streamer_id"]];
-    named.extend(event["user_ids"].as_array().into_iter().flatten());
-    named.iter().any(|named| named.as_str() == user)
+    value_names(&event, user)
+}
+
+/// Whether a field names the user, or a path in it does. A live may have the id of a user.
+fn value_names(value: &Value, user: &UserId) -> bool {
+    match value {
+        Value::String(text) => text == user.as_str() || text.starts_with('/') && names(text, user),
+        Value::Array(items) => items.iter().any(|item| value_names(item, user)),
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(name, field)| name != "live_id" && value_names(field, user)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 /// Whether an id may go on with this byte. A colon may be a part of an id, too, but mostly stands
@@ -214,6 +224,8 @@ mod tests {
             r#"{"user_id":"u1"}"#,
             r#"{"streamer_id":"u1"}"#,
             r#"{"user_ids":["u2","u1"]}"#,
+            r#"{"by":{"role":"streamer","user_id":"u1"}}"#,
+            r#"{"path":"/v1/users/u1"}"#,
         ] {
             assert!(event_names(event, &user), "{event}");
         }

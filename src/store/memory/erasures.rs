@@ -133,14 +133,8 @@ impl MemoryStore {
     fn erase_texts(&self, user: &UserId, step: &mut ErasedSome) {
         let gone = self.answers.lock().erase(|text| names(text, user));
         step.add(Trace::Answers, gone);
-        let mut events = self.events.lock();
-        let before = events.dead.entries.len();
-        events
-            .dead
-            .entries
-            .retain(|_, dead| !event_names(&dead.event.data, user));
-        let gone = before - events.dead.entries.len();
-        step.add(Trace::DeadEvents, gone as u64);
+        let gone = self.events.lock().erase(|data| event_names(data, user));
+        step.add(Trace::WebhookEvents, gone);
     }
 }
 

@@ -181,6 +181,23 @@ impl EventLog {
         self.webhooks.entry(name.clone()).or_default()
     }
 
+    /// Erases the events that webhooks did not accept or are sent again, and whose data is doomed.
+    /// Returns how many.
+    pub(super) fn erase(&mut self, is_doomed: impl Fn(&str) -> bool) -> u64 {
+        let mut gone = 0;
+        for webhook in self.webhooks.values_mut() {
+            let again = &mut webhook.again.entries;
+            gone += again
+                .extract_if(.., |_, event| is_doomed(&event.data))
+                .count();
+            let dead = &mut webhook.dead.entries;
+            gone += dead
+                .extract_if(.., |_, dead| is_doomed(&dead.event.data))
+                .count();
+        }
+        gone as u64
+    }
+
     fn senders(&mut self, queue: &WebhookQueue) -> &mut Senders {
         let webhook = self.webhook(&queue.webhook);
         webhook.senders.entry(queue.source).or_default()

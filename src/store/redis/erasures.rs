@@ -8,12 +8,12 @@
 //! cluster lie in different slots. Its place is the cursor of the page, so another gateway goes on
 //! where one was stopped. Keys that a master gets from another meanwhile are found by the next pass.
 //!
-//! Two keys are large and know many users. Steps of their own go over them: the logins, and the
-//! events that were given up.
+//! The logins are one large key that knows many users: steps of their own go over it.
 
 use async_trait::async_trait;
 use fred::types::Value;
 
+use super::events::entry;
 use super::keys::ERASURE_TTL;
 use super::keys::traces::{NamesUsers, Size};
 use super::last_seen::write_member;
@@ -26,7 +26,7 @@ use crate::base::clock::millis;
 use crate::base::ids::{Epoch, ErasureId, GatewayId, LiveId, Login, UserId};
 use crate::config::AttendanceForm;
 use crate::store::{
-    Attendance, CLAIM_AFTER, EndedErasure, EntryId, ErasedSome, Erasure, ErasureProgress, Erasures,
+    Attendance, CLAIM_AFTER, EndedErasure, ErasedSome, Erasure, ErasureProgress, Erasures,
     LiveEpoch, MAX_BATCH, MOST_SESSIONS, StoreError, StoreResult, TakenErasure, Trace, event_names,
     names,
 };
@@ -35,7 +35,7 @@ use crate::store::{
 const GROUP: &str = "gateways";
 /// Keys of a step, about.
 const PAGE: usize = 500;
-/// Events that were given up of a step.
+/// Events of a stream that are read at once.
 const EVENTS: usize = 250;
 
 /// Where a step of a pass begins.
@@ -45,8 +45,6 @@ enum Place {
     Keys(String, u64),
     /// At this cursor of the logins.
     Logins(u64),
-    /// After this event that was given up.
-    Dead(Option<EntryId>),
 }
 
 impl Place {
@@ -60,10 +58,6 @@ impl Place {
                 Self::Keys(host, words.next()?.parse().ok()?)
             }
             "logins" => Self::Logins(words.next()?.parse().ok()?),
-            "dead" => match words.next()? {
-                "-" => Self::Dead(None),
-                entry => Self::Dead(Some(EntryId::parse(entry)?)),
-            },
             _ => return None,
         };
         Some(place)
@@ -73,8 +67,6 @@ impl Place {
         match self {
             Self::Keys(host, cursor) => format!("keys {host} {cursor}"),
             Self::Logins(cursor) => format!("logins {cursor}"),
-            Self::Dead(None) => "dead -".to_owned(),
-            Self::Dead(Some(entry)) => format!("dead {entry}"),
         }
     }
 }
@@ -236,8 +228,7 @@ impl RedisStore {
             Place::Keys(host, cursor) => {
                 Some(self.erase_keys(user, host, cursor, &mut step).await?)
             }
-            Place::Logins(cursor) => Some(self.erase_logins(user, cursor, &mut step).await?),
-            Place::Dead(after) => self.erase_dead(user, after, &mut step).await?,
+            Place::Logins(cursor) => self.erase_logins(user, cursor, &mut step).await?,
         };
         step.next = next.map(|place| place.write());
         Ok(step)
@@ -319,6 +310,7 @@ impl RedisStore {
                     keys: vec![suspect.key, sessions],
                     args: args![user, MOST_SESSIONS],
                 }),
+                NamesUsers::Events => self.erase_events(user, &suspect.key, step).await?,
                 _ => others.push(suspect),
             }
         }
@@ -406,7 +398,7 @@ impl RedisStore {
             NamesUsers::OnlineSet => vec![("SISMEMBER", args![key, user])],
             NamesUsers::OnlineHash => vec![("HGET", args![key, user])],
             NamesUsers::Unfinished => vec![("HGETALL", args![key])],
-            NamesUsers::Timeline | NamesUsers::Stays(_) => Vec::new(),
+            NamesUsers::Timeline | NamesUsers::Stays(_) | NamesUsers::Events => Vec::new(),
         }
     }
 
@@ -525,7 +517,7 @@ impl RedisStore {
         user: &UserId,
         cursor: u64,
         step: &mut ErasedSome,
-    ) -> StoreResult<Place> {
+    ) -> StoreResult<Option<Place>> {
         let args = args![self.keys().users(), cursor, "COUNT", MAX_BATCH];
         let mut reply = Reply::of(self.erase("HSCAN", args).await?)?;
         let next = reply.number()?;
@@ -536,38 +528,41 @@ impl RedisStore {
                 self.free_login(user, &login, step).await?;
             }
         }
-        Ok(if next > 0 {
-            Place::Logins(next)
-        } else {
-            Place::Dead(None)
-        })
+        Ok((next > 0).then_some(Place::Logins(next)))
     }
 
-    /// Deletes the events of a page that were given up and name the user.
-    async fn erase_dead(
+    /// Deletes the events of a stream that name the user, page by page.
+    async fn erase_events(
         &self,
         user: &UserId,
-        after: Option<EntryId>,
+        stream: &str,
         step: &mut ErasedSome,
-    ) -> StoreResult<Option<Place>> {
-        let steps = self.do_dead(after, EVENTS);
-        let page = self.router.call("erase_some", steps).await?;
-        let mut doomed = args![self.keys().dead_events()];
-        for (entry, dead) in &page {
-            if event_names(&dead.event.data, user) {
-                doomed.push(Value::from(entry.to_string()));
+    ) -> StoreResult<()> {
+        let mut from = "-".to_owned();
+        loop {
+            let page = args![stream, from, "+", "COUNT", EVENTS];
+            let mut page = Reply::of(self.erase("XRANGE", page).await?)?;
+            let mut doomed = args![stream];
+            let mut last = None;
+            while let Some(piece) = page.piece() {
+                let (entry, fields) = entry(piece)?;
+                if fields
+                    .get("data")
+                    .is_some_and(|data| event_names(data, user))
+                {
+                    doomed.push(Value::from(entry.to_string()));
+                }
+                last = Some(entry);
+            }
+            if doomed.len() > 1 {
+                let deleted = self.erase("XDEL", doomed).await?;
+                step.add(Trace::WebhookEvents, number(&deleted)?);
+            }
+            match last {
+                Some(last) => from = format!("({last}"),
+                None => return Ok(()),
             }
         }
-        if doomed.len() > 1 {
-            let deleted = self.erase("XDEL", doomed).await?;
-            step.add(Trace::DeadEvents, number(&deleted)?);
-        }
-        let last = page.last().map(|(entry, _)| *entry);
-        Ok(if page.len() == EVENTS {
-            Some(Place::Dead(last))
-        } else {
-            None
-        })
     }
 }
 
@@ -631,7 +626,7 @@ fn read_look(
                 .any(|(name, value)| names(name, user) || names(value, user));
             Ok(if_there(is_there, Looked::Remains))
         }
-        NamesUsers::Timeline | NamesUsers::Stays(_) => Ok(Looked::Nothing),
+        NamesUsers::Timeline | NamesUsers::Stays(_) | NamesUsers::Events => Ok(Looked::Nothing),
     }
 }
 
@@ -689,8 +684,6 @@ mod tests {
         for place in [
             Place::Keys("[::1]:6379".to_owned(), u64::MAX),
             Place::Logins(7),
-            Place::Dead(None),
-            Place::Dead(Some(EntryId(1_700_000_000_000, 3))),
         ] {
             assert_eq!(Place::read(&place.write()), Some(place));
         }

@@ -10,7 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rollcall::base::clock::UnixMillis;
 use rollcall::base::ids::{
-    Epoch, GatewayId, Group, ListName, LiveId, Login, OnlineSet, SliceId, USERS_SLICES, UserId,
+    Epoch, ErasureId, GatewayId, Group, ListName, LiveId, Login, OnlineSet, SliceId, USERS_SLICES,
+    UserId,
 };
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::config::{AttendanceForm, SeenIds};
@@ -407,6 +408,18 @@ calls! {
         async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>> {
             batches!(self, read are_on_timelines(asked), asked, |_| self.list())
         }
+    }
+}
+
+calls! {
+    Erasures {
+        [write] ask_erasure(user: &UserId) -> ErasureId, at list();
+        [read] erasure(id: &ErasureId) -> Option<Erasure>, at list();
+        [read] being_erased() -> Vec<UserId>, at list();
+        [write] take_erasure(worker: &GatewayId) -> Option<TakenErasure>, at list();
+        [write] keep_erasure(worker: &GatewayId, taken: &TakenErasure) -> bool, at list();
+        [write] finish_erasure(worker: &GatewayId, taken: &TakenErasure) -> (), at list();
+        [write] erase_some(user: &UserId, place: &str) -> ErasedSome, at list();
     }
 }
 

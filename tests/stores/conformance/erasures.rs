@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{ErasureId, GatewayId, Group, ListName, Login, PostId, SliceId, UserId};
+use rollcall::base::webhook_name::WebhookName;
 use rollcall::store::{
-    AnswerName, ApplyReply, CloseReply, DeadEvent, Edge, Entry, ErasedSome, ErasureProgress, Event,
-    Found, LiveRecord, OpenLive, Post, ReadEvents, ReadFrom, RemoveUser, SenderTurn, StatusId,
-    Store, Terms, Timeline, Trace,
+    About, AnswerName, ApplyReply, CloseReply, DeadEvent, Edge, Entry, ErasedSome, ErasureProgress,
+    Event, EventSource, Found, LiveRecord, OpenLive, Post, ReadEvents, ReadFrom, RemoveUser,
+    SenderTurn, StatusId, Store, Terms, Timeline, Trace, WebhookQueue,
 };
 
 use super::{Caller, LONG, end, finish_close, live, on_each, opened_as, user, wish};
@@ -102,20 +103,25 @@ async fn posts(store: &Arc<dyn Store>, author: &UserId) -> Entry {
     entry
 }
 
-/// An event of user `n` that the webhook did not accept.
-async fn is_buried(store: &Arc<dyn Store>, record: &LiveRecord, n: usize) {
+/// An event of user `n` that one webhook did not accept, and another is sent again.
+async fn is_kept_for_webhooks(store: &Arc<dyn Store>, record: &LiveRecord, n: usize) {
     let sender = GatewayId::random();
+    let queue = WebhookQueue {
+        webhook: WebhookName::parse("crm").unwrap(),
+        source: EventSource::Stream,
+    };
     let event = Event {
         id: Event::id(&record.live, record.epoch, EventKind::UserRemoved, n),
         kind: EventKind::UserRemoved,
-        live: record.live.clone(),
+        about: About::Live(record.live.clone()),
         data: format!(r#"{{"user_id":"{}"}}"#, user(n)),
     };
-    store
-        .append_events(std::slice::from_ref(&event), 100)
-        .await
-        .unwrap();
+    let events = std::slice::from_ref(&event);
+    store.append_events(events, 100).await.unwrap();
+    let default = WebhookName::default();
+    store.send_again(&default, events, 100).await.unwrap();
     let request = ReadEvents {
+        queue: queue.clone(),
         gateway: sender.clone(),
         turn: Duration::from_secs(6),
         begin: 0,
@@ -131,8 +137,9 @@ async fn is_buried(store: &Arc<dyn Store>, record: &LiveRecord, n: usize) {
         attempts: 1,
     };
     let entry = events.last().unwrap().entry;
-    assert!(store.bury_event(&sender, entry, &dead, 100).await.unwrap());
-    store.end_sending(&sender).await.unwrap();
+    let is_buried = store.bury_event(&queue, &sender, entry, &dead, 100).await;
+    assert!(is_buried.unwrap());
+    store.end_sending(&queue, &sender).await.unwrap();
 }
 
 /// Users 1 and 2, of whom the same is known, in a live of user 9.
@@ -203,10 +210,11 @@ async fn two_users(store: &Arc<dyn Store>) -> LiveRecord {
             epoch: record.epoch,
             user: one.clone(),
             ban: Some(LONG),
+            by: None,
             message: String::new(),
         };
         store.remove_user(&ban).await.unwrap();
-        is_buried(store, &record, n).await;
+        is_kept_for_webhooks(store, &record, n).await;
         let name = AnswerName::of_digest(&[n as u8; 16]);
         let answer = format!(r#"{{"body":"{{\"user_id\":\"{one}\"}}"}}"#);
         store.keep_answer(&name, &answer, LONG).await.unwrap();
@@ -231,7 +239,7 @@ async fn what_names_a_user_goes_and_what_names_others_stays(store: Arc<dyn Store
         (Trace::Attendance, 1),
         (Trace::Bans, 2),
         (Trace::Answers, 1),
-        (Trace::DeadEvents, 1),
+        (Trace::WebhookEvents, 2),
     ] {
         assert_eq!(found.get(&trace), Some(&count), "{trace:?} in {found:?}");
     }
@@ -272,7 +280,14 @@ async fn what_names_a_user_goes_and_what_names_others_stays(store: Arc<dyn Store
     assert_eq!(seen, there);
     let bans = store.bans_page(&live("42"), None, 10).await.unwrap();
     assert_eq!(bans.len(), 1);
-    assert_eq!(store.dead_events(None, 10).await.unwrap().len(), 1);
+    assert_eq!(
+        store
+            .dead_events(&WebhookName::parse("crm").unwrap(), None, 10)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
     let again = Login::parse("ann1").unwrap();
     store.put_profile(&user(4), &again, "Bob").await.unwrap();
     assert!(
@@ -294,8 +309,14 @@ async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn Store>)
         },
     )
     .await;
-    store.note_stream_key("one", &record.live).await.unwrap();
-    store.note_stream_key("two", &other.live).await.unwrap();
+    store
+        .note_stream_key("one", &record.live, LONG)
+        .await
+        .unwrap();
+    store
+        .note_stream_key("two", &other.live, LONG)
+        .await
+        .unwrap();
     let open = pass(&store, &streamer).await;
     assert!(open.is_dirty && open.open_lives == [live("42")], "{open:?}");
     assert!(store.load_live(&live("42")).await.unwrap().is_some());

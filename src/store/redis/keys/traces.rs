@@ -41,6 +41,8 @@ pub(in crate::store::redis) enum NamesUsers {
     OnlineHash,
     /// A hash of jobs or changes that end by themselves, with users somewhere in their names.
     Unfinished,
+    /// A stream of events.
+    Events,
 }
 
 /// How to count the contents of a key, and as what.
@@ -121,6 +123,11 @@ impl Keys {
                 "bans" => Some(NamesUsers::Ranked(Some(Trace::Bans))),
                 _ => None,
             };
+        }
+        if beside == "rollcall:events" {
+            // Those of a webhook with a name have it as a suffix.
+            let kind = companion.split(':').next();
+            return matches!(kind, Some("dead" | "again")).then_some(NamesUsers::Events);
         }
         if beside == "rollcall:fanout" {
             return Some(NamesUsers::Unfinished);
