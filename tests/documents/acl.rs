@@ -146,7 +146,10 @@ async fn erasure(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     let worker = GatewayId::random();
     for user in [user("s1"), user("u1")] {
         let id = store.ask_erasure(&user).await.unwrap();
-        assert_eq!(store.being_erased().await.unwrap(), [user.clone()]);
+        assert_eq!(
+            store.being_erased().await.unwrap(),
+            std::slice::from_ref(&user)
+        );
         let mut taken = store.take_erasure(&worker).await.unwrap().unwrap();
         assert!(store.keep_erasure(&worker, &taken).await.unwrap());
         let mut place = String::new();

@@ -329,8 +329,8 @@ async fn a_gateway_that_stops_sends_its_apps_to_another_one() {
             with_datagrams(config);
             config.drain = Duration::from_secs(4);
         };
-        let mut stopping = World::program_with(redis.clone(), tune).await;
-        let other = World::beside(redis, tune).await;
+        let mut stopping = Box::pin(World::program_with(redis.clone(), tune)).await;
+        let other = Box::pin(World::beside(redis, tune)).await;
         other.open("42").await;
         let mut app = stopping.app_in("u1", "42").await;
         figures_become(&other, 1, 0).await;

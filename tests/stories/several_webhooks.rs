@@ -102,7 +102,7 @@ async fn a_test_and_a_replay_reach_one_webhook_only(world: World, all: &Webhook,
         .await
         .is(200)
         .body;
-    assert_eq!(replayed, json!({"events": 1, "next_from": null}));
+    assert_eq!(replayed, json!({"replayed": 1, "next_from": null}));
     until("the close comes again", PATIENCE, async || {
         let closed = closes.taken();
         let closed: Vec<_> = closed

@@ -139,7 +139,7 @@ pub(super) struct ReplayEvents {
 pub(super) struct ReplayedEvents {
     /// How many events are sent again.
     #[schema(example = 27)]
-    events: u64,
+    replayed: u64,
     /// The `from` of a further call, if there was too much for one; null if nothing is left.
     #[schema(example = json!(null))]
     next_from: Option<u64>,
@@ -278,7 +278,7 @@ pub(super) async fn replay_span(
     };
     let replayed = run_to_completion(carry_out).await?;
     Ok(Json(ReplayedEvents {
-        events: replayed.events,
+        replayed: replayed.events,
         next_from: replayed.next_from,
     }))
 }
