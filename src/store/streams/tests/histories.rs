@@ -238,6 +238,10 @@ impl World {
             Work::Write { heard, seen, next } => {
                 if stored.write(seen, next, None) {
                     self.model.hear(&heard);
+                    // A session that was silent came back to a live that closed in the same moment.
+                    if stored.open != Some(stored.streams.epoch()) {
+                        self.model.dismiss();
+                    }
                     return self.after_answer(heard);
                 }
                 Some(Work::Hear(heard))
