@@ -5,6 +5,7 @@
 //! Gateways keep writing while an audit reads. An audit therefore inspects every suspect a second
 //! time, a moment later, and reports only what is still wrong then.
 
+mod against;
 mod attendance;
 mod counts;
 mod drift;
@@ -27,6 +28,7 @@ use anyhow::anyhow;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::{Instant, sleep};
 
+use self::against::Comparison;
 use self::attendance::AttendanceInspector;
 use self::drift::AskedGateway;
 use self::finding::AuditFinding;
@@ -40,6 +42,7 @@ use super::common::{open, print, seconds};
 use super::gateways::{self, GatewayApi};
 use super::leases::LeaseSnapshot;
 use crate::base::exit;
+use crate::base::ids::Group;
 use crate::config::{AuditArgs, Config};
 use crate::store::StoreResult;
 use crate::store::redis::RedisStore;
@@ -55,6 +58,10 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs an audit, writes its report to standard output and returns the exit code.
 pub async fn run(config: &Config, args: &AuditArgs) -> anyhow::Result<u8> {
+    if let Some(key) = &args.against {
+        let group = if args.fans { Group::Fans } else { Group::All };
+        return against::run(config, Comparison { key, group }, args.json).await;
+    }
     let gateways = gateways::open(&args.gateways)?;
     let store = open(config).await?;
     let report = audit(&store, config, args, gateways)

@@ -19,6 +19,9 @@ pub use credentials::{KeyArgs, TokenArgs};
 /// The gateway that runs here with the default settings.
 const HERE: &str = "http://127.0.0.1:8080";
 
+/// Stands for the live in a [`KeyPattern`].
+const LIVE_ID: &str = "{live_id}";
+
 /// The commands that the command line may name.
 #[derive(Debug, Subcommand)]
 pub(super) enum CommandLine {
@@ -80,6 +83,14 @@ pub struct AuditArgs {
     /// Check every follow and every login too, which takes long in a large graph
     #[arg(long)]
     pub(crate) users: bool,
+    /// Only compare each open live with the users in a key of another program: its name, with {live_id} for
+    /// the live, as in online:{live_id}
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["fix", "users", "top", "urls"])]
+    #[arg(value_parser = KeyPattern::parse)]
+    pub(crate) against: Option<KeyPattern>,
+    /// With --against: compare the fans only, and not all viewers
+    #[arg(long, requires = "against")]
+    pub(crate) fans: bool,
     /// How many of the biggest keys to show
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = up_to_1000())]
     pub(crate) top: usize,
@@ -231,6 +242,31 @@ pub struct GatewayArgs {
     /// A PEM file of certificate authorities to trust for gateways, instead of the system's
     #[arg(long = "gateway-ca", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) ca: Option<PathBuf>,
+}
+
+/// The name of a key of another program, one for each live.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyPattern {
+    before: String,
+    after: String,
+}
+
+impl KeyPattern {
+    /// Reads a name that has `{live_id}` once.
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        match text.split_once(LIVE_ID) {
+            Some((before, after)) if !after.contains(LIVE_ID) => Ok(Self {
+                before: before.to_owned(),
+                after: after.to_owned(),
+            }),
+            _ => Err("the name of a key has {live_id} once, as in online:{live_id}"),
+        }
+    }
+
+    /// The key of a live.
+    pub(crate) fn of(&self, live: &LiveId) -> String {
+        format!("{}{live}{}", self.before, self.after)
+    }
 }
 
 fn up_to_1000() -> RangedU64ValueParser<usize> {

@@ -34,8 +34,8 @@ use self::given::{Given, GivenMap};
 use self::mistakes::subject;
 
 pub use command::{
-    AuditArgs, CheckArgs, EventsAction, EventsArgs, ExplainArgs, GatewayArgs, KeyArgs, KeysArgs,
-    LivesArgs, LivesSort, Task, TokenArgs,
+    AuditArgs, CheckArgs, EventsAction, EventsArgs, ExplainArgs, GatewayArgs, KeyArgs, KeyPattern,
+    KeysArgs, LivesArgs, LivesSort, Task, TokenArgs,
 };
 pub use media::{MediaServer, Placeholder, Template};
 pub use mistakes::ConfigError;

@@ -35,7 +35,7 @@ stories! {
         until("ten seconds with three viewers are over", PATIENCE, async || {
             let history = world.backend().get("/v1/lives/42/history").await.is(200).body;
             let (points, now) = (history["items"].as_array().unwrap(), history["to"].as_u64().unwrap());
-            let mut over = points.iter().filter(|point| point["at"].as_u64().unwrap() + STEP < now);
+            let mut over = points.iter().filter(|point| point["began_at"].as_u64().unwrap() + STEP < now);
             over.find(|point| point["viewers"] == 3).map(|_| ()).ok_or_else(|| history.to_string())
         })
         .await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use rollcall::config::AuthMode;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::support::certificates::Certificates;
@@ -16,7 +16,7 @@ use crate::support::redis_server::free_port;
 use crate::support::redis_view::Redis;
 use crate::support::stores::within_deadline;
 use crate::support::tls_door::tls_before;
-use crate::support::wait::{PATIENCE, until};
+use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
 
 /// The settings of the invented gateways in these stories.
@@ -910,9 +910,89 @@ async fn explain_says_which_of_the_holders_live() {
 }
 
 #[tokio::test]
+async fn the_users_of_another_program_are_compared_with_those_of_every_open_live() {
+    within_deadline(async {
+        let world = World::on_redis(|_| {}).await;
+        let redis = world.redis();
+        for live in ["41", "42", "43", "44"] {
+            world.open(live).await;
+        }
+        world.backend().close("44").await;
+        let _viewers = [
+            world.viewer_in("u1", "42").await,
+            world.viewer_in("u2", "42").await,
+        ];
+        let _fan = world.viewer_in("u3", "43").await;
+        for (live, viewers) in [("42", 2), ("43", 1)] {
+            until("the viewers are counted", PATIENCE, async || {
+                same(world.figures(live).await.0, viewers)
+            })
+            .await;
+        }
+        redis.cli(&["SADD", "mine:42:now", "u1", "gone"]);
+        redis.cli(&["ZADD", "mine:43:now", "1", "u3"]);
+
+        let against = ["--against", "mine:{live_id}:now"];
+        let report = audit(&redis.url(), 1, &against).await;
+        let nobody = json!({"users": 0, "examples": []});
+        let is_one = |user| json!({"users": 1, "examples": [user]});
+        let row = |live: &str, both, only_key: &Value, only_rollcall: &Value| {
+            json!({
+                "live_id": live, "key": format!("mine:{live}:now"), "both": both, "only_key": only_key,
+                "only_rollcall": only_rollcall, "unreadable": null,
+            })
+        };
+        let lives = json!([
+            row("41", 0, &nobody, &nobody),
+            row("42", 1, &is_one("gone"), &is_one("u2")),
+            row("43", 1, &nobody, &nobody),
+        ]);
+        assert_eq!(report["lives"], lives);
+
+        redis.cli(&["SREM", "mine:42:now", "gone"]);
+        redis.cli(&["SADD", "mine:42:now", "u2"]);
+        let report = audit(&redis.url(), 0, &against).await;
+        assert_eq!(report["lives"][1]["both"], 2);
+        let fans = [&against[..], &["--fans"]].concat();
+        let report = audit(&redis.url(), 1, &fans).await;
+        assert_eq!(report["lives"][1]["only_key"]["users"], 2, "nobody follows the streamer");
+        redis.cli(&["SET", "mine:41:now", "u1"]);
+        let report = audit(&redis.url(), 1, &against).await;
+        let why = report["lives"][0]["unreadable"].as_str().unwrap();
+        assert!(why.contains("is a string"), "{why}");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn wrong_usage_ends_with_64_and_a_redis_that_is_not_there_with_69() {
     let wrong: &[(&[&str], &str)] = &[
         (&["audit"], "memory store"),
+        (
+            &[
+                "audit",
+                "--redis",
+                "redis://127.0.0.1",
+                "--against",
+                "online:42",
+            ],
+            "{live_id} once",
+        ),
+        (
+            &["audit", "--redis", "redis://127.0.0.1", "--fans"],
+            "--against",
+        ),
+        (
+            &[
+                "audit",
+                "--redis",
+                "redis://127.0.0.1",
+                "--against",
+                "online:{live_id}",
+                "--fix",
+            ],
+            "--fix",
+        ),
         (&["explain", "42"], "memory store"),
         (
             &["audit", "42", "--redis", "redis://127.0.0.1"],

@@ -111,7 +111,7 @@ pub(super) const ALL: &[Attack] = &[
     attack("viewer opens a live", FORBIDDEN, Act::Say("open")),
     attack("viewer closes the live", FORBIDDEN, Act::Say("close")),
     attack("viewer watches the live", FORBIDDEN, Act::Say("watch")),
-    attack("viewer calls /v1", UNAUTHORIZED, Act::Call),
+    attack("viewer calls /v1", "403 forbidden", Act::Call),
     attack(
         "message of 4 KiB + 1",
         "close 1009",

@@ -228,6 +228,40 @@ impl RedisStore {
         types.await.into_iter().collect()
     }
 
+    /// The members of a set or of a sorted set, or the fields of a hash; none of a key that is not
+    /// there. A key of another type is [`StoreError::Nonsense`].
+    pub(crate) async fn members_of(&self, key: &str) -> StoreResult<HashSet<String>> {
+        let keys = [key.to_owned()];
+        let types = self.key_types(&keys).await?;
+        let command = match types.first().map(String::as_str) {
+            Some("set") => "SSCAN",
+            Some("zset") => "ZSCAN",
+            Some("hash") => "HSCAN",
+            Some("none") | None => return Ok(HashSet::new()),
+            Some("?") => return Err(StoreError::Refused(format!("{key} may not be read"))),
+            Some(other) => return Err(StoreError::Nonsense(format!("{key} is a {other}"))),
+        };
+        let mut members = HashSet::new();
+        let mut cursor = 0;
+        loop {
+            let args = args![key, cursor, "COUNT", MAX_BATCH];
+            let page = self
+                .router
+                .call("members_of", self.router.command(command, args));
+            let mut page = Reply::of(page.await?)?;
+            cursor = page.number()?;
+            let found = page.list()?;
+            if command == "SSCAN" {
+                members.extend(found.texts());
+            } else {
+                members.extend(found.pairs()?.into_iter().map(|(member, _)| member));
+            }
+            if cursor == 0 {
+                return Ok(members);
+            }
+        }
+    }
+
     /// A slice, its fence and its entries.
     pub(crate) async fn inspect_slice(&self, slice: &SliceId) -> StoreResult<SliceInside> {
         let keys = self.keys();
