@@ -13,7 +13,7 @@ const MAX_LEN: usize = 64;
 
 /// The beginnings of the keys that end in an id. [`tests/documents`] compares this list with
 /// docs/redis.md.
-const BEGINNINGS: [&str; 13] = [
+const BEGINNINGS: [&str; 14] = [
     "online-fans:",
     "last-seen:",
     "live:",
@@ -27,6 +27,7 @@ const BEGINNINGS: [&str; 13] = [
     "statuses:",
     "rollcall:stream-key:",
     "rollcall:changes:",
+    "rollcall:answer:",
 ];
 
 /// Empty by default.

@@ -50,7 +50,7 @@
     fake.asked.push(pathname);
     if (pathname === "/ws/admission") return new Response(null, { status: 204 });
     if (pathname.endsWith("/history")) {
-      const items = Array.from({ length: HISTORY }, (_, n) => ({ at: opened_at + n * 10_000, ...figures(n) }));
+      const items = Array.from({ length: HISTORY }, (_, n) => ({ began_at: opened_at + n * 10_000, ...figures(n) }));
       return answer({ live_id: "42", epoch: 1, step_s: 10, from: opened_at, to: Date.now(), items });
     }
     if (pathname.endsWith("/fans")) {

@@ -154,6 +154,32 @@ fn name_of(schema: &RefOr<Schema>) -> Option<String> {
     Some(name.to_owned())
 }
 
+/// Puts the description of a field beside its schema, where utoipa has made both out to be two
+/// schemas that the field has to fit.
+pub(super) fn describe_fields(document: &mut utoipa::openapi::OpenApi) {
+    let components = document.components.get_or_insert_default();
+    for schema in components.schemas.values_mut() {
+        let RefOr::T(Schema::Object(object)) = schema else {
+            continue;
+        };
+        for field in object.properties.values_mut() {
+            let RefOr::T(Schema::AllOf(both)) = field else {
+                continue;
+            };
+            if let [
+                RefOr::T(Schema::Object(kind)),
+                RefOr::T(Schema::Object(text)),
+            ] = both.items.as_slice()
+                && text.properties.is_empty()
+            {
+                let mut described = kind.clone();
+                described.description = text.description.clone().or(described.description);
+                *field = RefOr::T(Schema::Object(described));
+            }
+        }
+    }
+}
+
 /// Gives the items of pages a name where utoipa spells them out. Programs that are generated from
 /// the document then have one type for an item, whichever list it is in.
 pub(super) fn name_items(document: &mut utoipa::openapi::OpenApi) {

@@ -243,6 +243,7 @@ fn text_of(mut document: utoipa::openapi::OpenApi) -> Bytes {
     }
     openapi::name_items(&mut document);
     openapi::close_bodies(&mut document);
+    openapi::describe_fields(&mut document);
     openapi::describe_listener(&mut document);
     openapi::drop_unused(&mut document);
     // utoipa takes the license from the package, which names none.

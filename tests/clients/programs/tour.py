@@ -9,7 +9,7 @@ from rollcall_api import AuthenticatedClient
 from rollcall_api.api.fans import get_fan, list_fans
 from rollcall_api.api.follows import follow
 from rollcall_api.api.lives import close_live, get_live, open_live
-from rollcall_api.models import FollowState, Live, OpenLive, PageFan, Presence, Problem
+from rollcall_api.models import FanPresence, FollowState, Live, OpenLive, PageFan, Problem
 
 
 async def look_on(streamer: Rollcall) -> tuple[Counts | None, Closed | None]:
@@ -51,7 +51,7 @@ async def main(url: str) -> None:
         fans = await list_fans.asyncio("42", client=api)
         assert isinstance(fans, PageFan) and [fan.user_id for fan in fans.items] == ["u1"], fans
         fan = await get_fan.asyncio("42", "u1", client=api)
-        assert isinstance(fan, Presence) and fan.online, fan
+        assert isinstance(fan, FanPresence) and fan.online, fan
 
         unknown = await get_live.asyncio("nope", client=api)
         assert isinstance(unknown, Problem) and unknown.code == "live_not_found", unknown
