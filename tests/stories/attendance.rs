@@ -140,7 +140,7 @@ on_both_stores! {
         let question = format!("op=not&live_ids=a@{first},a@{second},b");
         assert_eq!(came(&world, &question).await, names(&["u2"]));
         let missing = world.backend().get("/v1/attendance?live_ids=a@5").await;
-        assert_eq!(missing.problem(409), "not_available");
+        assert_eq!(missing.problem(404), "epoch_not_found");
     }
 }
 
@@ -240,7 +240,7 @@ on_redis! {
             same((left.collect::<BTreeSet<String>>(), redis.keys("attended:*").await), Default::default())
         })
         .await;
-        assert_eq!(world.backend().get("/v1/lives/42/sessions").await.problem(409), "not_available");
+        assert_eq!(world.backend().get("/v1/lives/42/sessions").await.problem(404), "epoch_not_found");
     }
 }
 

@@ -77,7 +77,9 @@ on_both_stores! {
                     .replace("{list}", "cooks")
                     .replace("{member}", "s1")
                     .replace("{session_id}", "nobody")
-                    .replace("{server}", "nobody");
+                    .replace("{server}", "nobody")
+                    .replace("{webhook}", "nobody")
+                    .replace("{erasure_id}", "er-none");
                 assert!(!filled.contains('{'), "a parameter that the story does not know: {path}");
                 if filled == "/v1/lives/42/events" {
                     // Its answer does not end. The live may have been closed above.

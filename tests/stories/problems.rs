@@ -21,7 +21,7 @@ on_both_stores! {
     async fn wrong_methods_are_405_problems(world) {
         for (method, path) in [
             (Method::POST, "/v1/lives/42"),
-            (Method::PATCH, "/v1/lives/42"),
+            (Method::PATCH, "/v1/lives/42/fans"),
             (Method::DELETE, "/v1/lives"),
             (Method::POST, "/v1/lives/42/fans"),
             (Method::POST, "/v1/users/u1/following/s1"),
