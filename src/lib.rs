@@ -56,7 +56,7 @@
 //! | what do people see in a browser? | `edge/http/pages/`, served by `edge/http/pages.rs` |
 //! | how does a web app connect, and come back? | `clients/javascript/rollcall.js` |
 //! | what does a web app do where no WebSocket opens? | `HttpSocket` in `clients/javascript/rollcall.js` |
-//! | how does an app in Python connect, and when does it come back? | `clients/python/rollcall/`; `rules.py` says when |
+//! | how does an app in Python connect and come back? | `clients/python/rollcall/`; `rules.py` says when |
 //! | where is a new client message added? | `session/messages.rs` |
 //! | how much may one client do? | `session/limits.rs`; `presence/user_sockets.rs` for the sockets of a user |
 //! | how much may one user have the store do? | `presence/user_budgets.rs`, over all sockets of the user |

@@ -16,7 +16,8 @@ use super::given::{Given, GivenMap};
 use super::media::{self, MediaServer};
 use super::mistakes::did_you_mean;
 use super::settings::{self, SETTINGS};
-use super::webhooks::{self, WebhookEndpoint};
+use super::webhook_endpoint::WebhookEndpoint;
+use super::webhooks;
 
 /// The maximum size of a settings file. It limits the bytes that are read if the path is wrong.
 const MAX_BYTES: u64 = 64 * 1024;

@@ -23,6 +23,7 @@ mod shell;
 #[cfg(test)]
 mod tests;
 mod values;
+mod webhook_endpoint;
 mod webhooks;
 
 use std::collections::BTreeSet;
@@ -43,7 +44,7 @@ pub use review::SettingInForce;
 pub use settings::{SETTINGS, Setting, Shown, markdown_table};
 pub(crate) use values::number_of;
 pub use values::{AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, SeenIds, SqlIds};
-pub use webhooks::WebhookEndpoint;
+pub use webhook_endpoint::WebhookEndpoint;
 
 /// The task of the process.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use reqwest::Url;
 
 use super::media::server::MediaServer;
-use super::webhooks::WebhookEndpoint;
+use super::webhook_endpoint::WebhookEndpoint;
 use crate::base::event_kind::EventKind;
 use crate::base::http_client::Proxy;
 use crate::base::ids::{GatewayId, UserId};

@@ -929,8 +929,8 @@ async fn the_users_of_another_program_are_compared_with_those_of_every_open_live
             })
             .await;
         }
-        redis.cli(&["SADD", "mine:42:now", "u1", "gone"]);
-        redis.cli(&["ZADD", "mine:43:now", "1", "u3"]);
+        redis.ask(&["SADD", "mine:42:now", "u1", "gone"]).await;
+        redis.ask(&["ZADD", "mine:43:now", "1", "u3"]).await;
 
         let against = ["--against", "mine:{live_id}:now"];
         let report = audit(&redis.url(), 1, &against).await;
@@ -949,14 +949,14 @@ async fn the_users_of_another_program_are_compared_with_those_of_every_open_live
         ]);
         assert_eq!(report["lives"], lives);
 
-        redis.cli(&["SREM", "mine:42:now", "gone"]);
-        redis.cli(&["SADD", "mine:42:now", "u2"]);
+        redis.ask(&["SREM", "mine:42:now", "gone"]).await;
+        redis.ask(&["SADD", "mine:42:now", "u2"]).await;
         let report = audit(&redis.url(), 0, &against).await;
         assert_eq!(report["lives"][1]["both"], 2);
         let fans = [&against[..], &["--fans"]].concat();
         let report = audit(&redis.url(), 1, &fans).await;
         assert_eq!(report["lives"][1]["only_key"]["users"], 2, "nobody follows the streamer");
-        redis.cli(&["SET", "mine:41:now", "u1"]);
+        redis.ask(&["SET", "mine:41:now", "u1"]).await;
         let report = audit(&redis.url(), 1, &against).await;
         let why = report["lives"][0]["unreadable"].as_str().unwrap();
         assert!(why.contains("is a string"), "{why}");

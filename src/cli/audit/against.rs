@@ -7,13 +7,13 @@
 
 use std::collections::HashSet;
 use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use super::SECOND_LOOK;
 use super::scan::MAX_CONCURRENT_READS;
 use crate::base::exit;
 use crate::base::ids::{Group, LiveId, OnlineSet, SliceId};
@@ -25,6 +25,9 @@ use crate::store::{LiveRecord, LiveState, LiveStore, StoreError, StoreResult};
 
 /// Maximum entries of `lives` that one call reads.
 const PAGE: usize = 500;
+
+/// The time between the two looks: a gateway has written every change that does not wait by then.
+const BETWEEN: Duration = Duration::from_millis(1_500);
 
 /// Maximum example users of each side of a live.
 const EXAMPLES: usize = 3;
@@ -171,7 +174,7 @@ async fn look_twice(
     if first.only_key.is_empty() && first.only_rollcall.is_empty() {
         return Ok(first);
     }
-    sleep(SECOND_LOOK).await;
+    sleep(BETWEEN).await;
     let mut second = look(store, group, record, key).await?;
     second.only_key.retain(|user| first.only_key.contains(user));
     second

@@ -31,7 +31,9 @@ use crate::store::StatusId;
             Lists answer `{\"items\":[…],\"cursor\":…}`: pass the cursor on until it is null.",
     ),
     servers((url = "/", description = "The gateway that answers")),
-    components(schemas(ProblemBody, ErasureId, ListName, LiveId, Login, MediaServerName, StatusId, UserId, WebhookName)),
+    components(schemas(
+        ProblemBody, ErasureId, ListName, LiveId, Login, MediaServerName, StatusId, UserId, WebhookName,
+    )),
     modifiers(&Credentials),
     tags(
         (name = "lives", description = "Live-stream sessions: open, close, look, list"),

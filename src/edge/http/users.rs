@@ -124,7 +124,10 @@ refusals!(
 /// user. Without it, look for the login before trying again after an error that leaves open whether
 /// the user was made.
 #[utoipa::path(post, path = "/v1/users", operation_id = "create_user", tag = "users",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Any name of this request", min_length = 1, max_length = 255, pattern = "^[!-~]+$")),
+    params((
+        "Idempotency-Key" = Option<String>, Header, description = "Any name of this request",
+        min_length = 1, max_length = 255, pattern = "^[!-~]+$",
+    )),
     request_body = PutUser,
     responses((status = 201, description = "The user signed up", body = User), CreateRefused))]
 pub(super) async fn create(

@@ -58,7 +58,10 @@ refusals!(
 #[utoipa::path(post, path = "/v1/users/{user_id}/statuses", operation_id = "post_status", tag = "feeds",
     params(
         ("user_id" = UserId, Path, description = "The author", example = "s1"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Any name of this request", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
+        (
+        "Idempotency-Key" = Option<String>, Header, description = "Any name of this request",
+        min_length = 1, max_length = 255, pattern = "^[!-~]+$",
+    ),
     ),
     request_body = PostStatus,
     responses((status = 201, description = "It was made", body = StatusItem), PostRefused))]
