@@ -84,6 +84,13 @@ impl Flock {
         watcher.sees(self.live, CLIENTS, COMEBACK).await;
     }
 
+    /// Waits until every client is in the live again after so many losses, and was told so. A client
+    /// that lost its next connection before would not have heard of it.
+    async fn is_back(&self, losses: u64, watcher: &Watcher) {
+        self.is_whole(watcher).await;
+        self.says("joined", CLIENTS * (losses + 1), PATIENCE).await;
+    }
+
     fn signal(&self, signal: Signal) {
         let id = self.child.id().expect("the process runs");
         let pid = Pid::from_raw(i32::try_from(id).unwrap()).unwrap();
@@ -187,17 +194,16 @@ async fn tokens_end_and_connections_are_cut(command: Command, live: &'static str
         (&counts["joins"], &counts["leaves"]),
         (&json!(CLIENTS), &json!(0))
     );
-    for _ in 0..ROUNDS {
+    for round in 1..=ROUNDS {
         link.cut();
         until("the gateway notices", PATIENCE, async || {
             same(watcher.sockets().await, 0)
         })
         .await;
         link.heal();
-        flock.is_whole(&watcher).await;
+        flock.is_back(round, &watcher).await;
     }
     flock.says("waiting", FLAPS, PATIENCE).await;
-    flock.says("joined", CLIENTS + FLAPS, PATIENCE).await;
     flock.goes(&watcher).await;
 }
 
@@ -205,13 +211,12 @@ async fn tokens_end_and_connections_are_cut(command: Command, live: &'static str
 async fn processes_are_suspended(command: Command, live: &'static str) {
     let (watcher, link) = gateway(live).await;
     let flock = Flock::comes(command, live, &watcher, &link).await;
-    for _ in 0..ROUNDS {
+    for round in 1..=ROUNDS {
         flock.signal(Signal::STOP);
         watcher.sees(live, 0, PATIENCE).await;
         flock.signal(Signal::CONT);
-        flock.is_whole(&watcher).await;
+        flock.is_back(round, &watcher).await;
     }
-    flock.says("joined", CLIENTS + FLAPS, PATIENCE).await;
     flock.goes(&watcher).await;
 }
 
