@@ -909,7 +909,7 @@ async fn explain_says_which_of_the_holders_live() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_users_of_another_program_are_compared_with_those_of_every_open_live() {
     within_deadline(async {
         let world = World::on_redis(|_| {}).await;
@@ -924,8 +924,8 @@ async fn the_users_of_another_program_are_compared_with_those_of_every_open_live
         ];
         let _fan = world.viewer_in("u3", "43").await;
         for (live, viewers) in [("42", 2), ("43", 1)] {
-            until("the viewers are counted", PATIENCE, async || {
-                same(world.figures(live).await.0, viewers)
+            until("the viewers are in the store", PATIENCE, async || {
+                same(redis.viewers(live).await.len(), viewers)
             })
             .await;
         }
