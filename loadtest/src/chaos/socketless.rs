@@ -15,6 +15,7 @@ use super::device::{Device, DeviceEvent, End, Order};
 use super::findings::{Broken, Promise};
 use super::run_state::RunState;
 use simulation::expectation::{Beat, How, Live, Place, User};
+use simulation::session_claims::epoch_of;
 
 /// A request that no gateway took is sent again within this.
 const AGAIN_WITHIN: Duration = Duration::from_secs(1);
@@ -59,7 +60,6 @@ struct Session {
 #[derive(Debug, Clone, Copy)]
 struct Wish {
     live: Live,
-    epoch: Option<u32>,
     place: Place,
     sent: Instant,
 }
@@ -180,7 +180,6 @@ impl SocketlessDevice {
         self.state().joining(self.user(), live, place);
         Wish {
             live,
-            epoch: self.state().epoch(live),
             place,
             sent: Instant::now(),
         }
@@ -207,18 +206,12 @@ impl SocketlessDevice {
     }
 
     async fn is_in(&mut self, wish: Wish, answer: &Answer) {
-        let Wish {
-            live,
-            epoch,
-            place,
-            sent,
-        } = wish;
+        let Wish { live, place, sent } = wish;
         let id = answer.body["session_id"].as_str().unwrap_or_default();
-        let is_current = self.state().epoch(live) == epoch;
-        let Some(epoch) = epoch.filter(|_| is_current) else {
-            // It is not known which opening of the live the session is in.
-            let path = format!("/{id}");
-            let _ = self.ask(place.gateway, Method::DELETE, &path, None).await;
+        let epoch = epoch_of(id).and_then(|epoch| u32::try_from(epoch).ok());
+        let Some(epoch) = epoch else {
+            let detail = format!("a join was answered {}", answer.body);
+            self.broke(live, place, detail);
             return self.is_not_in(wish, How::Unanswered).await;
         };
         let answered = Instant::now();
@@ -306,7 +299,7 @@ impl SocketlessDevice {
         let live_id = self.state().live_id(session.live);
         if answer.body["live_id"] != live_id {
             let detail = format!("a beat was answered {}", answer.body);
-            self.lost(session, place, detail);
+            self.broke(session.live, place, detail);
         }
     }
 
@@ -315,16 +308,16 @@ impl SocketlessDevice {
         let state = self.state();
         let is_open = state.epoch(session.live) == Some(session.epoch);
         if is_open && !state.may_lose(place) && state.is_sound(place.gateway) {
-            self.lost(session, place, "it has ended, or never was".to_owned());
+            self.broke(session.live, place, "it has ended, or never was".to_owned());
         }
         state.refused(self.user(), session.live, place);
     }
 
-    fn lost(&self, session: &Session, place: Place, detail: String) {
+    fn broke(&self, live: Live, place: Place, detail: String) {
         let state = self.state();
         let broken = Broken::new(Promise::SessionLost, detail)
             .user(state.user_id(self.user()))
-            .live(state.live_id(session.live))
+            .live(state.live_id(live))
             .gateway(place.gateway);
         state.broke(broken);
     }

@@ -25,7 +25,6 @@ async fn chaos(flags: &str) -> Output {
 async fn four_faults_leave_no_ghost_no_miss_and_no_drift() {
     let program = gateway::gateway();
     let flags = "--json --check --timing fast --seed 11 --viewers 60 --lives 3 --pace 4s --steps 4 --minutes 2 \
-                 --socketless 0 \
                  --faults kill,freeze-close,late-apply,redis-kill";
     let output = chaos(&format!("{flags} --gateway-bin {}", program.display())).await;
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -16,6 +16,7 @@ mod network;
 mod oracle;
 mod plan;
 mod process;
+pub mod session_claims;
 mod socketless;
 pub mod timing;
 mod trace;

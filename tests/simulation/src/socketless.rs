@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Method;
-use data_encoding::BASE64URL_NOPAD;
 use rand::rngs::StdRng;
 use rand::seq::IteratorRandom;
 use rand::{RngExt, SeedableRng};
@@ -17,6 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::expectation::{Beat, How, Live, Place, User};
 use crate::network::derived;
+use crate::session_claims::epoch_of;
 use crate::world::{Answer, Asked, Mode, World};
 
 /// A device does something each so often, on average, in seconds.
@@ -557,15 +557,6 @@ impl Session<'_> {
         }
         Course::GoesOn
     }
-}
-
-/// The opening of its live that the id of a session names. Only a gateway can sign an id, and
-/// everybody can read it.
-fn epoch_of(id: &str) -> Option<u64> {
-    let claims = id.split('.').nth(1)?;
-    let claims = BASE64URL_NOPAD.decode(claims.as_bytes()).ok()?;
-    let claims: Value = serde_json::from_slice(&claims).ok()?;
-    claims["epoch"].as_u64()
 }
 
 /// Whether a refusal says that the session has ended.
