@@ -7,6 +7,7 @@
 //! asked, or until its clients have their answer.
 
 mod attacks;
+mod flood;
 mod honest;
 mod issuer;
 mod occupation;
@@ -73,6 +74,9 @@ pub(crate) struct HostileArgs {
     /// How long each attack lasts, and the quiet before it, in seconds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=60), value_name = "N")]
     seconds_per_attack: u8,
+    /// Only the attacks with this text in their names
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
     /// One JSON document on standard output instead of a table
     #[arg(long)]
     json: bool,
@@ -99,6 +103,7 @@ async fn run(args: &HostileArgs) -> anyhow::Result<HostileReport> {
         needed <= limit,
         "{needed} open files are needed, the limit is {limit}: raise `ulimit -n`"
     );
+    let attacks = chosen(args.only.as_deref())?;
     let programs = Programs::find(args.gateway_bin.as_deref())?;
     let redis = Redis::start().await?;
     let (scene, plan) = scene(&programs, &redis, args.viewers.into()).await?;
@@ -109,7 +114,7 @@ async fn run(args: &HostileArgs) -> anyhow::Result<HostileReport> {
 
     let seconds = Duration::from_secs(args.seconds_per_attack.into());
     let mut rows = Vec::new();
-    for attack in attacks::ALL {
+    for attack in attacks {
         eprintln!("{} …", attack.name);
         let mut row = measure(attack, &scene, &mut crowd, &observer, seconds).await?;
         while args.check && !row.is_quick() && row.measured < TRIES {
@@ -137,6 +142,18 @@ async fn run(args: &HostileArgs) -> anyhow::Result<HostileReport> {
         slow: Vec::new(),
     };
     Ok(report.judged())
+}
+
+fn chosen(only: Option<&str>) -> anyhow::Result<Vec<&'static Attack>> {
+    let mut chosen: Vec<&Attack> = attacks::ALL.iter().collect();
+    if let Some(text) = only {
+        chosen.retain(|attack| attack.name.contains(text));
+        ensure!(
+            !chosen.is_empty(),
+            "--only: no attack has {text:?} in its name"
+        );
+    }
+    Ok(chosen)
 }
 
 /// Lets every other process go before this one's hostile clients, whose work is done on other
@@ -169,6 +186,8 @@ async fn scene(
         &url,
         "--auth",
         "jwt",
+        "--udp",
+        "127.0.0.1:0",
     ];
     flags.extend([
         "--jwt-hs256-secret-file",

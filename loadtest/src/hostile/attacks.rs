@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use super::flood::{self, UNHARMED};
 use super::issuer::{Forgery, Issuer};
 use super::occupation::{ANSWERED, Occupation};
 use super::wire::{ENDED, Wire, fragment, frame, text};
@@ -64,6 +65,8 @@ enum Act {
     NeverRead,
     /// Keeps every slot for connections busy, from one address.
     Occupy(Occupation),
+    /// Sends datagrams that no app has sent, beside an app.
+    FloodWithDatagrams,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +77,7 @@ enum Upgraded {
 
 const fn attack(name: &'static str, expected: &'static str, act: Act) -> Attack {
     let clients = match act {
-        Act::HoldHalfOpen | Act::NeverRead | Act::Occupy(_) => 1,
+        Act::HoldHalfOpen | Act::NeverRead | Act::Occupy(_) | Act::FloodWithDatagrams => 1,
         _ => 4,
     };
     Attack {
@@ -170,6 +173,11 @@ pub(super) const ALL: &[Attack] = &[
         ANSWERED,
         Act::Occupy(Occupation::RefusedUpgrade),
     ),
+    attack(
+        "flood of false datagrams",
+        UNHARMED,
+        Act::FloodWithDatagrams,
+    ),
 ];
 
 /// The header of a frame of 2^40 bytes, and the first of them.
@@ -263,6 +271,7 @@ impl Act {
                 let streamer = scene.issuer.viewer(user, &json!({"role": "streamer"}))?;
                 how.carry_out(scene.proxied.server.addr, &streamer).await
             }
+            Self::FloodWithDatagrams => flood::flood(address, &viewer()?, live_id).await,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub(super) const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// How long a turn waits for something to come.
-pub(super) const NAP: Duration = Duration::from_millis(1);
+pub(crate) const NAP: Duration = Duration::from_millis(1);
 
 /// The clients of one generator.
 pub(crate) trait Clients {
