@@ -172,7 +172,9 @@ fn fit(resources: &[Value]) {
         .iter()
         .map(|port| number(&port["containerPort"]))
         .collect();
-    let listens = [config.listen.port(), config.admin_listen.unwrap().port()].map(u64::from);
+    let mut listens = vec![config.listen.port(), config.admin_listen.unwrap().port()];
+    listens.extend(config.udp.map(|udp| udp.port()));
+    let listens: Vec<u64> = listens.into_iter().map(u64::from).collect();
     assert_eq!(ports, listens);
     let labels = &pod["metadata"]["labels"];
     let selector = &deployment["spec"]["selector"]["matchLabels"];
@@ -197,6 +199,7 @@ fn fit(resources: &[Value]) {
         let rules = policy["spec"]["ingress"].as_array().unwrap();
         let of_port = |name: &str| rules.iter().find(|rule| rule["ports"][0]["port"] == name);
         assert!(of_port("public").is_some(), "{policy}");
+        assert_eq!(of_port("udp").is_some(), config.udp.is_some(), "{policy}");
         // A rule without `from` lets everybody in.
         let admin = of_port("admin").unwrap_or_else(|| panic!("{policy}"));
         assert!(!admin["from"].as_array().unwrap().is_empty(), "{policy}");
@@ -345,7 +348,7 @@ image:
   tag: "2"
   digest: sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 imagePullSecrets: [{ name: registry }]
-secret: { name: rollcall-keys, files: [jwks.json, api-keys], variables: { ROLLCALL_WEBHOOK_URL: webhook } }
+secret: { name: rollcall-keys, files: [jwks.json, api-keys, presence], variables: { ROLLCALL_WEBHOOK_URL: webhook } }
 settings:
   listen: "[::]:9000"
   admin-listen: "[::]:9001"
@@ -354,6 +357,9 @@ settings:
   max-sockets: 50000
   track-online: "off"
   trusted-proxies: 10.244.0.0/16
+  udp: "[::]:9002"
+  udp-advertise: live.example.com:443
+  presence-secret-file: /secrets/presence
 drain: 120
 waitForStore: 301
 preStop: 15
@@ -368,9 +374,11 @@ service:
   loadBalancerClass: example.com/fast
   loadBalancerSourceRanges: [192.0.2.0/24]
   externalTrafficPolicy: Local
+udpService: { port: 443, annotations: { m: o } }
 adminService: { annotations: { i: j } }
 networkPolicy:
   publicFrom: [{ namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: ingress-nginx } } }]
+  udpFrom: [{ ipBlock: { cidr: 198.51.100.0/24 } }]
   adminFrom: [{ podSelector: { matchLabels: { app: shop } } }]
   egress: [{ to: [{ ipBlock: { cidr: 10.9.0.0/16 } }], ports: [{ port: 6379, protocol: TCP }] }]
 podMonitor: { enabled: true, interval: 30s, labels: { release: prometheus } }
@@ -473,9 +481,16 @@ extraVolumeMounts: [{ name: certificate, mountPath: /tls, readOnly: true }]
         "{pod}"
     );
 
-    let [public, admin] = of_kind(&resources, "Service")[..] else {
-        panic!("two Services")
+    let [public, udp, admin] = of_kind(&resources, "Service")[..] else {
+        panic!("three Services")
     };
+    let port = json!({"name": "udp", "protocol": "UDP", "port": 443, "targetPort": "udp"});
+    assert_eq!(udp["spec"]["ports"], json!([port]));
+    assert_eq!(
+        [&udp["spec"]["type"], &udp["spec"]["externalTrafficPolicy"]],
+        ["LoadBalancer", "Local"]
+    );
+    assert_eq!(udp["metadata"]["annotations"]["m"], "o");
     assert_eq!(
         [
             &public["spec"]["type"],
