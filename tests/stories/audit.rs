@@ -822,13 +822,14 @@ async fn explain_says_who_is_counted_and_why() {
         }
         let viewer = explain(&["42", "u1"]).await;
         for words in [
-            "u1 is not counted",
+            "u1 is counted as a viewer, in slice 1, and not as a fan",
             "u1 does not follow s1",
             "no fan by its last fan check",
         ] {
             assert!(viewer.contains(words), "{words:?} is not in\n{viewer}");
         }
         let told: Value = serde_json::from_str(&explain(&["42", "u0", "--json"]).await).unwrap();
+        assert_eq!(told["user"]["viewer"], true, "{told:#}");
         assert_eq!(told["user"]["counted"], true, "{told:#}");
         assert_eq!(
             told["slices"][0]["gateways"][0]["holds_user"], true,
