@@ -29,6 +29,7 @@ mod documents {
     mod packaging;
     mod runbooks;
     mod scrape;
+    mod shell;
     mod tables;
     mod tools;
     mod tour;

@@ -136,14 +136,17 @@ impl Explainer<'_> {
     ) -> StoreResult<UserStatus> {
         let because = &mut explanation.because;
         let streamer = &record.streamer;
+        let mut viewer = false;
         let mut counted = false;
         if record.state == LiveState::Closed {
             because.push(format!("{user} is not counted: the live is closed."));
         } else {
             let index = user.slice_index(record.slices);
             let slice = SliceId::of_live(record.live.clone(), index, record.slices);
+            viewer = self.store.is_member(&slice, Group::All, user).await?;
             counted = self.store.is_member(&slice, Group::Fans, user).await?;
-            because.push(verdict(user, index, counted, explanation.slices.first()));
+            let slice = explanation.slices.first();
+            because.push(verdict(user, index, viewer, counted, slice));
         }
         let answer = self.fans.ask(streamer, std::slice::from_ref(user)).await;
         let follows_since = match self.config.fan_source {
@@ -195,6 +198,7 @@ impl Explainer<'_> {
         };
         Ok(UserStatus {
             user_id: user.clone(),
+            viewer,
             counted,
             fan,
             follows_since,

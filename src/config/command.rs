@@ -267,6 +267,30 @@ impl KeyPattern {
     pub(crate) fn of(&self, live: &LiveId) -> String {
         format!("{}{live}{}", self.before, self.after)
     }
+
+    /// The live whose key this is; `None` if it is another key.
+    pub(crate) fn live_of(&self, key: &str) -> Option<LiveId> {
+        let rest = key.strip_prefix(self.before.as_str())?;
+        let live = rest.strip_suffix(self.after.as_str())?;
+        LiveId::parse(live).ok()
+    }
+
+    /// A glob that every such key matches.
+    pub(crate) fn glob(&self) -> String {
+        format!("{}*{}", literally(&self.before), literally(&self.after))
+    }
+}
+
+/// A glob that only this text matches.
+fn literally(text: &str) -> String {
+    let mut glob = String::with_capacity(text.len());
+    for character in text.chars() {
+        if matches!(character, '*' | '?' | '[' | ']' | '\\' | '^') {
+            glob.push('\\');
+        }
+        glob.push(character);
+    }
+    glob
 }
 
 fn up_to_1000() -> RangedU64ValueParser<usize> {

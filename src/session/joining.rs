@@ -34,10 +34,8 @@ pub(super) fn check(
     let conn = &memberships.conn;
     refuse_early(conn, Action::Join, "this role joins no lives", &wish.live)?;
     if context.erasing.contains(&conn.identity.user) {
-        return Err(Refusal::new(
-            ErrorCode::Forbidden,
-            "this user is being erased",
-        ));
+        let message = "this user is being erased; come back when that has ended, as a new user";
+        return Err(Refusal::new(ErrorCode::BeingErased, message));
     }
     if wish.friends && context.rooms.users.is_none() {
         let message =

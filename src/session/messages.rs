@@ -79,6 +79,8 @@ pub enum ErrorCode {
     LiveOwned,
     /// A moderator removed the user, and the ban still runs.
     Banned,
+    /// The user is being erased.
+    BeingErased,
     /// The role or the token does not allow it, or the live is another's.
     Forbidden,
     /// The socket has joined no live.
@@ -100,6 +102,7 @@ impl ErrorCode {
         Self::LiveNotOpen,
         Self::LiveOwned,
         Self::Banned,
+        Self::BeingErased,
         Self::Forbidden,
         Self::NotJoined,
         Self::RateLimited,
@@ -116,6 +119,7 @@ impl ErrorCode {
             Self::LiveNotOpen => "live_not_open",
             Self::LiveOwned => "live_owned",
             Self::Banned => "banned",
+            Self::BeingErased => "being_erased",
             Self::Forbidden => "forbidden",
             Self::NotJoined => "not_joined",
             Self::RateLimited => "rate_limited",

@@ -12,6 +12,7 @@ use super::socket::websocket_config;
 use super::*;
 use crate::auth::claims::Claims;
 use crate::base::identity::Role;
+use crate::base::ids::UserId;
 use crate::base::metrics::Why;
 use crate::store::{CloseReason, Closure, LiveRecord, LiveState};
 use crate::testing;
@@ -66,6 +67,19 @@ async fn a_client_that_does_not_read_is_cut_off() {
     assert_eq!(closed(&context, "slow_consumer"), 1);
     assert!(started.elapsed() >= context.timeout && started.elapsed() < context.timeout * 2);
     assert_eq!(context.metrics.sockets.get(), 0);
+}
+
+/// The gateway learns of the erasure a moment before it closes the user's sockets.
+#[tokio::test(start_paused = true)]
+async fn a_user_who_is_being_erased_is_told_so_by_a_join() {
+    let context = testing::sessions();
+    let (mut client, _session) = connect(&context, "u1", 4_096).await;
+    hears(&mut client, "welcome").await;
+    let user = UserId::parse("u1").unwrap();
+    context.erasing.ask(&user, context.clock.now());
+    let join = r#"{"type":"join","live_id":"42"}"#;
+    client.send(Message::text(join)).await.unwrap();
+    hears(&mut client, r#""code":"being_erased""#).await;
 }
 
 /// A client whose buffer the welcome fills, but for a byte, and the reaper of its gateway.

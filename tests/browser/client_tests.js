@@ -710,13 +710,16 @@ var clientTests = {};
     },
 
     async does_not_come_back_when_it_is_refused_or_removed() {
-      const refused = await start();
-      refused.gateway.admissions = [{ status: 403, code: "forbidden" }];
-      const failed = fails(refused.client.join("42"), "forbidden");
-      await refused.time.pass(0);
-      await failed;
-      await refused.time.pass(600_000);
-      is([refused.gateway.asked.length, refused.client.status.state], [1, "closed"]);
+      for (const [status, code] of [[403, "forbidden"], [409, "being_erased"]]) {
+        const refused = await start();
+        refused.gateway.admissions = [{ status, code }];
+        const failed = fails(refused.client.join("42"), code);
+        await refused.time.pass(0);
+        await failed;
+        await refused.time.pass(600_000);
+        is([refused.gateway.asked.length, refused.client.status.state], [1, "closed"]);
+        is([refused.client.status.reason, refused.gateway.sockets.length], [code, 0]);
+      }
       for (const [code, reason] of [[4003, "removed"], [4009, "too_many_sockets"]]) {
         const test = await start();
         test.client.join("42");
@@ -1139,6 +1142,19 @@ var clientTests = {};
       is([hook.client.status.state, hook.client.status.reason], ["waiting", "token"]);
     },
 
+    async goes_on_over_http_for_as_long_as_it_takes_where_there_is_no_websocket() {
+      globalThis.WebSocket = undefined;
+      const { time, gateway, client, states } = await start({ WebSocket: undefined });
+      gateway.admissions = Array(10).fill("down");
+      // A proxy answers in place of the gateway, which is just being replaced.
+      gateway.problems["POST /v1/presence"] = [{ status: 404 }, { status: 404 }];
+      const joined = client.join("42");
+      await time.pass(600_000);
+      is([(await joined).viewers, client.way, gateway.asked.length], [1, "http", 13]);
+      const waited = states.filter(({ state }) => state === "waiting").map(({ reason }) => reason);
+      is(waited, [...Array(10).fill("unreachable"), "not_offered", "not_offered"]);
+    },
+
     async tells_that_a_request_was_not_answered() {
       const { time, gateway, client, opened } = await start();
       gateway.answers = false;
@@ -1472,6 +1488,29 @@ var clientTests = {};
       await loop;
       is(seen, [1, 2, 3, 4, 5, "requested"]);
       is(gateway.stream.signal.aborted, true);
+    },
+
+    async watches_on_over_http_with_the_token_that_was_renewed() {
+      const token = (seconds) => `x.${btoa(JSON.stringify({ exp: 1_700_000_000 + seconds }))}.y`;
+      const tokens = [token(600), token(1_200)];
+      const hook = () => tokens.shift();
+      const [first, second] = tokens;
+      const { time, gateway, client } = await start({ userId: undefined, token: hook, way: "http" });
+      const watched = client.watch("42");
+      await time.pass(0);
+      is(gateway.credentials.headers, { authorization: `Bearer ${first}` });
+      gateway.stream.tells(counts("42", 1));
+      is((await watched.next()).value.viewers, 1);
+      for (let n = 0; n < 60; n += 1) {
+        await time.pass(9_900);
+        gateway.stream.tells(counts("42", 2));
+      }
+      is([tokens.length, gateway.streams.length], [0, 1], "the token was renewed, and the stream goes on");
+      // The gateway ends the stream with the token with which it was opened.
+      gateway.stream.ends();
+      await time.pass(500);
+      is([gateway.streams.length, gateway.credentials.headers], [2, { authorization: `Bearer ${second}` }]);
+      is(client.status.state, "open");
     },
 
     async learns_over_http_that_a_watch_is_refused_or_its_live_is_over() {

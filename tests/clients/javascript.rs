@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::apps::{NodeApp, read, shown, within_deadline};
 use crate::support::backend::Backend;
+use crate::support::link::Link;
 use crate::support::running::Running;
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
@@ -74,17 +75,12 @@ async fn what_a_gateway_says_fits_the_types_of_the_package() {
                        import type { components } from \"./messages.js\";\n\
                        type Said = components[\"schemas\"];\n"
         .to_owned();
-    let mut checked = 0;
+    assert_eq!(said.len(), 12, "{said:?}");
     for (name, schema) in &said {
-        // Leaving the loop over a watched live ends the watch: nobody hears the answer.
-        if name != "unwatched" {
-            program += &format!(
-                "export const {name} = (said: Said[\"{schema}\"]): Events[\"{name}\"] => said;\n"
-            );
-            checked += 1;
-        }
+        program += &format!(
+            "export const {name} = (said: Said[\"{schema}\"]): Events[\"{name}\"] => said;\n"
+        );
     }
-    assert!(checked >= 11, "{said:?}");
     app.has("said.ts", &program);
     app.compiles(&["said.ts"]).await;
 }
@@ -120,14 +116,16 @@ async fn has_viewers(world: &World, live: &str, wanted: u64) {
 async fn the_hook_for_react_joins_with_its_component_and_leaves_with_it() {
     within_deadline(async {
         let world = World::on_memory(|_| ()).await;
-        world.open("42").await;
-        world.open("43").await;
+        for live in ["42", "43", "44", "45"] {
+            world.open(live).await;
+        }
+        let link = Link::to(world.addr).await;
         let app = NodeApp::new().await;
         app.has("useLive.tsx", &shown("tsx"));
         app.compiles(&["useLive.tsx"]).await;
         app.has("page.mjs", &read("tests/clients/programs/page.mjs"));
         let mut page = app.node("page.mjs");
-        page.arg(format!("http://{}", world.addr));
+        page.arg(format!("http://{}", link.addr()));
         let mut page = Running::start(page);
         assert_eq!(page.prints("shown").await["text"], "42: 1");
         has_viewers(&world, "42", 1).await;
@@ -136,7 +134,22 @@ async fn the_hook_for_react_joins_with_its_component_and_leaves_with_it() {
         has_viewers(&world, "43", 1).await;
         world.backend().close("43").await;
         assert_eq!(page.prints("shown").await["text"], "43: over, requested");
-        assert_eq!(page.prints("shown").await["text"], "nope: live_not_open");
+        assert_eq!(
+            page.prints("shown").await["text"],
+            "nope: live_not_open, null"
+        );
+
+        // The return of the client is refused.
+        assert_eq!(page.prints("shown").await["text"], "44: 1");
+        link.cut();
+        world.backend().ban("44", "u1", 600).await;
+        link.heal();
+        assert_eq!(page.prints("shown").await["text"], "44: banned, null");
+
+        // Its connection is ended for good.
+        assert_eq!(page.prints("shown").await["text"], "45: 1");
+        world.backend().remove("45", "u1").await.is(200);
+        assert_eq!(page.prints("shown").await["text"], "45: removed, null");
         let (status, said) = page.ends().await;
         assert!(status.success() && said.is_empty(), "{status}: {said}");
     })

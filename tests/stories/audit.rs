@@ -822,13 +822,14 @@ async fn explain_says_who_is_counted_and_why() {
         }
         let viewer = explain(&["42", "u1"]).await;
         for words in [
-            "u1 is not counted",
+            "u1 is counted as a viewer, in slice 1, and not as a fan",
             "u1 does not follow s1",
             "no fan by its last fan check",
         ] {
             assert!(viewer.contains(words), "{words:?} is not in\n{viewer}");
         }
         let told: Value = serde_json::from_str(&explain(&["42", "u0", "--json"]).await).unwrap();
+        assert_eq!(told["user"]["viewer"], true, "{told:#}");
         assert_eq!(told["user"]["counted"], true, "{told:#}");
         assert_eq!(
             told["slices"][0]["gateways"][0]["holds_user"], true,
@@ -951,8 +952,12 @@ async fn the_users_of_another_program_are_compared_with_those_of_every_open_live
 
         redis.ask(&["SREM", "mine:42:now", "gone"]).await;
         redis.ask(&["SADD", "mine:42:now", "u2"]).await;
+        // Neither names a live.
+        redis.ask(&["SADD", "mine:a b:now", "u1"]).await;
+        redis.ask(&["SADD", "mine:77:now:old", "u1"]).await;
         let report = audit(&redis.url(), 0, &against).await;
         assert_eq!(report["lives"][1]["both"], 2);
+        assert_eq!(report["not_open"], json!({"lives": 0, "examples": []}));
         let fans = [&against[..], &["--fans"]].concat();
         let report = audit(&redis.url(), 1, &fans).await;
         assert_eq!(report["lives"][1]["only_key"]["users"], 2, "nobody follows the streamer");
@@ -960,6 +965,57 @@ async fn the_users_of_another_program_are_compared_with_those_of_every_open_live
         let report = audit(&redis.url(), 1, &against).await;
         let why = report["lives"][0]["unreadable"].as_str().unwrap();
         assert!(why.contains("is a string"), "{why}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_comparison_finds_lives_that_only_the_other_program_has() {
+    within_deadline(async {
+        let world = World::on_redis(|_| {}).await;
+        let redis = world.redis();
+        for live in ["42", "44"] {
+            world.open(live).await;
+        }
+        world.backend().close("44").await;
+        for key in ["mine*:44", "mine*:77", "mineral:78"] {
+            redis.ask(&["SADD", key, "u1"]).await;
+        }
+        let against = ["--against", "mine*:{live_id}"];
+        let report = audit(&redis.url(), 1, &against).await;
+        let not_open = json!({"lives": 2, "examples": ["44", "77"]});
+        assert_eq!(report["not_open"], not_open);
+        redis.ask(&["DEL", "mine*:44", "mine*:77"]).await;
+        audit(&redis.url(), 0, &against).await;
+
+        // Who looks where nothing is has learned nothing.
+        let elsewhere = [&against[..], &["--key-prefix", "other:"]].concat();
+        let report = audit(&redis.url(), 1, &elsewhere).await;
+        assert_eq!(report["lives"], json!([]));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_live_that_closes_during_the_comparison_does_not_differ() {
+    within_deadline(async {
+        let world = World::on_redis(|_| {}).await;
+        let redis = world.redis();
+        for live in ["42", "43"] {
+            world.open(live).await;
+        }
+        redis.ask(&["SADD", "mine:43", "gone"]).await;
+        let against = ["--against", "mine:{live_id}"];
+        let closes = async {
+            // Between the two looks.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            world.backend().close("43").await;
+        };
+        let url = redis.url();
+        let report = tokio::join!(audit(&url, 1, &against), closes).0;
+        let lives = report["lives"].as_array().unwrap();
+        assert_eq!(lives.len(), 1, "{report}");
+        assert_eq!(lives[0]["live_id"], "42", "{report}");
     })
     .await;
 }

@@ -1,11 +1,13 @@
 //! `rollcall audit --against KEY` compares the users of every open live with those in a key of
 //! another program, for a team that runs Rollcall beside its own presence before it switches. It
-//! changes nothing.
+//! changes nothing. Keys of the other program whose live Rollcall does not have open are searched
+//! with SCAN.
 //!
-//! Both sides hear of a user who comes or goes at different moments. So a live that differs is read
-//! a second time, a moment later, and only users who were on one side both times are reported.
+//! Both sides hear of what happens at different moments. So what differs is looked at a second time,
+//! a moment later: only users who were on one side both times are reported, and only lives that
+//! stayed open, or stayed away.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
@@ -44,7 +46,15 @@ pub(super) struct Comparison<'a> {
 #[derive(Debug, Serialize)]
 struct Report {
     lives: Vec<LiveRow>,
+    not_open: NotOpen,
     seconds: f64,
+}
+
+/// The lives of which the other program has a key, and which Rollcall does not have open.
+#[derive(Debug, Serialize)]
+struct NotOpen {
+    lives: usize,
+    examples: Vec<LiveId>,
 }
 
 #[derive(Debug, Serialize)]
@@ -87,6 +97,16 @@ struct Compared {
     only_rollcall: HashSet<String>,
 }
 
+impl Report {
+    /// Whether both sides say the same of every live, and there is one. A comparison of nothing has
+    /// a wrong name of a key or the wrong Redis, more likely than it has a platform without lives.
+    fn is_agreement(&self) -> bool {
+        !self.lives.is_empty()
+            && self.not_open.lives == 0
+            && !self.lives.iter().any(LiveRow::differs)
+    }
+}
+
 impl LiveRow {
     fn differs(&self) -> bool {
         self.unreadable.is_some() || self.only_key.users + self.only_rollcall.users > 0
@@ -104,10 +124,10 @@ pub(super) async fn run(
         .await
         .map_err(|why| anyhow!("the command cannot continue: {why}"))?;
     print(&report, json);
-    Ok(if report.lives.iter().any(LiveRow::differs) {
-        exit::FINDINGS
-    } else {
+    Ok(if report.is_agreement() {
         exit::STOPPED
+    } else {
+        exit::FINDINGS
     })
 }
 
@@ -127,22 +147,76 @@ async fn compare(store: &RedisStore, comparison: Comparison<'_>) -> StoreResult<
     lives.sort_by(|a: &LiveRow, b| a.live_id.cmp(&b.live_id));
     Ok(Report {
         lives,
+        not_open: find_not_open(store, comparison.key).await?,
         seconds: started.elapsed().as_secs_f64(),
     })
 }
 
-/// Compares a live; `None` if it is not open.
+/// Searches the keys of the other program for lives that are not open.
+async fn find_not_open(store: &RedisStore, key: &KeyPattern) -> StoreResult<NotOpen> {
+    let glob = key.glob();
+    let mut lives = BTreeSet::new();
+    let scanned = store.each_page(&glob, async |names| {
+        lives.extend(names.iter().filter_map(|name| key.live_of(name)));
+        Ok(())
+    });
+    scanned.await?;
+    let mut lives = without_open(store, key, lives).await?;
+    if !lives.is_empty() {
+        sleep(BETWEEN).await;
+        lives = without_open(store, key, lives).await?;
+    }
+    Ok(NotOpen {
+        lives: lives.len(),
+        examples: lives.into_iter().take(EXAMPLES).collect(),
+    })
+}
+
+/// Those of the lives that have a key and are not open.
+async fn without_open(
+    store: &RedisStore,
+    key: &KeyPattern,
+    lives: BTreeSet<LiveId>,
+) -> StoreResult<BTreeSet<LiveId>> {
+    let left: Vec<Option<LiveId>> = stream::iter(lives)
+        .map(|live| unless_open(store, key, live))
+        .buffer_unordered(MAX_CONCURRENT_READS)
+        .try_collect()
+        .await?;
+    Ok(left.into_iter().flatten().collect())
+}
+
+/// The live, if it has a key and is not open.
+async fn unless_open(
+    store: &RedisStore,
+    key: &KeyPattern,
+    live: LiveId,
+) -> StoreResult<Option<LiveId>> {
+    if open_record(store, &live).await?.is_some() {
+        return Ok(None);
+    }
+    let types = store.key_types(&[key.of(&live)]).await?;
+    let is_there = types.iter().any(|kind| kind != "none");
+    Ok(is_there.then_some(live))
+}
+
+/// The record of a live; `None` if the live is not open.
+async fn open_record(store: &RedisStore, live: &LiveId) -> StoreResult<Option<LiveRecord>> {
+    match store.load_live(live).await? {
+        Some(record) if record.state == LiveState::Open => Ok(Some(record)),
+        _ => Ok(None),
+    }
+}
+
+/// Compares a live; `None` if it is not open, or did not stay open.
 async fn compare_live(
     store: &RedisStore,
     comparison: Comparison<'_>,
     live: LiveId,
 ) -> StoreResult<Option<LiveRow>> {
-    let Some(record) = store.load_live(&live).await? else {
+    let Some(record) = open_record(store, &live).await? else {
         return Ok(None);
     };
-    if record.state != LiveState::Open {
-        return Ok(None);
-    }
     let key = comparison.key.of(&live);
     let mut row = LiveRow {
         live_id: live,
@@ -161,7 +235,15 @@ async fn compare_live(
         Err(StoreError::Nonsense(why) | StoreError::Refused(why)) => row.unreadable = Some(why),
         Err(why) => return Err(why),
     }
-    Ok(Some(row))
+    if !row.differs() {
+        return Ok(Some(row));
+    }
+    // A close deletes the sets of Rollcall, whoever is in the other key.
+    let stayed_open = match open_record(store, &record.live).await? {
+        Some(now) => now.epoch == record.epoch,
+        None => false,
+    };
+    Ok(stayed_open.then_some(row))
 }
 
 async fn look_twice(
@@ -236,8 +318,20 @@ impl Display for Report {
         )?;
         let differing = self.lives.iter().filter(|live| live.differs()).count();
         writeln!(f)?;
+        if self.not_open.lives > 0 {
+            let examples: Vec<&str> = self.not_open.examples.iter().map(LiveId::as_str).collect();
+            let lives = count(self.not_open.lives, "live");
+            let examples = examples.join(", ");
+            writeln!(
+                f,
+                "{lives} with a key, but not open in Rollcall ({examples})"
+            )?;
+        }
         match differing {
-            0 => write!(f, "both sides have the same users"),
+            _ if self.lives.is_empty() => {
+                write!(f, "nothing was compared: Rollcall has no live open here")
+            }
+            0 => write!(f, "both sides have the same users in every open live"),
             _ => write!(f, "{} where the sides differ", count(differing, "live")),
         }
     }

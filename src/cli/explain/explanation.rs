@@ -57,7 +57,9 @@ pub(super) struct EntryStatus {
 #[derive(Debug, Serialize)]
 pub(super) struct UserStatus {
     pub user_id: UserId,
-    /// Whether the user is in the slice, and so counts as an online fan.
+    /// Whether the user is among all viewers of the slice.
+    pub viewer: bool,
+    /// Whether the user is among its fans, and so counts as an online fan.
     pub counted: bool,
     /// Whether the fan source says that the user is a fan. Null if it does not say.
     pub fan: Option<bool>,

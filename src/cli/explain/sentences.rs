@@ -45,11 +45,12 @@ pub(super) fn about(record: &LiveRecord, listed: bool) -> String {
     said + "."
 }
 
-/// Whether the store counts a user, and why.
+/// Whether the store counts a user, as a viewer and as a fan, and why.
 pub(super) fn verdict(
     user: &UserId,
     index: u32,
-    counted: bool,
+    is_viewer: bool,
+    is_fan: bool,
     slice: Option<&SliceStatus>,
 ) -> String {
     let entries: &[EntryStatus] = match slice {
@@ -62,15 +63,18 @@ pub(super) fn verdict(
         .map(|entry| format!("{} ({})", entry.gateway_id, entry.standing()))
         .collect();
     let names = holders.join(" and ");
-    match (counted, holders.is_empty()) {
+    match (is_fan, holders.is_empty()) {
         (true, false) => format!("{user} is counted as a fan, in slice {index}: held by {names}."),
         (true, true) => format!(
             "{user} is counted as a fan, in slice {index}, but no gateway holds them: a ghost, which the gateways that \
              hold the slice will remove."
         ),
         (false, false) => format!(
-            "{user} is not counted, although held by {names}: they are missing from slice {index} until a gateway \
-             reads back what it holds."
+            "{user} is not counted as a fan, although held by {names}: they are missing from slice {index} until a \
+             gateway reads back what it holds."
+        ),
+        (false, true) if is_viewer => format!(
+            "{user} is counted as a viewer, in slice {index}, and not as a fan: no gateway holds them as one."
         ),
         (false, true) => format!(
             "{user} is not counted: they are not in slice {index}, and no gateway holds them."

@@ -45,6 +45,11 @@ export type Status =
 
 export type Quality = "exact" | "partial" | "stale";
 
+/** What names the request that a message answers. */
+export interface Answer {
+  id?: string | number;
+}
+
 export interface Info {
   info?: unknown;
   info_version?: number;
@@ -61,7 +66,7 @@ export interface Welcome {
   timeout_ms: number;
 }
 
-export interface Joined extends Info {
+export interface Joined extends Info, Answer {
   type: "joined";
   live_id: string;
   streamer_id: string;
@@ -69,7 +74,7 @@ export interface Joined extends Info {
   fans: number;
 }
 
-export interface HeartbeatAck extends Info {
+export interface HeartbeatAck extends Info, Answer {
   type: "heartbeat_ack";
   live_id: string | null;
   fan: boolean | null;
@@ -78,7 +83,7 @@ export interface HeartbeatAck extends Info {
   heartbeat_ms: number;
 }
 
-export interface Counts extends Info {
+export interface Counts extends Info, Answer {
   type: "counts";
   live_id: string;
   epoch: number;
@@ -106,7 +111,7 @@ export interface Stream {
   closes_at?: number;
 }
 
-export interface Closed {
+export interface Closed extends Answer {
   type: "closed";
   live_id: string;
   /** "unknown" if the live closed while this client was not connected; the figures are then absent. */
@@ -124,11 +129,43 @@ export interface Friends {
   partial: boolean;
 }
 
-export interface ErrorMessage {
+export interface Left extends Answer {
+  type: "left";
+  live_id: string;
+}
+
+export interface Unwatched extends Answer {
+  type: "unwatched";
+  /** Null if all lives were meant. */
+  live_id: string | null;
+}
+
+export interface Opened extends Answer {
+  type: "opened";
+  live_id: string;
+  epoch: number;
+  slices: number;
+}
+
+export interface Refreshed extends Answer {
+  type: "refreshed";
+  /** Unix milliseconds; null over HTTP if the token does not say. */
+  expires_at: number | null;
+}
+
+export interface Reconnect {
+  type: "reconnect";
+  after_ms: number;
+}
+
+export interface ErrorMessage extends Answer {
   type: "error";
   code: string;
   message: string;
+  /** The live of the request that was refused. */
   live_id?: string;
+  /** When another try may succeed, if a gateway said so over HTTP. */
+  retry_after_ms?: number;
 }
 
 export interface Events {
@@ -139,10 +176,11 @@ export interface Events {
   counts: Counts;
   friends: Friends;
   closed: Closed;
-  left: { type: "left"; live_id: string };
-  opened: { type: "opened"; live_id: string; epoch: number; slices: number };
-  refreshed: { type: "refreshed"; expires_at: number };
-  reconnect: { type: "reconnect"; after_ms: number };
+  left: Left;
+  unwatched: Unwatched;
+  opened: Opened;
+  refreshed: Refreshed;
+  reconnect: Reconnect;
   error: ErrorMessage;
 }
 
@@ -172,7 +210,7 @@ export declare class Rollcall extends EventTarget {
   openLive(
     live_id: string,
     how?: { streamer_id?: string | null; slices?: number | null } | null,
-  ): Promise<Events["opened"]>;
+  ): Promise<Opened>;
   closeLive(live_id: string): Promise<Closed>;
   /** The user looks elsewhere, or is back. Pages need not say it: their visibility does. */
   away(): void;

@@ -49,8 +49,11 @@ const FINAL = new Map([[4003, "removed"], [4009, "too_many_sockets"]]);
 const MISTAKES = new Set([1002, 1007, 1009, 4008]);
 /** Close codes that come from a gateway. Others may come from a proxy, or from the browser. */
 const isGateways = (code) => code >= 4000 || code === 1001 || code === 1012;
-/** Answers of a gateway to who asks for admission; any other is not about that. 414 and 431: the token is too long. */
-const REFUSALS = new Set([400, 401, 403, 414, 429, 431, 503]);
+/**
+ * Answers of a gateway to who asks for admission; any other is not about that. 409: the user is being erased. 414 and
+ * 431: the token is too long.
+ */
+const REFUSALS = new Set([400, 401, 403, 409, 414, 429, 431, 503]);
 /** Codes that say that a gateway has no presence over HTTP, as an older one has not. */
 const ABSENT = new Set(["not_found", "method_not_allowed"]);
 const NOT_OFFERED = "not_offered";
@@ -455,7 +458,7 @@ class HttpSocket {
     };
     // Whether the gateway is there, the heartbeats find out. Some proxies let no stream through.
     const failed = (error) => OVER.has(error?.code) && this.#end(OVER.get(error.code));
-    this.#keepOpen(null, { url, silence: this.#timeoutMs, hear, failed });
+    this.#keepOpen(null, { url, headers: () => ({}), silence: this.#timeoutMs, hear, failed });
   }
 
   #watch({ live_id, id }) {
@@ -473,7 +476,7 @@ class HttpSocket {
       this.#drop(live_id);
       return this.#failed(error, id);
     };
-    this.#keepOpen(live_id, { url, headers: bearer(this.#token), silence: WATCH_SILENCE, hear, failed });
+    this.#keepOpen(live_id, { url, headers: () => bearer(this.#token), silence: WATCH_SILENCE, hear, failed });
   }
 
   /** A live closed. Both its stream and that of the session say so, of which one will do. */
@@ -491,8 +494,9 @@ class HttpSocket {
   }
 
   /**
-   * Opens a stream of events, and opens it again when it ends, until it is dropped. `hear` gets each message, and null
-   * for a sign of life without one; `failed` gets the error, and how often in a row the stream brought nothing before.
+   * Opens a stream of events, and opens it again when it ends, until it is dropped. Each time it is asked for with the
+   * `headers` of then: the token may have been renewed. `hear` gets each message, and null for a sign of life without
+   * one; `failed` gets the error, and how often in a row the stream brought nothing before.
    */
   async #keepOpen(name, { url, headers, silence, hear, failed }) {
     if (this.readyState !== OPEN) return;
@@ -505,7 +509,7 @@ class HttpSocket {
       let after = null;
       let broken = null;
       try {
-        for await (const message of this.#events(url, { headers, silence, signal })) {
+        for await (const message of this.#events(url, { headers: headers(), silence, signal })) {
           failures = 0;
           // The gateway is about to stop, and another one goes on.
           if (message?.type === "reconnect") after = message.after_ms;
@@ -811,11 +815,17 @@ export class Rollcall extends EventTarget {
 
   /** The ways to try now, one after the other. */
   #ways() {
-    const { way } = this.#options;
-    if (way !== "auto") return [way];
+    if (this.#onlyWay) return [this.#onlyWay];
     // Without an answer for admission, nothing more can be expected over HTTP.
     if (this.#unasked || !this.#hasHttp) return ["socket"];
-    return this.#WebSocket && Date.now() >= this.#socketAt ? ["socket", "http"] : ["http"];
+    return Date.now() >= this.#socketAt ? ["socket", "http"] : ["http"];
+  }
+
+  /** The way if there is no choice, because the app or the platform leaves none; otherwise null. */
+  get #onlyWay() {
+    const { way } = this.#options;
+    if (way !== "auto") return way;
+    return this.#WebSocket ? null : "http";
   }
 
   /** The platform's WebSocket, if it has one. */
@@ -871,7 +881,7 @@ export class Rollcall extends EventTarget {
 
   /** Plans the next WebSocket to be tried beside the connection over HTTP. */
   #planProbe() {
-    if (this.#options.way !== "auto" || !this.#WebSocket) return;
+    if (this.#onlyWay) return;
     this.#after("probe", this.#socketAt - Date.now(), () => this.#tryWebSocket());
   }
 
@@ -937,7 +947,7 @@ export class Rollcall extends EventTarget {
     } catch {
       if (signal.aborted) return {};
       this.#unasked += 1;
-      if (this.#unasked % UNASKED === 0 && this.#options.way !== "http") {
+      if (this.#unasked % UNASKED === 0 && this.#onlyWay !== "http") {
         // A socket that opens now shows that only the asking fails.
         this.#unasked = UNASKED;
         return null;

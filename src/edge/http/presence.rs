@@ -114,6 +114,7 @@ impl From<Refusal> for Problem {
             ErrorCode::LiveNotOpen => Kind::LiveNotOpen,
             ErrorCode::LiveOwned => Kind::LiveOwned,
             ErrorCode::Banned => Kind::Banned,
+            ErrorCode::BeingErased => Kind::BeingErased,
             ErrorCode::Forbidden => Kind::Forbidden,
             ErrorCode::RateLimited => Kind::RateLimited,
             ErrorCode::StoreUnavailable => Kind::StoreUnavailable,

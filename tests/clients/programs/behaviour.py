@@ -136,6 +136,28 @@ async def a_hook_is_asked_again_when_its_token_has_ended(streamer: Rollcall) -> 
     assert asked == ["connect", "connect", "expired"], asked
 
 
+async def a_hook_that_waited_for_work_that_was_cancelled_is_asked_again(streamer: Rollcall) -> None:
+    shared = asyncio.create_task(asyncio.sleep(60))
+    shared.cancel()
+    asked: list[str] = []
+
+    async def hook(why: str) -> str:
+        asked.append(why)
+        if len(asked) == 1:
+            await shared
+        return sign(SECRET, "u1")
+
+    async with Rollcall(URL, token=hook) as viewer:
+        await viewer.join("a")
+    assert asked == ["connect", "connect"], asked
+    # Whoever closes the client while the hook works waits for nothing.
+    late = Rollcall(URL, token=lambda why: asyncio.sleep(60, "never"))
+    late.connect()
+    await asyncio.sleep(0.05)
+    await late.close()
+    assert late.status.reason == "requested", late.status
+
+
 async def what_ended_for_good_says_why(streamer: Rollcall) -> None:
     viewer = Rollcall(URL, token=lambda why: sign("a secret of somebody else, of 32 bytes", "u1"))
     assert await code_of(viewer.join("a")) == "unauthorized"
@@ -163,6 +185,7 @@ async def main() -> None:
             nobody_watches_what_is_not_theirs,
             a_listener_that_fails_does_not_stop_the_client,
             a_hook_is_asked_again_when_its_token_has_ended,
+            a_hook_that_waited_for_work_that_was_cancelled_is_asked_again,
             what_ended_for_good_says_why,
         ):
             async with asyncio.timeout(20):

@@ -1,5 +1,6 @@
-// A page with the hook for React: it shows one live, then another one, which closes, and then one that is not open.
-// Prints what it shows, once it shows something new.
+// A page with the hook for React: it shows one live, then another one, which closes, then one that is not open, then
+// two from which the user is removed, the first time while the connection is lost. Prints what it shows, once it shows
+// something new.
 import { createElement, StrictMode } from "react";
 import { act, create } from "react-test-renderer";
 import { Rollcall } from "rollcall-presence";
@@ -14,8 +15,8 @@ const client = new Rollcall({ url: process.argv[2], userId: "u1" });
 
 function Live({ liveId }) {
   const { viewers, closed, error } = useLive(client, liveId);
-  if (error) return `${liveId}: ${error.code}`;
   if (closed) return `${liveId}: over, ${closed.reason}`;
+  if (error) return `${liveId}: ${error.code}, ${viewers}`;
   return viewers === null ? "…" : `${liveId}: ${viewers}`;
 }
 
@@ -35,5 +36,10 @@ await shows(/^43: 1/);
 await shows(/^43: over/);
 await act(async () => shown.update(page("nope")));
 await shows(/^nope: /);
+for (const live of ["44", "45"]) {
+  await act(async () => shown.update(page(live)));
+  await shows(/: 1/);
+  await shows(/: [a-z]/);
+}
 await act(async () => shown.unmount());
 client.close();

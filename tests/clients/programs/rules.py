@@ -47,7 +47,7 @@ assert max(later.after for later in quick if isinstance(later, Later)) <= 0.5
 
 busy = after_refusal(503, {"Retry-After": "7"}, {"code": "draining", "detail": "it stops"}, False, Backoff())
 assert busy == Later("draining", "it stops", 7.0), busy
-for status in (400, 401, 403, 414, 431):
+for status in (400, 401, 403, 409, 414, 431):
     assert isinstance(after_refusal(status, {}, {}, False, Backoff()), Over), status
 assert isinstance(after_refusal(401, {}, {}, True, Backoff()), Later)
 proxy = after_refusal(502, {}, {}, False, Backoff())

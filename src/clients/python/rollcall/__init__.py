@@ -5,21 +5,40 @@ ends or is refused, and `messages` has the types of what the gateway says.
 """
 
 from .client import Hook, Rollcall, Status
-from .messages import Closed, Counts, Friends, HeartbeatAck, Joined, Opened, Stream, Welcome
+from .messages import (
+    Closed,
+    Counts,
+    ErrorMessage,
+    Friends,
+    HeartbeatAck,
+    Joined,
+    Left,
+    Opened,
+    Reconnect,
+    Refreshed,
+    Stream,
+    Unwatched,
+    Welcome,
+)
 from .rules import RollcallError
 
 __version__ = "0.1.0"
 __all__ = [
     "Closed",
     "Counts",
+    "ErrorMessage",
     "Friends",
     "HeartbeatAck",
     "Hook",
     "Joined",
+    "Left",
     "Opened",
+    "Reconnect",
+    "Refreshed",
     "Rollcall",
     "RollcallError",
     "Status",
     "Stream",
+    "Unwatched",
     "Welcome",
 ]

@@ -29,6 +29,8 @@ Hook = Callable[[str], str | Awaitable[str | None] | None]
 
 CONNECT_TIMEOUT = 15.0
 CLOSE_TIMEOUT = 2.0
+# Without heartbeats, a Ping follows so long after the last one, and its answer may take as long.
+PING_EVERY = 20.0
 # A token is renewed so long before its end, less a random part.
 REFRESH_EARLY = 120.0
 TOKEN = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
@@ -56,6 +58,8 @@ class Room:
     connection: Connection | None = None
     # Where the client was before. A join that fails changes nothing.
     held: "Room | None" = None
+    # The caller of the join gave it up.
+    is_withdrawn: bool = False
 
     def refuse(self, error: RollcallError) -> None:
         """Lets the caller know, unless the join has succeeded."""
@@ -98,8 +102,8 @@ class Rollcall:
     """A client of a gateway, for one event loop. It connects with the first call that needs that.
 
     `token` is a token, or a function that returns one, which may be a coroutine. With `--auth off`, give `user_id` and
-    `role` instead. With `count=False` the user takes part and is in no figure. With `heartbeat=False` the gateway's
-    Pings alone keep the user present.
+    `role` instead. With `count=False` the user takes part and is in no figure. With `heartbeat=False` Pings alone keep
+    the user present, and find out whether the gateway is there.
     """
 
     def __init__(
@@ -297,8 +301,8 @@ class Rollcall:
                 subprotocols=[Subprotocol("rollcall.v1")],
                 open_timeout=CONNECT_TIMEOUT,
                 close_timeout=CLOSE_TIMEOUT,
-                # Heartbeats find out whether the gateway is there.
-                ping_interval=None,
+                ping_interval=None if self._heartbeat else PING_EVERY,
+                ping_timeout=PING_EVERY,
             )
         except websockets.InvalidStatus as refused:
             answer = refused.response
@@ -356,7 +360,7 @@ class Rollcall:
         if callable(found):
             found = found(why)
             if inspect.isawaitable(found):
-                found = await found
+                found = await finished(found)
         return None if found is None else token_in(found)
 
     async def _renew(self, connection: Connection, expires_at: float | None) -> None:
@@ -373,8 +377,9 @@ class Rollcall:
                 if token is None:
                     return
                 refreshed = await connection.request({"type": "refresh", "token": token})
-            except Exception:
+            except Exception as error:
                 # Until the token has ended, there is time for another try.
+                log.warning("a token was not renewed: %s", str(error) or type(error).__name__)
                 continue
             expires_at = refreshed["expires_at"] / 1000
 
@@ -439,14 +444,21 @@ class Rollcall:
 
     def _refuse(self, room: Room, error: RollcallError) -> None:
         """The client is where it was before this join. If that was on another connection, it joins there again."""
-        self._room = room.held
+        held = room.held
         room.refuse(error)
-        held = self._room
+        if held is not None and held.is_withdrawn:
+            # That join was answered after all, and nobody wants to be there.
+            self._room = None
+            if held.connection is self._connection:
+                self._start(self._tell({"type": "leave"}))
+            return
+        self._room = held
         if held is not None and self._connection is not None and held.connection is not self._connection:
             self._start(self._enter(held, self._connection))
 
     def _withdraw(self, room: Room) -> None:
         """Nobody waits for this join any more: the client goes back to where it was."""
+        room.is_withdrawn = True
         if self._room is not room:
             return
         self._room = room.held
@@ -516,6 +528,17 @@ class Rollcall:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def finished(work: Awaitable[Any]) -> Any:
+    """What the hook's work ends with. Work that was cancelled has failed, unless this client is being cancelled."""
+    try:
+        return await work
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise RuntimeError("the hook was cancelled") from None
 
 
 def socket_url(url: str, **who: str | bool | None) -> str:

@@ -5,8 +5,10 @@ import contextlib
 import itertools
 import json
 import random
+import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
@@ -25,6 +27,18 @@ PACE = 0.125
 GONE: Message = {"type": "error", "code": "disconnected", "message": "the connection ended"}
 
 
+def since_boot() -> float:
+    """Seconds of a clock that runs on while the machine is suspended, and that nobody sets.
+
+    On Linux and macOS, `time.monotonic` stands still then.
+    """
+    if sys.platform == "linux":
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    if sys.platform == "darwin":
+        return time.clock_gettime(time.CLOCK_MONOTONIC)
+    return time.monotonic()
+
+
 class Pace:
     """Says when the next message may be sent."""
 
@@ -40,6 +54,14 @@ class Pace:
         return max(0.0, -self._credit * PACE)
 
 
+@dataclass(frozen=True)
+class Request:
+    """A message that waits for its answer, and the live that it is about."""
+
+    answer: asyncio.Future[Message]
+    live_id: str | None
+
+
 class Connection:
     """A WebSocket that is open. `hear` is called with each message, before the answer to a request is handed over."""
 
@@ -49,12 +71,12 @@ class Connection:
         self._hear = hear
         self._heartbeat = heartbeat
         self._ids = itertools.count(1)
-        self._answers: dict[int, asyncio.Future[Message]] = {}
+        self._requests: dict[int, Request] = {}
         self._turn = asyncio.Lock()
         self._pace = Pace()
         self._interval = 5.0
         self._timeout = 15.0
-        self._unanswered_since: float | None = None
+        self._answered_at = since_boot()
         self._answered = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -68,9 +90,9 @@ class Connection:
         finally:
             for task in self._tasks:
                 task.cancel()
-            for answer in self._answers.values():
-                if not answer.done():
-                    answer.set_result(GONE)
+            for request in self._requests.values():
+                if not request.answer.done():
+                    request.answer.set_result(GONE)
             await self._socket.close()
         return self._socket.close_code or 1006
 
@@ -92,7 +114,7 @@ class Connection:
         """Sends a message and waits for its answer."""
         number = next(self._ids)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._answers[number] = answer
+        self._requests[number] = Request(answer, message.get("live_id"))
         try:
             await self.send({**message, "id": number})
             async with asyncio.timeout(REQUEST_TIMEOUT):
@@ -100,7 +122,7 @@ class Connection:
         except TimeoutError:
             raise RollcallError("timeout", "no answer in time") from None
         finally:
-            del self._answers[number]
+            del self._requests[number]
         if message["type"] == "error":
             raise RollcallError(message["code"], message["message"])
         return message
@@ -119,31 +141,31 @@ class Connection:
                 self.start(asyncio.create_task(self._beat()))
         elif kind == "heartbeat_ack":
             self._interval = message["heartbeat_ms"] / 1000
-            self._unanswered_since = None
+            self._answered_at = since_boot()
             self._answered.set()
         elif kind == "reconnect":
             self.come_back_at = time.monotonic() + message["after_ms"] / 1000
+        request = self._requests.get(message.get("id", 0))
+        if kind == "error" and request is not None and request.live_id is not None:
+            message["live_id"] = request.live_id
         self._hear(message)
-        answer = self._answers.get(message.get("id", 0))
-        if answer is not None and not answer.done():
-            answer.set_result(message)
+        if request is not None and not request.answer.done():
+            request.answer.set_result(message)
 
     async def _beat(self) -> None:
         # Clients that connected in the same moment do not beat in the same moment.
         await asyncio.sleep(random.uniform(0, self._interval))
         while True:
-            since = self._unanswered_since
-            if since is not None and time.monotonic() - since > self._timeout and not await self._is_there():
+            if since_boot() - self._answered_at <= self._timeout:
+                await self._send_heartbeat()
+            elif not await self._is_there():
                 # A network that was cut tells neither side.
                 self._socket.transport.abort()
                 return
-            if self._unanswered_since is None:
-                self._unanswered_since = time.monotonic()
-            await self._send_heartbeat()
             await asyncio.sleep(self._interval)
 
     async def _is_there(self) -> bool:
-        """Asks once more: a process that was suspended may have an answer that it did not read yet."""
+        """Asks once more: who was suspended may have an answer that is not read yet, or has asked nothing meanwhile."""
         self._answered.clear()
         await self._send_heartbeat()
         try:

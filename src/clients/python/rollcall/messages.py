@@ -8,6 +8,12 @@ Message = dict[str, Any]
 Quality = Literal["exact", "partial", "stale"]
 
 
+class Answer(TypedDict):
+    """What names the request that a message answers."""
+
+    id: NotRequired[str | float]
+
+
 class Info(TypedDict):
     """What a back end wrote about a live, if this client lacks that version."""
 
@@ -26,7 +32,7 @@ class Welcome(TypedDict):
     timeout_ms: int
 
 
-class Joined(Info):
+class Joined(Info, Answer):
     """The client is in a live."""
 
     type: Literal["joined"]
@@ -34,10 +40,9 @@ class Joined(Info):
     streamer_id: str
     viewers: int
     fans: int
-    id: NotRequired[Any]
 
 
-class HeartbeatAck(Info):
+class HeartbeatAck(Info, Answer):
     """The gateway has heard a heartbeat. In no live, all but the interval are None."""
 
     type: Literal["heartbeat_ack"]
@@ -46,7 +51,6 @@ class HeartbeatAck(Info):
     viewers: int | None
     fans: int | None
     heartbeat_ms: int
-    id: NotRequired[Any]
 
 
 class Stream(TypedDict):
@@ -57,7 +61,7 @@ class Stream(TypedDict):
     closes_at: NotRequired[int]
 
 
-class Counts(Info):
+class Counts(Info, Answer):
     """The figures of a live. Times are Unix milliseconds."""
 
     type: Literal["counts"]
@@ -75,7 +79,6 @@ class Counts(Info):
     joins: int
     leaves: int
     stream: NotRequired[Stream]
-    id: NotRequired[Any]
 
 
 class Friends(TypedDict):
@@ -88,17 +91,16 @@ class Friends(TypedDict):
     partial: bool
 
 
-class Opened(TypedDict):
+class Opened(Answer):
     """A live is open."""
 
     type: Literal["opened"]
     live_id: str
     epoch: int
     slices: int
-    id: NotRequired[Any]
 
 
-class Closed(TypedDict):
+class Closed(Answer):
     """A live has closed. If that was while this client was not connected, the reason is `unknown`, without figures."""
 
     type: Literal["closed"]
@@ -107,4 +109,40 @@ class Closed(TypedDict):
     peak_viewers: NotRequired[int]
     peak_fans: NotRequired[int]
     duration_ms: NotRequired[int]
-    id: NotRequired[Any]
+
+
+class Left(Answer):
+    """The client is in no live any more."""
+
+    type: Literal["left"]
+    live_id: str
+
+
+class Unwatched(Answer):
+    """A live is not watched any more; None if all were meant."""
+
+    type: Literal["unwatched"]
+    live_id: str | None
+
+
+class Refreshed(Answer):
+    """The gateway took another token, which is good until then, in Unix milliseconds."""
+
+    type: Literal["refreshed"]
+    expires_at: int
+
+
+class Reconnect(TypedDict):
+    """The gateway is about to stop, and asks to come back after so long."""
+
+    type: Literal["reconnect"]
+    after_ms: int
+
+
+class ErrorMessage(Answer):
+    """A request was refused. The client adds the live that the request was about."""
+
+    type: Literal["error"]
+    code: str
+    message: str
+    live_id: NotRequired[str]

@@ -20,8 +20,9 @@ GOING_AWAY = (1001, 1012)
 TOKEN_EXPIRED = 4001
 # Close codes that say that the client is wrong.
 MISTAKES = (1002, 1007, 1009, 4008)
-# Answers to an upgrade that another try would get again. 414 and 431: the token is too long.
-REFUSALS = (400, 401, 403, 414, 431)
+# Answers to an upgrade after which the same user must not come back by itself. 409: the user is being erased. 414 and
+# 431: the token is too long.
+REFUSALS = (400, 401, 403, 409, 414, 431)
 # Errors that another try may cure.
 PASSING = ("store_unavailable", "rate_limited", "timeout")
 
