@@ -158,7 +158,6 @@ impl Webhook {
             name: WebhookName::parse(name).unwrap(),
             url: Secret::new(format!("http://{}/hooks", self.addr)),
             secret_file: self.secret.path().to_owned(),
-            previous_secret_file: None,
             events: events.to_vec(),
         });
         config.webhook_allow_private = true;

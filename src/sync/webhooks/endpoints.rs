@@ -6,7 +6,7 @@ use std::sync::Arc;
 use reqwest::Url;
 
 use super::receiver::{Reach, Receiver};
-use super::signature::{SecretFile, Signer};
+use super::signature::Signer;
 use crate::base::event_kind::EventKind;
 use crate::base::from_files::FromFiles;
 use crate::base::webhook_name::WebhookName;
@@ -26,17 +26,8 @@ impl Endpoint {
     /// # Errors
     /// An entry or its files are wrong; the text says which and how.
     fn open(config: &Config, entry: &WebhookEndpoint) -> Result<Self, String> {
-        let mut files = vec![SecretFile {
-            setting: setting(&entry.name, "secret-file"),
-            path: entry.secret_file.clone(),
-        }];
-        if let Some(path) = &entry.previous_secret_file {
-            files.push(SecretFile {
-                setting: setting(&entry.name, "previous-secret-file"),
-                path: path.clone(),
-            });
-        }
-        let signer = Signer::open(files)?;
+        let of_secret = setting(&entry.name, "secret-file");
+        let signer = Signer::open(of_secret, entry.secret_file.clone())?;
         let of_url = setting(&entry.name, "url");
         let url = Url::parse(entry.url.reveal()).map_err(|why| format!("{of_url}: {why}"))?;
         let reach = if config.webhook_allow_private {
@@ -80,7 +71,7 @@ impl FromFiles for Endpoint {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        self.receiver.signer().paths()
+        vec![self.receiver.signer().path().to_owned()]
     }
 
     fn read_again(&self) -> Result<(), String> {

@@ -5,7 +5,6 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use super::*;
-use crate::sync::webhooks::signature::SecretFile;
 
 const ID: &str = "42:1:live.opened:7";
 const BODY: &str = "{\"a\":1}";
@@ -13,11 +12,8 @@ const BODY: &str = "{\"a\":1}";
 fn receiver(url: &str, reach: Reach) -> Result<Receiver, String> {
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(secret.path(), "0123456789abcdef").unwrap();
-    let signer = Signer::open(vec![SecretFile {
-        setting: "webhook-secret-file".to_owned(),
-        path: secret.path().to_owned(),
-    }])
-    .unwrap();
+    let setting = "webhook-secret-file".to_owned();
+    let signer = Signer::open(setting, secret.path().to_owned()).unwrap();
     Receiver::new(
         Url::parse(url).unwrap(),
         signer,
