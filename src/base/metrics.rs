@@ -70,7 +70,7 @@ const THIS_BUILD: Build = Build {
 pub(crate) struct OfWebhook {
     /// The name in the settings.
     pub(crate) webhook: String,
-    /// What is sent: `stream` or `again`.
+    /// What is sent: `stream` or `replay`.
     pub(crate) queue: &'static str,
 }
 

@@ -103,7 +103,7 @@ pub async fn run(config: &Config, args: &EventsArgs) -> anyhow::Result<u8> {
         EventsAction::Replay {
             entry: Some(entry), ..
         } => match EntryId::parse(entry) {
-            Some(entry) => u64::from(store.replay_event(&args.webhook, entry).await?),
+            Some(entry) => u64::from(store.replay_dead(&args.webhook, entry).await?),
             None => {
                 return Ok(exit::say(
                     exit::WRONG_SETTINGS,
@@ -152,7 +152,7 @@ async fn replay_all(store: &impl Events, webhook: &WebhookName, max: u64) -> Sto
         let Some((last, _)) = page.last() else { break };
         after = Some(*last);
         for (entry, _) in page {
-            if store.replay_event(webhook, entry).await? {
+            if store.replay_dead(webhook, entry).await? {
                 replayed += 1;
             }
         }

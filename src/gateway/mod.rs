@@ -46,7 +46,7 @@ use crate::session::{self, Handshake};
 use crate::store::fans::FanSetupError;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{Access, ConnectError, RedisStore};
-use crate::store::{CloseReason, EventSource, LiveRecord, Store};
+use crate::store::{CloseReason, LiveRecord, QueueKind, Store};
 use crate::sync::events::direct_events::DirectEvents;
 use crate::sync::events::fan_events::FanEvents;
 pub use crate::sync::lives::{LiveError, OpenRequest, Opened};
@@ -283,8 +283,8 @@ async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway
             .spawn("key fetcher", &gateway.failed, key_fetcher.run(stop));
     }
     for endpoint in gateway.app.webhooks.iter() {
-        for source in EventSource::ALL {
-            let sender = webhook_sender(&config, endpoint, source, &gateway.app);
+        for kind in QueueKind::ALL {
+            let sender = webhook_sender(&config, endpoint, kind, &gateway.app);
             let stop = gateway.readers.stop.clone();
             gateway
                 .readers
@@ -532,14 +532,14 @@ async fn open_and_try(access: Access, metrics: &Arc<Metrics>) -> Result<RedisSto
 fn webhook_sender(
     config: &Config,
     endpoint: &Arc<Endpoint>,
-    source: EventSource,
+    kind: QueueKind,
     app: &AppState,
 ) -> WebhookSender {
     WebhookSender {
         store: app.store.clone(),
         gateways: app.gateways.clone(),
         endpoint: endpoint.clone(),
-        source,
+        kind,
         patience: config.webhook_patience,
         kept: config.events_kept,
         metrics: app.metrics.clone(),

@@ -134,27 +134,35 @@ pub struct StreamEvent {
     pub event: Option<Event>,
 }
 
-/// Which events a sender sends, and where.
+/// The events that a sender sends to a webhook.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WebhookQueue {
     /// The webhook.
     pub webhook: WebhookName,
-    /// The stream that is read.
-    pub source: EventSource,
+    /// Which of its queues.
+    pub kind: QueueKind,
 }
 
-/// The stream that a sender reads.
+/// A queue of a webhook, by the stream that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EventSource {
+pub enum QueueKind {
     /// The stream of all events.
     Stream,
     /// The stream of the events that this webhook is sent again.
-    Again,
+    Replay,
 }
 
-impl EventSource {
+impl QueueKind {
     /// Both.
-    pub const ALL: [Self; 2] = [Self::Stream, Self::Again];
+    pub const ALL: [Self; 2] = [Self::Stream, Self::Replay];
+
+    /// Its name in the metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            Self::Replay => "replay",
+        }
+    }
 }
 
 /// Where a sender goes on reading.
@@ -263,7 +271,7 @@ pub trait Events: Sync {
     /// Moves an event that was given up to the events that the webhook is sent again. This call
     /// trims nothing: only the gateways know how many events are kept. Returns false if there is no
     /// such event.
-    async fn replay_event(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool>;
+    async fn replay_dead(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool>;
 
     /// Up to [`MAX_EVENTS`] entries of the stream after the given one, oldest first, that were
     /// appended no later than `until`.
@@ -275,7 +283,7 @@ pub trait Events: Sync {
 
     /// Adds events to those that a webhook is sent again, as many as fit ([`one_append`]), in this
     /// order. About the newest `kept` stay.
-    async fn send_again(
+    async fn replay_events(
         &self,
         webhook: &WebhookName,
         events: &[Event],

@@ -37,7 +37,7 @@ use crate::base::ids::GatewayId;
 use crate::base::metrics::{Metrics, OfWebhook, WebhookResult};
 use crate::presence::gateways::Gateways;
 use crate::store::{
-    DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event, EventSource, MAX_DELIVERIES, MAX_EVENTS,
+    DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event, MAX_DELIVERIES, MAX_EVENTS, QueueKind,
     ReadEvents, ReadFrom, SenderTurn, Store, StoreResult, StreamEvent, WebhookQueue,
 };
 
@@ -79,7 +79,7 @@ pub struct WebhookSender {
     pub gateways: Arc<Gateways>,
     pub endpoint: Arc<Endpoint>,
     /// What is sent to it.
-    pub source: EventSource,
+    pub kind: QueueKind,
     /// How old an event may become before it is given up.
     pub patience: Duration,
     /// About how many of the events that were given up are kept.
@@ -155,7 +155,7 @@ impl WebhookSender {
     fn queue(&self) -> WebhookQueue {
         WebhookQueue {
             webhook: self.endpoint.name.clone(),
-            source: self.source,
+            kind: self.kind,
         }
     }
 
@@ -163,27 +163,24 @@ impl WebhookSender {
     fn labels(&self) -> OfWebhook {
         OfWebhook {
             webhook: self.endpoint.name.to_string(),
-            queue: match self.source {
-                EventSource::Stream => "stream",
-                EventSource::Again => "again",
-            },
+            queue: self.kind.as_str(),
         }
     }
 
     /// Where a new group begins. Nothing is sent again unless somebody asked for it, however long
     /// ago.
     fn begin(&self) -> UnixMillis {
-        match self.source {
-            EventSource::Stream => self.clock.unix().saturating_sub(BEFORE_START),
-            EventSource::Again => 0,
+        match self.kind {
+            QueueKind::Stream => self.clock.unix().saturating_sub(BEFORE_START),
+            QueueKind::Replay => 0,
         }
     }
 
     /// How often it looks for new events, in ms.
     fn look_every(&self) -> Millis {
-        match self.source {
-            EventSource::Stream => LOOK_EVERY,
-            EventSource::Again => LOOK_AGAIN_EVERY,
+        match self.kind {
+            QueueKind::Stream => LOOK_EVERY,
+            QueueKind::Replay => LOOK_AGAIN_EVERY,
         }
     }
 

@@ -24,11 +24,11 @@ use rollcall::store::{
     About, AnswerName, Answers, Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion,
     Attending, Burial, Bus, BusEvent, ChangeTerms, Channel, CheckLive, Checks, CloseLive,
     CloseReason, CloseReply, CountLive, CountReply, Counts, DeadEvent, Deliveries, Delivery, Edge,
-    Entry, EntryId, Erasures, Event, EventSource, Events, ExpectedSlice, FanoutJobs, FanoutTask,
-    Figures, FinishClose, FinishedChanges, Followed, Follows, Heard, HeldFrom, History, Holders,
-    InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore,
-    MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply,
-    OpenedBy, Peaks, Post, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply,
+    Entry, EntryId, Erasures, Event, Events, ExpectedSlice, FanoutJobs, FanoutTask, Figures,
+    FinishClose, FinishedChanges, Followed, Follows, Heard, HeldFrom, History, Holders, InfoReply,
+    Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH,
+    MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy,
+    Peaks, Post, Profiles, PutInList, QueueKind, Rank, ReadEvents, ReadFrom, RemoveReply,
     RemoveUser, RenewLease, SenderTurn, Sessions, SliceSize, Slices, Span, Standing, StatusId,
     Statuses, Strays, StreamChange, StreamStore, Streams, StreamsReply, Summary, Terms, Timeline,
     Timelines, Uniques, UserLists, WebhookQueue, WriteInfo, WriteStreams, find_attendees,
@@ -670,7 +670,7 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
     let (turn, from) = (Duration::from_secs(6), ReadFrom::New);
     let queue = WebhookQueue {
         webhook: WebhookName::default(),
-        source: EventSource::Stream,
+        kind: QueueKind::Stream,
     };
     let webhook = &queue.webhook;
     let request = ReadEvents {
@@ -700,7 +700,7 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
             .unwrap()
     );
     let listed = store.dead_events(webhook, None, 10).await.unwrap();
-    assert!(store.replay_event(webhook, listed[0].0).await.unwrap());
+    assert!(store.replay_dead(webhook, listed[0].0).await.unwrap());
     // The cap trims what nobody has read.
     for _ in 0..4 {
         store
@@ -714,7 +714,7 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
     assert!(lost > 0);
     store.end_sending(&queue, &gateway).await.unwrap();
     let event = listed[0].1.event.clone();
-    store.send_again(webhook, &[event], 100).await.unwrap();
+    store.replay_events(webhook, &[event], 100).await.unwrap();
     store
         .events_after(EntryId::default(), u64::MAX)
         .await

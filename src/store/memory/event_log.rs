@@ -8,7 +8,7 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::GatewayId;
 use crate::base::webhook_name::WebhookName;
 use crate::store::{
-    DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event, EventSource, ReadEvents, ReadFrom,
+    DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event, QueueKind, ReadEvents, ReadFrom,
     SenderTurn, StreamEvent, WebhookQueue, WebhookStatus,
 };
 
@@ -157,11 +157,11 @@ impl Senders {
 /// What is known of a webhook.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Webhook {
-    again: Stream<Event>,
+    replays: Stream<Event>,
     pub(super) dead: Stream<DeadEvent>,
     pub(super) deliveries: Stream<Delivery>,
     pub(super) last: WebhookStatus,
-    senders: BTreeMap<EventSource, Senders>,
+    senders: BTreeMap<QueueKind, Senders>,
 }
 
 /// All that is known of events.
@@ -186,8 +186,8 @@ impl EventLog {
     pub(super) fn erase(&mut self, is_doomed: impl Fn(&str) -> bool) -> u64 {
         let mut gone = 0;
         for webhook in self.webhooks.values_mut() {
-            let again = &mut webhook.again.entries;
-            gone += again
+            let replays = &mut webhook.replays.entries;
+            gone += replays
                 .extract_if(.., |_, event| is_doomed(&event.data))
                 .count();
             let dead = &mut webhook.dead.entries;
@@ -200,7 +200,7 @@ impl EventLog {
 
     fn senders(&mut self, queue: &WebhookQueue) -> &mut Senders {
         let webhook = self.webhook(&queue.webhook);
-        webhook.senders.entry(queue.source).or_default()
+        webhook.senders.entry(queue.kind).or_default()
     }
 
     pub(super) fn append(&mut self, event: Event, kept: u64, now: UnixMillis) {
@@ -208,7 +208,7 @@ impl EventLog {
             return;
         };
         for webhook in self.webhooks.values_mut() {
-            webhook.note_trimmed(EventSource::Stream, trimmed);
+            webhook.note_trimmed(QueueKind::Stream, trimmed);
         }
     }
 
@@ -219,7 +219,7 @@ impl EventLog {
     pub(super) fn read(&mut self, request: &ReadEvents, now: UnixMillis) -> SenderTurn {
         let queue = &request.queue;
         let webhook = self.webhooks.entry(queue.webhook.clone()).or_default();
-        let senders = webhook.senders.entry(queue.source).or_default();
+        let senders = webhook.senders.entry(queue.kind).or_default();
         if let Some((holder, until)) = &senders.turn
             && *holder != request.gateway
             && *until > now
@@ -227,9 +227,9 @@ impl EventLog {
             return SenderTurn::Other;
         }
         senders.turn = Some((request.gateway.clone(), now + millis(request.turn)));
-        let stream = match queue.source {
-            EventSource::Stream => &self.stream,
-            EventSource::Again => &webhook.again,
+        let stream = match queue.kind {
+            QueueKind::Stream => &self.stream,
+            QueueKind::Replay => &webhook.replays,
         };
         let group = senders
             .group
@@ -275,11 +275,11 @@ impl EventLog {
     pub(super) fn status(&mut self, name: &WebhookName) -> WebhookStatus {
         let webhook = self.webhooks.entry(name.clone()).or_default();
         let mut waiting = 0;
-        for (source, senders) in &webhook.senders {
+        for (kind, senders) in &webhook.senders {
             if let Some(group) = &senders.group {
-                waiting += group.waiting(match source {
-                    EventSource::Stream => &self.stream,
-                    EventSource::Again => &webhook.again,
+                waiting += group.waiting(match kind {
+                    QueueKind::Stream => &self.stream,
+                    QueueKind::Replay => &webhook.replays,
                 });
             }
         }
@@ -302,17 +302,17 @@ pub(super) enum Buried {
 }
 
 impl Webhook {
-    fn note_trimmed(&mut self, source: EventSource, entry: EntryId) {
-        if let Some(senders) = self.senders.get_mut(&source)
+    fn note_trimmed(&mut self, kind: QueueKind, entry: EntryId) {
+        if let Some(senders) = self.senders.get_mut(&kind)
             && let Some(group) = &mut senders.group
         {
             group.note_trimmed(entry);
         }
     }
 
-    pub(super) fn append_again(&mut self, event: Event, kept: u64, now: UnixMillis) {
-        if let Some(trimmed) = self.again.append_and_trim(event, kept, now) {
-            self.note_trimmed(EventSource::Again, trimmed);
+    pub(super) fn append_replay(&mut self, event: Event, kept: u64, now: UnixMillis) {
+        if let Some(trimmed) = self.replays.append_and_trim(event, kept, now) {
+            self.note_trimmed(QueueKind::Replay, trimmed);
         }
     }
 

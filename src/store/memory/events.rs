@@ -111,14 +111,14 @@ impl Events for MemoryStore {
         Ok(dead.after(after.unwrap_or_default(), limit.min(MAX_EVENTS)))
     }
 
-    async fn replay_event(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool> {
+    async fn replay_dead(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool> {
         let now = self.now();
         let mut log = self.events.lock();
         let webhook = log.webhook(webhook);
         let Some(dead) = webhook.dead.entries.remove(&entry) else {
             return Ok(false);
         };
-        webhook.append_again(dead.event, NO_CAP, now);
+        webhook.append_replay(dead.event, NO_CAP, now);
         Ok(true)
     }
 
@@ -137,7 +137,7 @@ impl Events for MemoryStore {
         Ok(events)
     }
 
-    async fn send_again(
+    async fn replay_events(
         &self,
         webhook: &WebhookName,
         events: &[Event],
@@ -146,7 +146,7 @@ impl Events for MemoryStore {
         let now = self.now();
         let mut log = self.events.lock();
         for event in events {
-            log.webhook(webhook).append_again(event.clone(), kept, now);
+            log.webhook(webhook).append_replay(event.clone(), kept, now);
         }
         Ok(())
     }

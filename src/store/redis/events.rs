@@ -22,7 +22,7 @@ use crate::store::{
 
 /// How long the events that a webhook is sent again are kept after the last one: as long as the
 /// longest `webhook-patience`.
-const AGAIN_TTL: Duration = Duration::from_secs(30 * 24 * 3_600);
+const REPLAY_TTL: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// A stream that never expires.
 const FOR_EVER: Duration = Duration::ZERO;
@@ -321,19 +321,19 @@ impl Events for RedisStore {
         self.router.call("dead_events", steps).await
     }
 
-    async fn replay_event(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool> {
+    async fn replay_dead(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool> {
         let keys = vec![
-            self.keys().events_again(webhook),
+            self.keys().replays(webhook),
             self.keys().dead_events(webhook),
         ];
-        let args = args![entry, AGAIN_TTL.as_secs()];
+        let args = args![entry, REPLAY_TTL.as_secs()];
         let steps = async {
             self.router
-                .script(&scripts::REPLAY_EVENT, keys, args)
+                .script(&scripts::REPLAY_DEAD, keys, args)
                 .await?
                 .flag()
         };
-        self.router.call("replay_event", steps).await
+        self.router.call("replay_dead", steps).await
     }
 
     async fn events_after(
@@ -346,14 +346,14 @@ impl Events for RedisStore {
             .await
     }
 
-    async fn send_again(
+    async fn replay_events(
         &self,
         webhook: &WebhookName,
         events: &[Event],
         kept: u64,
     ) -> StoreResult<()> {
-        let stream = self.keys().events_again(webhook);
-        let steps = self.do_append(stream, AGAIN_TTL, events, kept);
-        self.router.call("send_again", steps).await
+        let stream = self.keys().replays(webhook);
+        let steps = self.do_append(stream, REPLAY_TTL, events, kept);
+        self.router.call("replay_events", steps).await
     }
 }

@@ -330,9 +330,9 @@ calls! {
             after: Option<EntryId>,
             limit: usize
         ) -> Vec<(EntryId, DeadEvent)>, at list();
-        [write] replay_event(webhook: &WebhookName, entry: EntryId) -> bool, at list();
+        [write] replay_dead(webhook: &WebhookName, entry: EntryId) -> bool, at list();
         [read] events_after(after: EntryId, until: UnixMillis) -> Vec<StreamEvent>, at list();
-        [write] send_again(webhook: &WebhookName, events: &[Event], kept: u64) -> (), at list();
+        [write] replay_events(webhook: &WebhookName, events: &[Event], kept: u64) -> (), at list();
     }
 }
 

@@ -8,7 +8,7 @@ use rollcall::base::ids::{Epoch, GatewayId};
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::store::{
     About, Arrived, CountLive, CountReply, DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event,
-    EventSource, Figures, Happened, LiveRecord, MAX_EVENTS, NotedCounts, Peaks, PendingEvent,
+    Figures, Happened, LiveRecord, MAX_EVENTS, NotedCounts, Peaks, PendingEvent, QueueKind,
     ReadEvents, ReadFrom, RemoveReply, RemoveUser, SenderTurn, Store, WebhookQueue,
 };
 
@@ -194,7 +194,7 @@ async fn append(store: &Arc<dyn Store>, from: usize, to: usize, kept: u64) {
 fn stream_for(webhook: &str) -> WebhookQueue {
     WebhookQueue {
         webhook: WebhookName::parse(webhook).unwrap(),
-        source: EventSource::Stream,
+        kind: QueueKind::Stream,
     }
 }
 
@@ -363,13 +363,13 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
 
     assert!(
         store
-            .replay_event(&queue().webhook, listed[1].0)
+            .replay_dead(&queue().webhook, listed[1].0)
             .await
             .unwrap()
     );
     assert!(
         !store
-            .replay_event(&queue().webhook, listed[1].0)
+            .replay_dead(&queue().webhook, listed[1].0)
             .await
             .unwrap(),
         "once"
@@ -384,7 +384,7 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
         "other consumers of the stream do not see it again"
     );
     let again = WebhookQueue {
-        source: EventSource::Again,
+        kind: QueueKind::Replay,
         ..queue()
     };
     // Each queue has a turn of its own.
@@ -471,12 +471,12 @@ async fn a_span_of_the_stream_is_read_and_sent_again_to_one_webhook(store: Arc<d
     assert_eq!(before_all, []);
     let webhook = stream_for("crm").webhook;
     store
-        .send_again(&webhook, &[event(7), event(8)], 1_000)
+        .replay_events(&webhook, &[event(7), event(8)], 1_000)
         .await
         .unwrap();
     for (name, right) in [("crm", ids(7, 9)), ("other", Vec::new())] {
         let queue = WebhookQueue {
-            source: EventSource::Again,
+            kind: QueueKind::Replay,
             ..stream_for(name)
         };
         let SenderTurn::Mine { events, .. } =
