@@ -1,20 +1,17 @@
-//! Writes events that no record notes: who follows whom, and what was changed over the HTTP API. They
-//! wait in memory for a moment. So a gateway that dies loses those of its last moment.
+//! Writes events about calls of the HTTP API that no record notes: who follows whom, and what was
+//! changed. They wait in memory for a moment. So a gateway that dies loses those of its last moment.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::outbox::EventOutbox;
 use crate::base::clock::Clock;
 use crate::base::event_kind::EventKind;
 use crate::base::metrics::Metrics;
-use crate::presence::gateways::Gateways;
-use crate::store::{About, Event, Store, one_append};
+use crate::store::{About, Event};
 
 /// How often the events are written.
 const EVERY: Duration = Duration::from_millis(200);
@@ -22,60 +19,39 @@ const EVERY: Duration = Duration::from_millis(200);
 /// The most events that wait to be written.
 const MOST_WAITING: usize = 20_000;
 
-pub struct DirectEvents {
-    store: Arc<dyn Store>,
-    gateways: Arc<Gateways>,
+pub struct ApiEvents {
+    outbox: EventOutbox,
     metrics: Arc<Metrics>,
     clock: Clock,
-    kept: u64,
-    number: AtomicU64,
-    waiting: Mutex<VecDeque<Event>>,
-    /// Held by the one task that writes.
-    writing: tokio::sync::Mutex<()>,
 }
 
-impl DirectEvents {
-    pub fn new(
-        store: Arc<dyn Store>,
-        gateways: Arc<Gateways>,
-        metrics: Arc<Metrics>,
-        clock: Clock,
-        kept: u64,
-    ) -> Self {
+impl ApiEvents {
+    pub fn new(outbox: EventOutbox, metrics: Arc<Metrics>, clock: Clock) -> Self {
         Self {
-            store,
-            gateways,
+            outbox,
             metrics,
             clock,
-            kept,
-            number: AtomicU64::new(0),
-            waiting: Mutex::default(),
-            writing: tokio::sync::Mutex::default(),
         }
     }
 
     /// Makes an event with these fields. If too many wait, the event is dropped and counted.
     pub fn add(&self, kind: EventKind, about: About, fields: Map<String, Value>) {
-        let (_, subject) = about.field();
-        let gateway = self.gateways.id();
-        let number = self.number.fetch_add(1, Ordering::Relaxed);
-        let id = format!("{subject}:{kind}:{gateway}.{number}");
+        if self.outbox.len() >= MOST_WAITING {
+            self.metrics.api_events_dropped.inc();
+            return;
+        }
+        // The log of deliveries shows ids, so none names a user.
+        let id = format!("{kind}:{}", self.outbox.unique());
         let mut data = fields;
         data.insert("id".to_owned(), json!(id));
         data.insert("type".to_owned(), json!(kind.as_str()));
         data.insert("at".to_owned(), json!(self.clock.unix()));
-        let event = Event {
+        self.outbox.push([Event {
             id,
             kind,
             about,
             data: Value::Object(data).to_string(),
-        };
-        let mut waiting = self.waiting.lock();
-        if waiting.len() < MOST_WAITING {
-            waiting.push_back(event);
-        } else {
-            self.metrics.direct_events_dropped.inc();
-        }
+        }]);
     }
 
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
@@ -89,24 +65,11 @@ impl DirectEvents {
 
     /// Writes the events that wait, in their order. After an error the rest waits for the next call.
     pub async fn write(&self) {
-        let _writing = self.writing.lock().await;
-        loop {
-            let some = self.first();
-            if some.is_empty() {
-                return;
-            }
-            if let Err(why) = self.store.append_events(&some, self.kept).await {
-                tracing::debug!(error = %why, "events were not written, will try again");
-                return;
-            }
-            self.waiting.lock().drain(..some.len());
+        if let Err(why) = self.outbox.write().await {
+            tracing::debug!(error = %why, "events were not written, will try again");
         }
     }
-
-    /// As many of the oldest events as one call appends.
-    fn first(&self) -> Vec<Event> {
-        let mut waiting = self.waiting.lock();
-        let all = waiting.make_contiguous();
-        all[..one_append(all)].to_vec()
-    }
 }
+
+#[cfg(test)]
+mod tests;
