@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use reqwest::Url;
 
 use super::receiver::{Reach, Receiver};
 use super::signature::Signer;
+use crate::base::clock::Millis;
 use crate::base::event_kind::EventKind;
 use crate::base::from_files::FromFiles;
 use crate::base::webhook_name::WebhookName;
@@ -20,6 +22,8 @@ pub struct Endpoint {
     /// Which events are sent.
     pub kinds: Vec<EventKind>,
     receiver: Receiver,
+    /// Until when no event is sent, by the clock of this gateway.
+    paused_until: AtomicU64,
 }
 
 impl Endpoint {
@@ -43,7 +47,18 @@ impl Endpoint {
             origin: entry.origin(),
             kinds: kinds.collect(),
             receiver,
+            paused_until: AtomicU64::new(0),
         })
+    }
+
+    /// The receiver asked for no event at all during `wait`, in ms.
+    pub(super) fn pause(&self, now: Millis, wait: Millis) {
+        self.paused_until.fetch_max(now + wait, Ordering::Relaxed);
+    }
+
+    /// Until when no event is sent, from no queue.
+    pub(super) fn paused_until(&self) -> Millis {
+        self.paused_until.load(Ordering::Relaxed)
     }
 
     pub(crate) fn receiver(&self) -> &Receiver {

@@ -100,14 +100,15 @@ fn a_receiver_says_when_to_come_back_in_seconds_or_by_a_date() {
     };
     assert_eq!(read("120"), Some(120));
     assert_eq!(read("Sun, 06 Nov 1994 08:50:07 GMT"), Some(30));
-    for nothing in [
-        "",
-        "soon",
-        "-1",
-        "1.5",
+    for long in [
+        "7200",
+        "4294967296",
         "99999999999999999999",
-        "Sun, 06 Nov 1994 08:49:36 GMT",
+        "Mon, 07 Nov 1994 08:49:37 GMT",
     ] {
+        assert_eq!(read(long), Some(3_600), "it is believed up to an hour");
+    }
+    for nothing in ["", "soon", "-1", "1.5", "Sun, 06 Nov 1994 08:49:36 GMT"] {
         assert_eq!(read(nothing), None, "{nothing:?}");
     }
     assert_eq!(retry_after(&HeaderMap::new(), now), None);
