@@ -461,7 +461,7 @@ answered_by_the_embedded_store! {
             entry: EntryId,
             dead: &DeadEvent,
             kept: u64
-        ) -> bool;
+        ) -> BuryReply;
         fn end_sending(&self, queue: &WebhookQueue, gateway: &GatewayId) -> ();
         fn dead_events(
             &self,

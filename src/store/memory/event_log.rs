@@ -9,7 +9,7 @@ use crate::base::ids::GatewayId;
 use crate::base::webhook_name::WebhookName;
 use crate::store::{
     DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event, QueueKind, ReadEvents, ReadFrom,
-    SenderTurn, StreamEvent, WebhookQueue, WebhookStatus,
+    SenderTurn, StreamEvent, UNDELIVERED_TTL, WebhookQueue, WebhookStatus,
 };
 
 /// A capped stream.
@@ -55,6 +55,12 @@ impl<T: Clone> Stream<T> {
         rest.take(count)
             .map(|(entry, found)| (*entry, found.clone()))
             .collect()
+    }
+
+    /// Removes what is older than an event that a webhook did not take may become.
+    fn drop_old(&mut self, now: UnixMillis) {
+        let oldest = now.saturating_sub(millis(UNDELIVERED_TTL));
+        self.entries = self.entries.split_off(&EntryId(oldest, 0));
     }
 
     /// The last entries before this one, the newest first.
@@ -245,24 +251,32 @@ impl EventLog {
         }
     }
 
-    /// False if the gateway is not the sender.
     pub(super) fn bury(
         &mut self,
         queue: &WebhookQueue,
         gateway: &GatewayId,
         entry: EntryId,
         now: UnixMillis,
-    ) -> Buried {
+    ) -> Burial {
         let senders = self.senders(queue);
         if !senders.is_sender(gateway, now) {
-            return Buried::NotTheSender;
+            return Burial::NotTheSender;
         }
-        if let Some(group) = &mut senders.group
-            && group.unacknowledged.remove(&entry)
-        {
-            Buried::Now
+        let waited = match &mut senders.group {
+            Some(group) => group.unacknowledged.remove(&entry),
+            None => false,
+        };
+        if !waited {
+            return Burial::Before;
+        }
+        let stream = match queue.kind {
+            QueueKind::Stream => &self.stream,
+            QueueKind::Replay => &self.webhook(&queue.webhook).replays,
+        };
+        if stream.entries.contains_key(&entry) {
+            Burial::Due
         } else {
-            Buried::Before
+            Burial::Gone
         }
     }
 
@@ -293,11 +307,13 @@ impl EventLog {
 
 /// What became of the wish to give an event up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Buried {
-    /// It waited, and does no longer.
-    Now,
+pub(super) enum Burial {
+    /// It waited, and does no longer. The caller adds it to the events that were given up.
+    Due,
     /// It did not wait any more.
     Before,
+    /// It waited, and does no longer, but its entry is gone.
+    Gone,
     NotTheSender,
 }
 
@@ -314,9 +330,46 @@ impl Webhook {
         if let Some(trimmed) = self.replays.append_and_trim(event, kept, now) {
             self.note_trimmed(QueueKind::Replay, trimmed);
         }
+        self.replays.drop_old(now);
+    }
+
+    pub(super) fn append_dead(&mut self, dead: DeadEvent, kept: u64, now: UnixMillis) {
+        self.dead.append(dead, kept, now);
+        self.dead.drop_old(now);
     }
 
     pub(super) fn note(&mut self, delivery: Delivery, now: UnixMillis) {
         self.deliveries.append(delivery, DELIVERIES_KEPT, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::event_kind::EventKind;
+    use crate::base::ids::LiveId;
+    use crate::store::About;
+
+    #[test]
+    fn what_a_webhook_did_not_take_or_is_sent_again_goes_after_a_month() {
+        let event = Event {
+            id: "42:1:live.opened:1".to_owned(),
+            kind: EventKind::LiveOpened,
+            about: About::Live(LiveId::parse("42").unwrap()),
+            data: "{}".to_owned(),
+        };
+        let dead = DeadEvent {
+            event: event.clone(),
+            why: "it answered 500".to_owned(),
+            attempts: 3,
+        };
+        let month = millis(UNDELIVERED_TTL);
+        let mut webhook = Webhook::default();
+        for (now, kept) in [(1, 1), (month, 2), (month + 2, 2)] {
+            webhook.append_replay(event.clone(), 100, now);
+            webhook.append_dead(dead.clone(), 100, now);
+            let left = (webhook.replays.entries.len(), webhook.dead.entries.len());
+            assert_eq!(left, (kept, kept), "at {now}");
+        }
     }
 }

@@ -485,13 +485,13 @@ impl Keys {
     }
 
     /// STREAM: the events that a webhook did not accept, with the additional fields `why` and
-    /// `attempts`. Capped.
+    /// `attempts`. Capped, and each expires after a month.
     pub fn dead_events(&self, webhook: &WebhookName) -> String {
         self.of_webhook("dead", webhook)
     }
 
-    /// STREAM: the events that a webhook is sent again, as in [`Self::events`]. Capped, and expires a
-    /// month after the last one.
+    /// STREAM: the events that a webhook is sent again, as in [`Self::events`]. Capped, and each
+    /// expires after a month.
     pub fn replays(&self, webhook: &WebhookName) -> String {
         self.of_webhook("replay", webhook)
     }

@@ -323,7 +323,7 @@ calls! {
             entry: EntryId,
             dead: &DeadEvent,
             kept: u64
-        ) -> bool, at list();
+        ) -> BuryReply, at list();
         [write] end_sending(queue: &WebhookQueue, gateway: &GatewayId) -> (), at list();
         [read] dead_events(
             webhook: &WebhookName,
