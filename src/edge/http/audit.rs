@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, MatchedPath, Query, RawPathParams, Request, State};
+use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::http::request::Parts;
 use axum::middleware::Next;
@@ -13,6 +14,7 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 use super::idempotency;
+use super::middleware::{REQUEST_DEADLINE, too_late};
 use super::request_id::HttpRequestId;
 use super::requests::run_to_completion;
 use super::state::AppState;
@@ -41,7 +43,11 @@ pub(super) async fn record(
     };
     // Who hangs up, or has no answer in time, may have changed something all the same.
     run_to_completion(async move {
-        let response = next.run(Request::from_parts(parts, body)).await;
+        let handler = next.run(Request::from_parts(parts, body));
+        let response = match tokio::time::timeout(REQUEST_DEADLINE, handler).await {
+            Ok(response) => response,
+            Err(_) => too_late(),
+        };
         if is_told(&response) {
             if let Some(user) = made_user(&response) {
                 target.insert("user_id".to_owned(), json!(user));
@@ -59,7 +65,8 @@ pub(super) async fn record(
 /// request had already says nothing new.
 fn is_told(response: &Response) -> bool {
     let status = response.status();
-    (status.is_success() || status.is_server_error()) && !idempotency::is_replayed(response)
+    let is_open = status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT;
+    (status.is_success() || is_open) && !idempotency::is_replayed(response)
 }
 
 /// The user whom the request made: no path names them.

@@ -113,6 +113,22 @@ async fn who_hangs_up_is_in_the_trail_all_the_same() {
     assert_eq!(trail(&world).await.last(), Some(&right));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_ends_holds_no_handler_and_the_call_is_told() {
+    let world = guarded(0).await;
+    let endless = futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>();
+    let ban = Request::put("/v1/lives/42/bans/u1")
+        .header("content-type", "application/json")
+        .header("authorization", "Bearer moderate")
+        .body(Body::from_stream(endless));
+    let late = answer(&world.router, ban.unwrap()).await;
+    late.is_problem(408, "request_timeout");
+    // The handler has the same deadline, and began a moment later.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let right = json!([BAN, {"live_id": "42", "user_id": "u1"}, 408]);
+    assert_eq!(trail(&world).await.last(), Some(&right));
+}
+
 #[tokio::test]
 async fn a_call_that_failed_in_the_gateway_is_told_with_its_status() {
     let world = guarded(0).await;
