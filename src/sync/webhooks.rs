@@ -510,3 +510,6 @@ async fn attempt(endpoint: Arc<Endpoint>, clock: Clock, entry: EntryId, event: E
         outcome,
     }
 }
+
+#[cfg(test)]
+mod tests;
