@@ -50,7 +50,7 @@ const TURN: Duration = Duration::from_secs(6);
 const LOOK_EVERY: Millis = 200;
 
 /// How often the sender looks for events that are sent again, in ms: there are few, and seldom.
-const LOOK_AGAIN_EVERY: Millis = 1_000;
+const LOOK_FOR_REPLAYS_EVERY: Millis = 1_000;
 
 /// How often the other gateways look whether there is a sender, in ms.
 const TAKE_EVERY: Millis = 2_000;
@@ -76,7 +76,7 @@ pub struct WebhookSender {
     pub store: Arc<dyn Store>,
     pub gateways: Arc<Gateways>,
     pub endpoint: Arc<Endpoint>,
-    /// What is sent to it.
+    /// Which of its queues is sent.
     pub kind: QueueKind,
     /// How old an event may become before it is given up.
     pub patience: Duration,
@@ -160,7 +160,7 @@ impl WebhookSender {
     fn look_every(&self) -> Millis {
         match self.kind {
             QueueKind::Stream => LOOK_EVERY,
-            QueueKind::Replay => LOOK_AGAIN_EVERY,
+            QueueKind::Replay => LOOK_FOR_REPLAYS_EVERY,
         }
     }
 
