@@ -243,6 +243,16 @@ async fn follows_and_calls_are_events_where_they_are_switched_on() {
             json!({"live_id": "42", "user_id": "u1"})
         );
         assert_eq!(calls[1]["by"], Value::Null, "nobody is asked who they are");
+        let noted = until("all of it is noted", PATIENCE, async || {
+            let listed = backend.get("/v1/webhooks/default/deliveries").await;
+            let listed = listed.is(200).body;
+            match listed["items"].as_array().unwrap().len() {
+                6.. => Ok(listed.to_string()),
+                fewer => Err(fewer),
+            }
+        })
+        .await;
+        assert!(!noted.contains("u1"), "no id names a user: {noted}");
         assert!(calls[1]["request_id"].is_string());
     })
     .await;
