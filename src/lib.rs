@@ -96,7 +96,7 @@
 //! | which event is sent to a webhook next? | `sync/webhooks/backlog.rs`; `sync/webhooks.rs` sends |
 //! | which webhooks are there, and with which secrets? | `config/webhooks.rs`, `sync/webhooks/endpoints.rs` |
 //! | what was sent to a webhook, and how does it stand? | `store/deliveries.rs`, shown by `edge/http/webhooks.rs` |
-//! | who changed what over the API? | `edge/http/audit.rs`; `sync/events/direct_events.rs` writes |
+//! | who changed what over the API? | `edge/http/audit.rs`; `sync/events/api_events.rs` writes |
 //! | how are clients told what a back end wrote? | `sync/info.rs` writes, `presence/room_info.rs` remembers |
 //! | which viewers are pushed counts, and how often? | `presence/pushed_counts.rs` |
 //! | what did a media server say of a stream? | `edge/media.rs`; `edge/media/signature.rs` for whether it did |

@@ -70,7 +70,7 @@ const THIS_BUILD: Build = Build {
 pub(crate) struct OfWebhook {
     /// The name in the settings.
     pub(crate) webhook: String,
-    /// What is sent: `stream` or `again`.
+    /// What is sent: `stream` or `replay`.
     pub(crate) queue: &'static str,
 }
 
@@ -322,7 +322,7 @@ metrics! {
     /// Fans whose coming or going was not written as an event, because too many waited
     fan_events_dropped: Counter,
     /// Follows and calls of the API that no event tells of, because too many events waited
-    direct_events_dropped: Counter,
+    api_events_dropped: Counter,
     /// Messages sent to other gateways
     peer_messages_sent: Counter,
     /// Messages received from other gateways

@@ -92,8 +92,25 @@ impl fmt::Display for Replayed {
     }
 }
 
+/// Says that the settings have webhooks, and none of this name. Settings that name no webhook say
+/// nothing about which there are.
+fn not_in_settings(config: &Config, name: &WebhookName) -> Option<String> {
+    let known = config.webhook_endpoints();
+    if known.is_empty() || known.iter().any(|webhook| webhook.name == *name) {
+        return None;
+    }
+    let names: Vec<&str> = known.iter().map(|webhook| webhook.name.as_str()).collect();
+    let names = names.join(", ");
+    Some(format!(
+        "the settings have no webhook named {name}; --webhook takes one of: {names}"
+    ))
+}
+
 /// Lists or replays events, writes the result to standard output and returns the exit code.
 pub async fn run(config: &Config, args: &EventsArgs) -> anyhow::Result<u8> {
+    if let Some(why) = not_in_settings(config, &args.webhook) {
+        return Ok(exit::say(exit::WRONG_SETTINGS, why));
+    }
     let store = open(config).await?;
     let replayed = match &args.action {
         EventsAction::List => {
@@ -103,7 +120,7 @@ pub async fn run(config: &Config, args: &EventsArgs) -> anyhow::Result<u8> {
         EventsAction::Replay {
             entry: Some(entry), ..
         } => match EntryId::parse(entry) {
-            Some(entry) => u64::from(store.replay_event(&args.webhook, entry).await?),
+            Some(entry) => u64::from(store.replay_dead(&args.webhook, entry).await?),
             None => {
                 return Ok(exit::say(
                     exit::WRONG_SETTINGS,
@@ -152,10 +169,42 @@ async fn replay_all(store: &impl Events, webhook: &WebhookName, max: u64) -> Sto
         let Some((last, _)) = page.last() else { break };
         after = Some(*last);
         for (entry, _) in page {
-            if store.replay_event(webhook, entry).await? {
+            if store.replay_dead(webhook, entry).await? {
                 replayed += 1;
             }
         }
     }
     Ok(replayed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::base::secret::Secret;
+    use crate::config::WebhookEndpoint;
+
+    #[test]
+    fn a_webhook_that_the_settings_do_not_have_is_refused_with_those_that_they_have() {
+        let name = |text: &str| WebhookName::parse(text).unwrap();
+        let with = |names: &[&str]| {
+            let mut config = Config::default();
+            for text in names {
+                config.webhooks.push(WebhookEndpoint {
+                    name: name(text),
+                    url: Secret::new("https://example.org"),
+                    secret_file: PathBuf::from("/a"),
+                    events: Vec::new(),
+                });
+            }
+            config
+        };
+        assert_eq!(not_in_settings(&with(&[]), &name("crm")), None);
+        assert_eq!(not_in_settings(&with(&["crm"]), &name("crm")), None);
+        for wrong in ["typo", "default"] {
+            let why = not_in_settings(&with(&["crm", "log"]), &name(wrong)).unwrap();
+            assert!(why.contains(wrong) && why.ends_with(": crm, log"), "{why}");
+        }
+    }
 }

@@ -42,9 +42,8 @@ impl Config {
             }
         }
         for webhook in &self.webhooks {
-            for (key, file) in webhook.secret_files() {
-                warnings.extend(warning(&format!("webhooks.{}.{key}", webhook.name), file));
-            }
+            let setting = format!("webhooks.{}.secret-file", webhook.name);
+            warnings.extend(warning(&setting, &webhook.secret_file));
         }
         warnings
     }

@@ -1015,14 +1015,14 @@ fn webhook(lines: &str) -> Start {
 fn a_table_describes_each_further_webhook() {
     let text = "webhook-url = 'https://a.example'\nwebhook-secret-file = '/a'\n\n[webhooks.crm]\n\
                 url = 'https://u:hunter2@b.example/hooks?key=1'\nsecret-file = '/b'\n\
-                previous_secret_file = '/c'\nevents = 'live.opened,live.closed'\n\n[webhooks.log]\n\
-                url = 'https://c.example'\nsecret-file = '/d'\n";
+                events = 'live.opened,live.closed'\n\n[webhooks.log]\n\
+                url = 'https://c.example'\nsecret_file = '/d'\n";
     let config = file(text).config();
     let endpoints = config.webhook_endpoints();
     let names: Vec<&str> = endpoints.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["default", "crm", "log"]);
     let crm = &endpoints[1];
-    assert_eq!(crm.previous_secret_file, Some(PathBuf::from("/c")));
+    assert_eq!(crm.secret_file, PathBuf::from("/b"));
     assert!(crm.wants(EventKind::LiveOpened) && !crm.wants(EventKind::LiveCounts));
     assert!(endpoints[2].wants(EventKind::LiveCounts));
     assert_eq!(crm.origin(), "https://b.example");

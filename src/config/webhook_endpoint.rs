@@ -1,6 +1,6 @@
 //! A webhook, as the settings say.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use reqwest::Url;
 
@@ -15,24 +15,13 @@ pub struct WebhookEndpoint {
     pub name: WebhookName,
     /// Where events are sent; it may hold a password.
     pub url: Secret,
-    /// The file with the secret that signs events.
+    /// The file with the secret that signs events, or with two while it changes.
     pub secret_file: PathBuf,
-    /// The file with the secret that signed them before, while receivers learn the new one.
-    pub previous_secret_file: Option<PathBuf>,
     /// Which events are sent; empty: all.
     pub events: Vec<EventKind>,
 }
 
 impl WebhookEndpoint {
-    /// The files with secrets, each with the key that names it.
-    pub(super) fn secret_files(&self) -> Vec<(&'static str, &Path)> {
-        let mut files: Vec<(&'static str, &Path)> = vec![("secret-file", &self.secret_file)];
-        if let Some(file) = &self.previous_secret_file {
-            files.push(("previous-secret-file", file));
-        }
-        files
-    }
-
     /// Whether the URL has a password, or a query that may be one.
     pub(super) fn has_secret_in_file(&self) -> bool {
         self.url.reveal().contains(['@', '?'])

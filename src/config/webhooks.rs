@@ -14,7 +14,7 @@ use super::webhook_endpoint::WebhookEndpoint;
 use crate::base::webhook_name::WebhookName;
 
 /// The keys of a table.
-const KEYS: [&str; 4] = ["events", "previous-secret-file", "secret-file", "url"];
+const KEYS: [&str; 3] = ["events", "secret-file", "url"];
 
 /// Reads the entries. Adds each mistake, with the name of its key, to `mistakes`.
 pub(super) fn read(entries: Vec<Entry>, mistakes: &mut Vec<String>) -> Vec<WebhookEndpoint> {
@@ -117,7 +117,6 @@ impl Keys<'_> {
             "secret-file",
             "is missing: a receiver must know who sends the events",
         );
-        let previous = self.text("previous-secret-file");
         let events = match self.text("events") {
             Some(text) => settings::events(&text),
             None => Ok(Vec::new()),
@@ -132,7 +131,6 @@ impl Keys<'_> {
             name,
             url: url?.ok()?,
             secret_file: PathBuf::from(secret_file?),
-            previous_secret_file: previous.map(PathBuf::from),
             events: events.ok()?,
         })
     }
@@ -149,7 +147,6 @@ impl Config {
                 name: WebhookName::default(),
                 url: url.clone(),
                 secret_file: secret_file.clone(),
-                previous_secret_file: None,
                 events: self.webhook_events.clone(),
             });
         }

@@ -46,8 +46,8 @@ use crate::session::{self, Handshake};
 use crate::store::fans::FanSetupError;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{Access, ConnectError, RedisStore};
-use crate::store::{CloseReason, EventSource, LiveRecord, Store};
-use crate::sync::events::direct_events::DirectEvents;
+use crate::store::{CloseReason, LiveRecord, QueueKind, Store};
+use crate::sync::events::api_events::ApiEvents;
 use crate::sync::events::fan_events::FanEvents;
 pub use crate::sync::lives::{LiveError, OpenRequest, Opened};
 use crate::sync::webhooks::{Endpoint, Endpoints, WebhookSender};
@@ -118,7 +118,7 @@ pub struct Gateway {
     drain: Duration,
     publisher: Arc<Publisher>,
     fan_events: Option<Arc<FanEvents>>,
-    direct_events: Option<Arc<DirectEvents>>,
+    api_events: Option<Arc<ApiEvents>>,
     addr: SocketAddr,
     admin_addr: Option<SocketAddr>,
     intake: Stage,
@@ -283,8 +283,8 @@ async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway
             .spawn("key fetcher", &gateway.failed, key_fetcher.run(stop));
     }
     for endpoint in gateway.app.webhooks.iter() {
-        for source in EventSource::ALL {
-            let sender = webhook_sender(&config, endpoint, source, &gateway.app);
+        for kind in QueueKind::ALL {
+            let sender = webhook_sender(&config, endpoint, kind, &gateway.app);
             let stop = gateway.readers.stop.clone();
             gateway
                 .readers
@@ -436,11 +436,11 @@ async fn run(
             fan_events.clone().run(readers.stop.clone()),
         );
     }
-    if let Some(direct_events) = &parts.direct_events {
+    if let Some(api_events) = &parts.api_events {
         readers.spawn(
-            "direct events",
+            "API events",
             &failed,
-            direct_events.clone().run(readers.stop.clone()),
+            api_events.clone().run(readers.stop.clone()),
         );
     }
     Ok(Gateway {
@@ -448,7 +448,7 @@ async fn run(
         drain: config.drain,
         publisher: parts.publisher,
         fan_events: parts.fan_events,
-        direct_events: parts.direct_events,
+        api_events: parts.api_events,
         addr: config.listen,
         admin_addr: None,
         intake,
@@ -532,14 +532,14 @@ async fn open_and_try(access: Access, metrics: &Arc<Metrics>) -> Result<RedisSto
 fn webhook_sender(
     config: &Config,
     endpoint: &Arc<Endpoint>,
-    source: EventSource,
+    kind: QueueKind,
     app: &AppState,
 ) -> WebhookSender {
     WebhookSender {
         store: app.store.clone(),
         gateways: app.gateways.clone(),
         endpoint: endpoint.clone(),
-        source,
+        kind,
         patience: config.webhook_patience,
         kept: config.events_kept,
         metrics: app.metrics.clone(),
@@ -760,8 +760,8 @@ impl Gateway {
                 // The fans whom the last flush took out.
                 fan_events.write().await;
             }
-            if let Some(direct_events) = &self.direct_events {
-                direct_events.write().await;
+            if let Some(api_events) = &self.api_events {
+                api_events.write().await;
             }
             self.publisher.say_goodbye().await;
             self.app.store.end_lease(&self.app.gateways.id()).await

@@ -50,9 +50,10 @@ use crate::sync::changed_records::ChangedRecords;
 use crate::sync::check::Checker;
 use crate::sync::count::CountsRecorder;
 use crate::sync::erasure::{Eraser, Erasing};
+use crate::sync::events::api_events::ApiEvents;
 use crate::sync::events::count_events::CountEvents;
-use crate::sync::events::direct_events::DirectEvents;
 use crate::sync::events::fan_events::FanEvents;
+use crate::sync::events::outbox::EventOutbox;
 use crate::sync::fan_asker::FanAsker;
 use crate::sync::fan_check::FanCheck;
 use crate::sync::flush::Flusher;
@@ -324,24 +325,30 @@ impl Core {
         Some(Arc::new(FanEvents::new(
             self.store.clone(),
             self.gateways.clone(),
+            self.event_outbox(config),
             self.metrics.clone(),
             self.clock,
-            config.events_kept,
         )))
     }
 
     /// `None` if neither follows nor calls of the API are events.
-    fn direct_events(&self, config: &Config) -> Option<Arc<DirectEvents>> {
+    fn api_events(&self, config: &Config) -> Option<Arc<ApiEvents>> {
         if !config.follow_events && !config.audit_events {
             return None;
         }
-        Some(Arc::new(DirectEvents::new(
-            self.store.clone(),
-            self.gateways.clone(),
+        Some(Arc::new(ApiEvents::new(
+            self.event_outbox(config),
             self.metrics.clone(),
             self.clock,
-            config.events_kept,
         )))
+    }
+
+    fn event_outbox(&self, config: &Config) -> EventOutbox {
+        EventOutbox::new(
+            self.store.clone(),
+            self.gateways.clone(),
+            config.events_kept,
+        )
     }
 
     fn lease_keeper(&self, config: &Config, seen: &Arc<SeenUsers>) -> LeaseKeeper {
@@ -461,7 +468,7 @@ pub struct Parts {
     /// `None` if fans are no events.
     pub fan_events: Option<Arc<FanEvents>>,
     /// `None` if neither follows nor calls of the API are events.
-    pub direct_events: Option<Arc<DirectEvents>>,
+    pub api_events: Option<Arc<ApiEvents>>,
     pub fanout: Fanout,
     pub erasing: Erasing,
     pub app: Arc<AppState>,
@@ -570,7 +577,7 @@ impl Parts {
         let fans = Arc::new(core.fan_check(&fan_source));
         let fan_asker = core.fan_asker(config, &fan_source);
         let fan_events = core.fan_events(config);
-        let direct_events = core.direct_events(config);
+        let api_events = core.api_events(config);
         let flusher = Arc::new(Flusher {
             rooms: rooms.clone(),
             gateways: gateways.clone(),
@@ -603,7 +610,7 @@ impl Parts {
             rooms: rooms.clone(),
             outbox: outbox.clone(),
             feeds: feeds.clone(),
-            events: direct_events.clone().filter(|_| config.follow_events),
+            events: api_events.clone().filter(|_| config.follow_events),
         });
         let poller = Poller::of(
             config,
@@ -701,7 +708,7 @@ impl Parts {
             eraser,
             media,
             webhooks,
-            audit: direct_events.clone().filter(|_| config.audit_events),
+            audit: api_events.clone().filter(|_| config.audit_events),
             events_kept: config.events_kept,
             streams: streams.clone(),
             stream_grace: config.stream_grace,
@@ -735,7 +742,7 @@ impl Parts {
             fan_asker,
             count_events,
             fan_events,
-            direct_events,
+            api_events,
             fanout,
             erasing,
             app,

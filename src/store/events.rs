@@ -36,6 +36,10 @@ pub const MAX_EVENTS: usize = 100;
 /// users who join together are one event.
 const MAX_EVENT_BYTES: usize = 256 * 1024;
 
+/// How long an event is kept among those that a webhook did not take, and among those that it is sent
+/// again: as long as the longest `webhook-patience`.
+pub const UNDELIVERED_TTL: Duration = Duration::from_secs(30 * 24 * 3_600);
+
 /// As the number of events that a stream keeps: no event is trimmed. Commands pass this, because
 /// they do not know the number that the gateways keep.
 pub const NO_CAP: u64 = i64::MAX as u64;
@@ -134,27 +138,35 @@ pub struct StreamEvent {
     pub event: Option<Event>,
 }
 
-/// Which events a sender sends, and where.
+/// The events that a sender sends to a webhook.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WebhookQueue {
     /// The webhook.
     pub webhook: WebhookName,
-    /// The stream that is read.
-    pub source: EventSource,
+    /// Which of its queues.
+    pub kind: QueueKind,
 }
 
-/// The stream that a sender reads.
+/// A queue of a webhook, by the stream that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EventSource {
+pub enum QueueKind {
     /// The stream of all events.
     Stream,
     /// The stream of the events that this webhook is sent again.
-    Again,
+    Replay,
 }
 
-impl EventSource {
+impl QueueKind {
     /// Both.
-    pub const ALL: [Self; 2] = [Self::Stream, Self::Again];
+    pub const ALL: [Self; 2] = [Self::Stream, Self::Replay];
+
+    /// Its name in the metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            Self::Replay => "replay",
+        }
+    }
 }
 
 /// Where a sender goes on reading.
@@ -210,6 +222,17 @@ pub struct DeadEvent {
     pub attempts: u64,
 }
 
+/// The outcome of [`Events::bury_event`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BuryReply {
+    /// The event waits no more.
+    Buried,
+    /// The event waits no more, and was not added: the stream has its entry no longer.
+    Gone,
+    /// Nothing was done, because this gateway is not the sender.
+    NotTheSender,
+}
+
 /// The stream of events and, of each webhook, its group of senders, the events that it is sent again,
 /// and those that were given up.
 #[async_trait]
@@ -237,8 +260,8 @@ pub trait Events: Sync {
     ) -> StoreResult<()>;
 
     /// Acknowledges the entry of an event, and adds the event to the events that were given up, of
-    /// which about the newest `kept` stay. An event that was acknowledged before is not added.
-    /// Returns false, and does nothing, if this gateway is not the sender.
+    /// which about the newest `kept` stay, for [`UNDELIVERED_TTL`]. An event that was acknowledged
+    /// before is not added.
     async fn bury_event(
         &self,
         queue: &WebhookQueue,
@@ -246,7 +269,7 @@ pub trait Events: Sync {
         entry: EntryId,
         dead: &DeadEvent,
         kept: u64,
-    ) -> StoreResult<bool>;
+    ) -> StoreResult<BuryReply>;
 
     /// Lets another gateway send at once.
     async fn end_sending(&self, queue: &WebhookQueue, gateway: &GatewayId) -> StoreResult<()>;
@@ -263,7 +286,7 @@ pub trait Events: Sync {
     /// Moves an event that was given up to the events that the webhook is sent again. This call
     /// trims nothing: only the gateways know how many events are kept. Returns false if there is no
     /// such event.
-    async fn replay_event(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool>;
+    async fn replay_dead(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool>;
 
     /// Up to [`MAX_EVENTS`] entries of the stream after the given one, oldest first, that were
     /// appended no later than `until`.
@@ -274,8 +297,8 @@ pub trait Events: Sync {
     ) -> StoreResult<Vec<StreamEvent>>;
 
     /// Adds events to those that a webhook is sent again, as many as fit ([`one_append`]), in this
-    /// order. About the newest `kept` stay.
-    async fn send_again(
+    /// order. About the newest `kept` stay, for [`UNDELIVERED_TTL`].
+    async fn replay_events(
         &self,
         webhook: &WebhookName,
         events: &[Event],

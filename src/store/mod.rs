@@ -63,8 +63,9 @@ pub use erasures::{
 pub(crate) use erasures::{event_names, names};
 pub use errors::{StoreError, StoreResult, both};
 pub use events::{
-    About, COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, EventSource, Events, MAX_EVENTS, NO_CAP,
-    NotedCounts, ReadEvents, ReadFrom, SenderTurn, StreamEvent, WebhookQueue, one_append,
+    About, BuryReply, COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, NO_CAP,
+    NotedCounts, QueueKind, ReadEvents, ReadFrom, SenderTurn, StreamEvent, UNDELIVERED_TTL,
+    WebhookQueue, one_append,
 };
 pub use follows::{Edge, Followed, Follows};
 pub use friends_online::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed, friends_seen};

@@ -6,9 +6,10 @@
 //! once per `check-every`, and a close is finished only when its events are in the stream. So no
 //! event is lost when its gateway dies.
 
+pub mod api_events;
 pub mod count_events;
-pub mod direct_events;
 pub mod fan_events;
+pub mod outbox;
 
 use serde_json::{Map, Value, json};
 

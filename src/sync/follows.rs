@@ -12,7 +12,7 @@ use crate::base::ids::UserId;
 use crate::peers::Outbox;
 use crate::presence::Rooms;
 use crate::store::{About, Store, StoreError, StoreResult};
-use crate::sync::events::direct_events::DirectEvents;
+use crate::sync::events::api_events::ApiEvents;
 use crate::sync::social::feeds::Feeds;
 
 pub struct FollowGraph {
@@ -21,26 +21,22 @@ pub struct FollowGraph {
     pub outbox: Arc<Outbox>,
     pub feeds: Arc<Feeds>,
     /// `None` if follows are no events.
-    pub events: Option<Arc<DirectEvents>>,
+    pub events: Option<Arc<ApiEvents>>,
 }
 
 impl FollowGraph {
     /// True if the follow is new.
     pub async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        let changed = self.tell_of(self.store.follow(user, streamer).await, user, streamer)?;
-        if changed {
-            self.note(EventKind::UserFollowed, user, streamer);
-        }
+        let changed = self.store.follow(user, streamer).await;
+        let changed = self.tell_of(changed, EventKind::UserFollowed, user, streamer)?;
         self.feeds.followed(user, streamer).await?;
         Ok(changed)
     }
 
     /// True if there was a follow.
     pub async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        let changed = self.tell_of(self.store.unfollow(user, streamer).await, user, streamer)?;
-        if changed {
-            self.note(EventKind::UserUnfollowed, user, streamer);
-        }
+        let changed = self.store.unfollow(user, streamer).await;
+        let changed = self.tell_of(changed, EventKind::UserUnfollowed, user, streamer)?;
         self.feeds.unfollowed(user, streamer).await?;
         Ok(changed)
     }
@@ -55,16 +51,21 @@ impl FollowGraph {
         events.add(kind, About::User(user.clone()), fields);
     }
 
-    /// Tells of a change that the store made, or may have made. The walk tells of a change that the
-    /// store makes later.
+    /// Tells of a change that the store made, or may have made: a repeated call finds it made, and
+    /// tells nothing. The walk tells the gateways of a change that the store makes later.
     fn tell_of(
         &self,
         changed: StoreResult<bool>,
+        kind: EventKind,
         user: &UserId,
         streamer: &UserId,
     ) -> StoreResult<bool> {
-        if !changed.as_ref().is_err_and(StoreError::did_nothing) {
-            self.tell(user, streamer);
+        if changed.as_ref().is_err_and(StoreError::did_nothing) {
+            return changed;
+        }
+        self.tell(user, streamer);
+        if *changed.as_ref().unwrap_or(&true) {
+            self.note(kind, user, streamer);
         }
         changed
     }

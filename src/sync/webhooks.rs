@@ -13,13 +13,13 @@
 //! first arrivals are in order. Only the sender whose turn it is gives events up.
 
 mod backlog;
+mod deliveries;
 mod endpoints;
 mod receiver;
 mod replay;
 mod signature;
 mod test_event;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::backlog::{Backlog, HeldBack};
+use self::deliveries::{Unnoted, deliver};
 pub use self::endpoints::{Endpoint, Endpoints};
 use self::receiver::Refusal;
 pub(crate) use self::replay::replay;
@@ -37,8 +38,8 @@ use crate::base::ids::GatewayId;
 use crate::base::metrics::{Metrics, OfWebhook, WebhookResult};
 use crate::presence::gateways::Gateways;
 use crate::store::{
-    DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event, EventSource, MAX_DELIVERIES, MAX_EVENTS,
-    ReadEvents, ReadFrom, SenderTurn, Store, StoreResult, StreamEvent, WebhookQueue,
+    BuryReply, DeadEvent, Delivery, EntryId, Event, MAX_EVENTS, QueueKind, ReadEvents, ReadFrom,
+    SenderTurn, Store, StreamEvent, WebhookQueue,
 };
 
 /// How long a gateway is the sender after its last look. When it dies, another takes over after
@@ -49,7 +50,7 @@ const TURN: Duration = Duration::from_secs(6);
 const LOOK_EVERY: Millis = 200;
 
 /// How often the sender looks for events that are sent again, in ms: there are few, and seldom.
-const LOOK_AGAIN_EVERY: Millis = 1_000;
+const LOOK_FOR_REPLAYS_EVERY: Millis = 1_000;
 
 /// How often the other gateways look whether there is a sender, in ms.
 const TAKE_EVERY: Millis = 2_000;
@@ -63,9 +64,6 @@ const MIN_ATTEMPTS: u32 = 3;
 /// While this many entries wait to be acknowledged, the sender reads no further ones.
 const MAX_UNACKNOWLEDGED: usize = 4_000;
 
-/// The most attempts that wait to be noted: those that the store keeps.
-const MOST_UNNOTED: usize = DELIVERIES_KEPT as usize;
-
 /// A receiver that took an event within this time, in ms, is there. Then a live that holds back too
 /// many events has to make room.
 const RECENTLY: Millis = 60_000;
@@ -78,8 +76,8 @@ pub struct WebhookSender {
     pub store: Arc<dyn Store>,
     pub gateways: Arc<Gateways>,
     pub endpoint: Arc<Endpoint>,
-    /// What is sent to it.
-    pub source: EventSource,
+    /// Which of its queues is sent.
+    pub kind: QueueKind,
     /// How old an event may become before it is given up.
     pub patience: Duration,
     /// About how many of the events that were given up are kept.
@@ -92,25 +90,8 @@ pub struct WebhookSender {
 struct Attempt {
     entry: EntryId,
     event: Event,
-    began_at: UnixMillis,
-    latency_ms: Millis,
+    delivery: Delivery,
     outcome: Result<u16, Refusal>,
-}
-
-impl Attempt {
-    /// What is noted of the attempt, which was the `attempt`-th with this event.
-    fn delivery(&self, attempt: u32) -> Delivery {
-        let (status, failure) = told(&self.outcome);
-        Delivery {
-            event_id: self.event.id.clone(),
-            event_type: self.event.kind.to_string(),
-            at: self.began_at,
-            attempt,
-            latency_ms: self.latency_ms,
-            status,
-            failure,
-        }
-    }
 }
 
 /// The state of a sender.
@@ -124,8 +105,7 @@ struct Sending {
     arrived: Vec<EntryId>,
     last_arrival: Option<Millis>,
     attempts: JoinSet<Attempt>,
-    /// Attempts that ended and are not noted yet.
-    deliveries: VecDeque<Delivery>,
+    unnoted: Unnoted,
 }
 
 impl Sending {
@@ -138,7 +118,7 @@ impl Sending {
             arrived: Vec::new(),
             last_arrival: None,
             attempts: JoinSet::new(),
-            deliveries: VecDeque::new(),
+            unnoted: Unnoted::default(),
         }
     }
 
@@ -155,7 +135,7 @@ impl WebhookSender {
     fn queue(&self) -> WebhookQueue {
         WebhookQueue {
             webhook: self.endpoint.name.clone(),
-            source: self.source,
+            kind: self.kind,
         }
     }
 
@@ -163,27 +143,24 @@ impl WebhookSender {
     fn labels(&self) -> OfWebhook {
         OfWebhook {
             webhook: self.endpoint.name.to_string(),
-            queue: match self.source {
-                EventSource::Stream => "stream",
-                EventSource::Again => "again",
-            },
+            queue: self.kind.as_str(),
         }
     }
 
     /// Where a new group begins. Nothing is sent again unless somebody asked for it, however long
     /// ago.
     fn begin(&self) -> UnixMillis {
-        match self.source {
-            EventSource::Stream => self.clock.unix().saturating_sub(BEFORE_START),
-            EventSource::Again => 0,
+        match self.kind {
+            QueueKind::Stream => self.clock.unix().saturating_sub(BEFORE_START),
+            QueueKind::Replay => 0,
         }
     }
 
     /// How often it looks for new events, in ms.
     fn look_every(&self) -> Millis {
-        match self.source {
-            EventSource::Stream => LOOK_EVERY,
-            EventSource::Again => LOOK_AGAIN_EVERY,
+        match self.kind {
+            QueueKind::Stream => LOOK_EVERY,
+            QueueKind::Replay => LOOK_FOR_REPLAYS_EVERY,
         }
     }
 
@@ -192,7 +169,9 @@ impl WebhookSender {
         // An alert sees only what changes, so the counters begin at zero.
         let labels = self.labels();
         self.metrics.webhook_dead.get_or_create(&labels).inc_by(0);
-        self.metrics.events_trimmed.get_or_create(&labels).inc_by(0);
+        if self.kind == QueueKind::Stream {
+            self.metrics.events_trimmed.get_or_create(&labels).inc_by(0);
+        }
         let mut state = Sending::new();
         loop {
             if state.next_look <= self.clock.now() {
@@ -201,6 +180,7 @@ impl WebhookSender {
             self.send_what_is_due(&mut state);
             let wake = match state.backlog.next_at() {
                 Some(at) if state.attempts.len() < MAX_CONCURRENT_ATTEMPTS => {
+                    let at = at.max(self.endpoint.paused_until());
                     at.max(self.clock.now() + 1).min(state.next_look)
                 }
                 _ => state.next_look,
@@ -219,7 +199,9 @@ impl WebhookSender {
                 () = self.clock.sleep_until(wake) => {}
             }
             self.acknowledge(&mut state).await;
-            self.note_deliveries(&mut state).await;
+            let store = self.store.as_ref();
+            let webhook = &self.endpoint.name;
+            state.unnoted.note(store, webhook, self.clock).await;
         }
         state.attempts.abort_all();
         let ended = self
@@ -320,8 +302,10 @@ impl WebhookSender {
         }
     }
 
+    /// Notes events that the stream lost before the webhook had them.
     fn note_lost(&self, lost: u64) {
-        if lost > 0 {
+        // What is gone from a replay was erased, or is past its lifetime.
+        if lost > 0 && self.kind == QueueKind::Stream {
             self.metrics
                 .events_trimmed
                 .get_or_create(&self.labels())
@@ -357,6 +341,9 @@ impl WebhookSender {
 
     fn send_what_is_due(&self, state: &mut Sending) {
         let now = self.clock.now();
+        if now < self.endpoint.paused_until() {
+            return;
+        }
         while now < state.until
             && state.attempts.len() < MAX_CONCURRENT_ATTEMPTS
             && let Some((entry, event)) = state.backlog.next(now)
@@ -369,14 +356,14 @@ impl WebhookSender {
 
     async fn ended(&self, state: &mut Sending, attempt: Attempt) {
         let now = self.clock.now();
-        let before = state.backlog.failures(&attempt.event.about);
-        state.deliveries.push_back(attempt.delivery(before + 1));
         let Attempt {
             entry,
             event,
+            mut delivery,
             outcome,
-            ..
         } = attempt;
+        delivery.attempt += state.backlog.failures(&event.about);
+        state.unnoted.push(delivery);
         self.count(&outcome);
         let Err(why) = outcome else {
             state.last_arrival = Some(now);
@@ -391,7 +378,7 @@ impl WebhookSender {
         let failures = state.backlog.failed(&event.about, now, rand::random());
         if let Some(wait) = why.retry_after() {
             if why.is_about_all() {
-                state.backlog.pause(now, millis(wait));
+                self.endpoint.pause(now, millis(wait));
             } else {
                 state.backlog.leave_alone(&event.about, now, millis(wait));
             }
@@ -463,12 +450,12 @@ impl WebhookSender {
 
     async fn give_up(&self, state: &mut Sending, entry: EntryId, dead: DeadEvent) {
         let gateway: GatewayId = self.gateways.id();
-        let buried: StoreResult<bool> = self
+        let buried = self
             .store
             .bury_event(&self.queue(), &gateway, entry, &dead, self.kept)
             .await;
         match buried {
-            Ok(true) => {
+            Ok(BuryReply::Buried) => {
                 tracing::warn!(
                     webhook = %self.endpoint.name,
                     event_id = dead.event.id,
@@ -482,8 +469,11 @@ impl WebhookSender {
                     .inc();
                 state.backlog.gave_up(&dead.event.about, entry);
             }
-            // Another gateway is the sender.
-            Ok(false) => {
+            Ok(BuryReply::Gone) => {
+                self.note_lost(1);
+                state.backlog.gave_up(&dead.event.about, entry);
+            }
+            Ok(BuryReply::NotTheSender) => {
                 state.until = 0;
                 state.next_look = 0;
             }
@@ -508,41 +498,18 @@ impl WebhookSender {
             state.arrived.drain(..done);
         }
     }
-
-    /// Notes the attempts for people. If the store does not answer, only the newest are kept.
-    async fn note_deliveries(&self, state: &mut Sending) {
-        while !state.deliveries.is_empty() {
-            let count = state.deliveries.len().min(MAX_DELIVERIES);
-            let some = &state.deliveries.make_contiguous()[..count];
-            let noted = self.store.note_deliveries(&self.endpoint.name, some).await;
-            if let Err(why) = noted {
-                tracing::debug!(error = %why, "attempts to send were not noted, will try again");
-                let excess = state.deliveries.len().saturating_sub(MOST_UNNOTED);
-                state.deliveries.drain(..excess);
-                return;
-            }
-            state.deliveries.drain(..count);
-        }
-    }
 }
 
 async fn attempt(endpoint: Arc<Endpoint>, clock: Clock, entry: EntryId, event: Event) -> Attempt {
-    let began_at = clock.unix();
-    let began = clock.now();
-    let outcome = endpoint.receiver().send(&event.id, &event.data).await;
+    let kind = event.kind.as_str();
+    let (delivery, outcome) = deliver(&endpoint, clock, &event.id, kind, &event.data).await;
     Attempt {
         entry,
         event,
-        began_at,
-        latency_ms: clock.now() - began,
+        delivery,
         outcome,
     }
 }
 
-/// The status of an answer, and why it is a failure; for people.
-fn told(outcome: &Result<u16, Refusal>) -> (Option<u16>, Option<String>) {
-    match outcome {
-        Ok(status) => (Some(*status), None),
-        Err(why) => (why.status(), Some(why.to_string())),
-    }
-}
+#[cfg(test)]
+mod tests;

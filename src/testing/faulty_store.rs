@@ -461,7 +461,7 @@ answered_by_the_embedded_store! {
             entry: EntryId,
             dead: &DeadEvent,
             kept: u64
-        ) -> bool;
+        ) -> BuryReply;
         fn end_sending(&self, queue: &WebhookQueue, gateway: &GatewayId) -> ();
         fn dead_events(
             &self,
@@ -469,9 +469,9 @@ answered_by_the_embedded_store! {
             after: Option<EntryId>,
             limit: usize
         ) -> Vec<(EntryId, DeadEvent)>;
-        fn replay_event(&self, webhook: &WebhookName, entry: EntryId) -> bool;
+        fn replay_dead(&self, webhook: &WebhookName, entry: EntryId) -> bool;
         fn events_after(&self, after: EntryId, until: UnixMillis) -> Vec<StreamEvent>;
-        fn send_again(&self, webhook: &WebhookName, events: &[Event], kept: u64) -> ();
+        fn replay_events(&self, webhook: &WebhookName, events: &[Event], kept: u64) -> ();
     }
 }
 

@@ -22,13 +22,13 @@ use rollcall::config::{AttendanceForm, Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
     About, AnswerName, Answers, Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion,
-    Attending, Burial, Bus, BusEvent, ChangeTerms, Channel, CheckLive, Checks, CloseLive,
-    CloseReason, CloseReply, CountLive, CountReply, Counts, DeadEvent, Deliveries, Delivery, Edge,
-    Entry, EntryId, Erasures, Event, EventSource, Events, ExpectedSlice, FanoutJobs, FanoutTask,
+    Attending, Burial, BuryReply, Bus, BusEvent, ChangeTerms, Channel, CheckLive, Checks,
+    CloseLive, CloseReason, CloseReply, CountLive, CountReply, Counts, DeadEvent, Deliveries,
+    Delivery, Edge, Entry, EntryId, Erasures, Event, Events, ExpectedSlice, FanoutJobs, FanoutTask,
     Figures, FinishClose, FinishedChanges, Followed, Follows, Heard, HeldFrom, History, Holders,
     InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore,
     MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply,
-    OpenedBy, Peaks, Post, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply,
+    OpenedBy, Peaks, Post, Profiles, PutInList, QueueKind, Rank, ReadEvents, ReadFrom, RemoveReply,
     RemoveUser, RenewLease, SenderTurn, Sessions, SliceSize, Slices, Span, Standing, StatusId,
     Statuses, Strays, StreamChange, StreamStore, Streams, StreamsReply, Summary, Terms, Timeline,
     Timelines, Uniques, UserLists, WebhookQueue, WriteInfo, WriteStreams, find_attendees,
@@ -670,7 +670,7 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
     let (turn, from) = (Duration::from_secs(6), ReadFrom::New);
     let queue = WebhookQueue {
         webhook: WebhookName::default(),
-        source: EventSource::Stream,
+        kind: QueueKind::Stream,
     };
     let webhook = &queue.webhook;
     let request = ReadEvents {
@@ -693,14 +693,10 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
         why: "it answered 500".to_owned(),
         attempts: 3,
     };
-    assert!(
-        store
-            .bury_event(&queue, &gateway, events[1].entry, &dead, 100)
-            .await
-            .unwrap()
-    );
+    let buried = store.bury_event(&queue, &gateway, events[1].entry, &dead, 100);
+    assert_eq!(buried.await.unwrap(), BuryReply::Buried);
     let listed = store.dead_events(webhook, None, 10).await.unwrap();
-    assert!(store.replay_event(webhook, listed[0].0).await.unwrap());
+    assert!(store.replay_dead(webhook, listed[0].0).await.unwrap());
     // The cap trims what nobody has read.
     for _ in 0..4 {
         store
@@ -714,7 +710,7 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
     assert!(lost > 0);
     store.end_sending(&queue, &gateway).await.unwrap();
     let event = listed[0].1.event.clone();
-    store.send_again(webhook, &[event], 100).await.unwrap();
+    store.replay_events(webhook, &[event], 100).await.unwrap();
     store
         .events_after(EntryId::default(), u64::MAX)
         .await

@@ -17,16 +17,16 @@ use rollcall::session::close_codes::Close;
 use rollcall::session::messages::ErrorCode;
 use rollcall::store::redis::keys::{self, Keys};
 use rollcall::store::{
-    ATTENDANCE_KEPT, AnswerName, Channel, Edge, EventSource, LiveEpoch, Timeline, WebhookQueue,
+    ATTENDANCE_KEPT, AnswerName, Channel, Edge, LiveEpoch, QueueKind, Timeline, WebhookQueue,
 };
 
 use super::{between, read, rows};
 
 /// A queue of the webhook of the settings.
-fn queue(source: EventSource) -> WebhookQueue {
+fn queue(kind: QueueKind) -> WebhookQueue {
     WebhookQueue {
         webhook: WebhookName::default(),
-        source,
+        kind,
     }
 }
 
@@ -247,11 +247,11 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.attendance_form(),
         keys.events(),
         keys.dead_events(&WebhookName::default()),
-        keys.events_again(&WebhookName::default()),
+        keys.replays(&WebhookName::default()),
         keys.deliveries(&WebhookName::default()),
         keys.webhook_status(&WebhookName::default()),
-        keys.event_sender(&queue(EventSource::Stream)),
-        keys.event_sender(&queue(EventSource::Again)),
+        keys.event_sender(&queue(QueueKind::Stream)),
+        keys.event_sender(&queue(QueueKind::Replay)),
         keys.edge(&user, Edge::Following),
         keys.edge(&user, Edge::Followers),
         keys.users(),

@@ -4,11 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{Epoch, Group, OnlineSet, STREAMERS_SLICES, SliceId};
+use rollcall::base::webhook_name::WebhookName;
 use rollcall::store::redis::keys::Keys;
 use rollcall::store::{
-    Arrived, CloseLive, CloseReason, CountLive, CountReply, Edge, Figures, LeaseReply, OpenLive,
-    Peaks, RenewLease, Store,
+    About, Arrived, BuryReply, CloseLive, CloseReason, CountLive, CountReply, DeadEvent, Edge,
+    Event, Figures, LeaseReply, OpenLive, Peaks, QueueKind, ReadEvents, ReadFrom, RenewLease,
+    SenderTurn, Store, WebhookQueue,
 };
 
 use crate::conformance::{
@@ -412,4 +415,59 @@ async fn slowest_ping(store: Arc<dyn Store>) -> std::time::Duration {
         slowest = slowest.max(asked.elapsed());
     }
     slowest
+}
+
+#[tokio::test]
+async fn events_that_a_webhook_did_not_take_or_is_sent_again_go_after_a_month() {
+    let server = RedisServer::start().await;
+    let store = redis(&server).await;
+    let month = 30 * 24 * HOUR;
+    let queue = WebhookQueue {
+        webhook: WebhookName::parse("crm").unwrap(),
+        kind: QueueKind::Replay,
+    };
+    let replay = "{rollcall:events}:replay:crm";
+    let dead = "{rollcall:events}:dead:crm";
+    let one = gateway("one");
+    let look = ReadEvents {
+        queue: queue.clone(),
+        gateway: one.clone(),
+        turn: Duration::from_secs(6),
+        begin: 0,
+        from: ReadFrom::New,
+        count: 10,
+    };
+    store.read_events(&look).await.unwrap();
+    let exists = server.cli(&["EXISTS", replay]);
+    assert_eq!(exists, "0", "a look makes no key that never expires");
+    for key in [replay, dead] {
+        server.cli(&["XADD", key, "1000-0", "id", "of long ago"]);
+    }
+    let event = Event {
+        id: "42:1:live.opened:1".to_owned(),
+        kind: EventKind::LiveOpened,
+        about: About::Live(live("42")),
+        data: "{}".to_owned(),
+    };
+    let events = std::slice::from_ref(&event);
+    let webhook = &queue.webhook;
+    store.replay_events(webhook, events, 100).await.unwrap();
+    let SenderTurn::Mine { events, .. } = store.read_events(&look).await.unwrap() else {
+        panic!("not its turn")
+    };
+    let given_up = DeadEvent {
+        event,
+        why: "it answered 500".to_owned(),
+        attempts: 3,
+    };
+    let buried = store.bury_event(&queue, &one, events[0].entry, &given_up, 100);
+    assert_eq!(buried.await.unwrap(), BuryReply::Buried);
+    for key in [replay, dead] {
+        assert_eq!(server.cli(&["XLEN", key]), "1", "{key}");
+        assert!((month - 60..=month).contains(&ttl(&server, key)), "{key}");
+    }
+    let listed = store.dead_events(webhook, None, 10).await.unwrap();
+    server.cli(&["PERSIST", replay]);
+    assert!(store.replay_dead(webhook, listed[0].0).await.unwrap());
+    assert!((month - 60..=month).contains(&ttl(&server, replay)));
 }

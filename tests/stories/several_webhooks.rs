@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use axum::http::Method;
 use rollcall::base::event_kind::EventKind;
+use rollcall::config::Config;
 use serde_json::{Value, json};
 
+use crate::support::redis_view::Redis;
 use crate::support::stores::within_deadline;
 use crate::support::wait::{PATIENCE, until};
 use crate::support::webhook::{Mood, Webhook};
@@ -241,6 +243,16 @@ async fn follows_and_calls_are_events_where_they_are_switched_on() {
             json!({"live_id": "42", "user_id": "u1"})
         );
         assert_eq!(calls[1]["by"], Value::Null, "nobody is asked who they are");
+        let noted = until("all of it is noted", PATIENCE, async || {
+            let listed = backend.get("/v1/webhooks/default/deliveries").await;
+            let listed = listed.is(200).body;
+            match listed["items"].as_array().unwrap().len() {
+                6.. => Ok(listed.to_string()),
+                fewer => Err(fewer),
+            }
+        })
+        .await;
+        assert!(!noted.contains("u1"), "no id names a user: {noted}");
         assert!(calls[1]["request_id"].is_string());
     })
     .await;
@@ -250,7 +262,7 @@ async fn follows_and_calls_are_events_where_they_are_switched_on() {
 async fn another_gateway_goes_on_with_every_webhook_when_one_stops() {
     within_deadline(async {
         let (all, closes) = (Webhook::start().await, Webhook::start().await);
-        let settings = |config: &mut rollcall::config::Config| {
+        let settings = |config: &mut Config| {
             config.count_events = false;
             all.hears(config);
             closes.hears_as("closes", &[EventKind::LiveClosed], config);
@@ -284,6 +296,137 @@ async fn another_gateway_goes_on_with_every_webhook_when_one_stops() {
         second.backend().close("1").await;
         all.hears_of("1", &["live.opened", "live.closed"]).await;
         closes.hears_of("1", &["live.closed"]).await;
+    })
+    .await;
+}
+
+/// Both webhooks, as every gateway has them.
+fn hear_both(main: &Webhook, log: &Webhook, config: &mut Config) {
+    main.hears(config);
+    log.hears_as("log", &[], config);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_webhook_gets_everything_though_one_is_down_and_the_sender_is_killed() {
+    within_deadline(async {
+        let (mut main, log) = (Webhook::start().await, Webhook::start().await);
+        let redis = Redis::start().await;
+        let mut doomed =
+            World::program_with(redis.clone(), |config| hear_both(&main, &log, config)).await;
+        doomed.backend().open("1", "s1").await;
+        for webhook in [&main, &log] {
+            webhook.hears_of("1", &["live.opened"]).await;
+        }
+        let other = World::beside(redis.clone(), |config| hear_both(&main, &log, config)).await;
+        main.stops().await;
+        let lives = ["1", "2", "3"];
+        for live in lives {
+            other.backend().open(live, "s1").await;
+            other.backend().remove(live, "u1").await.is(200);
+        }
+        for live in lives {
+            log.hears_of(live, &["live.opened", "user.removed"]).await;
+        }
+        doomed.process().kill();
+        for live in lives {
+            other.backend().ban(live, "u2", 60).await;
+            other.backend().close(live).await;
+        }
+        let whole = ["live.opened", "user.removed", "user.banned", "live.closed"];
+        for live in lives {
+            log.hears_of(live, &whole).await;
+        }
+        assert_eq!(main.story_of("2"), Vec::<String>::new(), "it is down");
+        main.comes_back().await;
+        for live in lives {
+            main.hears_of(live, &whole).await;
+        }
+        until("nothing waits", PATIENCE, async || {
+            let waiting = [
+                standing(&other, "default").await["waiting"].clone(),
+                standing(&other, "log").await["waiting"].clone(),
+            ];
+            if waiting == [json!(0), json!(0)] {
+                Ok(())
+            } else {
+                Err(format!("{waiting:?}"))
+            }
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_secret_of_a_further_webhook_changes_while_gateways_run() {
+    within_deadline(async {
+        let webhook = Webhook::start().await;
+        let hear = |config: &mut Config| webhook.hears_as("log", &[], config);
+        let one = World::on_redis(hear).await;
+        let other = World::beside(one.redis().clone(), hear).await;
+        let gateways = [&one, &other];
+        one.backend().open("1", "s1").await;
+        webhook.hears_of("1", &["live.opened"]).await;
+        assert_eq!(webhook.signed_twice(), 0);
+        webhook.adds_a_secret();
+        for gateway in gateways {
+            gateway.reload().await;
+            assert_eq!(standing(gateway, "log").await["secrets"], 2);
+        }
+        one.backend().open("2", "s1").await;
+        webhook.hears_of("2", &["live.opened"]).await;
+        assert_eq!(webhook.signed_twice(), 1, "by both secrets");
+        webhook.knows_the_next_secret();
+        webhook.drops_the_old_secret();
+        for gateway in gateways {
+            gateway.reload().await;
+        }
+        one.backend().open("3", "s1").await;
+        webhook.hears_of("3", &["live.opened"]).await;
+        assert_eq!(webhook.signed_twice(), 1, "by the new secret alone");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_is_overloaded_is_sent_nothing_from_either_queue() {
+    within_deadline(async {
+        let webhook = Webhook::start().await;
+        let world = World::on_memory(|config| webhook.hears(config)).await;
+        let backend = world.backend();
+        backend.open("1", "s1").await;
+        webhook.hears_of("1", &["live.opened"]).await;
+        webhook.is(Mood::Defers("2", "3"));
+        backend.open("2", "s1").await;
+        let deferred = until("an event is deferred", PATIENCE, async || {
+            webhook.deferred().first().copied().ok_or("none is")
+        })
+        .await;
+        webhook.is(Mood::Takes);
+        let before = webhook.taken().len();
+        backend
+            .post("/v1/webhooks/default/replay", json!({"from": 0}))
+            .await
+            .is(200);
+        until("an event is taken", PATIENCE, async || {
+            if webhook.taken().len() > before {
+                Ok(())
+            } else {
+                Err("none is")
+            }
+        })
+        .await;
+        let rest = deferred.elapsed();
+        assert!(rest >= Duration::from_millis(2_900), "{rest:?}");
+        until("everything came again", PATIENCE, async || {
+            let of_one = webhook
+                .taken()
+                .iter()
+                .filter(|event| event["live_id"] == "1")
+                .count();
+            if of_one == 2 { Ok(()) } else { Err(of_one) }
+        })
+        .await;
     })
     .await;
 }

@@ -17,6 +17,8 @@ pub struct Program {
     pub addr: SocketAddr,
     child: Child,
     log: tempfile::NamedTempFile,
+    /// What no flag can say.
+    _settings: Option<tempfile::NamedTempFile>,
 }
 
 impl Program {
@@ -97,6 +99,13 @@ impl Program {
                 &format!("{}ms", config.webhook_patience.as_millis()),
             ]);
         }
+        let mut settings = None;
+        if !config.webhooks.is_empty() {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), tables(config)).unwrap();
+            command.arg("--config").arg(file.path());
+            settings = Some(file);
+        }
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -112,7 +121,12 @@ impl Program {
             lines.for_each(drop);
         });
         let addr = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut program = Self { addr, child, log };
+        let mut program = Self {
+            addr,
+            child,
+            log,
+            _settings: settings,
+        };
         let told = tokio::time::timeout(PATIENCE, told).await;
         program.addr = told
             .expect("the program listens in time")
@@ -173,6 +187,25 @@ impl Program {
             .unwrap();
         assert!(done.success(), "kill {signal}");
     }
+}
+
+/// The tables of the settings file.
+fn tables(config: &Config) -> String {
+    let mut text = String::new();
+    for webhook in &config.webhooks {
+        let url = webhook.url.reveal();
+        let secret = webhook.secret_file.display();
+        let lines = format!(
+            "[webhooks.{}]\nurl = '{url}'\nsecret-file = '{secret}'\n",
+            webhook.name
+        );
+        text.push_str(&lines);
+        if !webhook.events.is_empty() {
+            let events: Vec<&str> = webhook.events.iter().map(|kind| kind.as_str()).collect();
+            text.push_str(&format!("events = '{}'\n", events.join(",")));
+        }
+    }
+    text
 }
 
 impl Drop for Program {

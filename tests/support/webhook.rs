@@ -60,6 +60,8 @@ struct Inner {
     requests: usize,
     /// When requests were deferred.
     deferred: Vec<Instant>,
+    /// How many requests both secrets signed.
+    signed_twice: usize,
 }
 
 /// A receiver.
@@ -82,6 +84,7 @@ impl Webhook {
             taken: Vec::new(),
             requests: 0,
             deferred: Vec::new(),
+            signed_twice: 0,
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
@@ -158,7 +161,6 @@ impl Webhook {
             name: WebhookName::parse(name).unwrap(),
             url: Secret::new(format!("http://{}/hooks", self.addr)),
             secret_file: self.secret.path().to_owned(),
-            previous_secret_file: None,
             events: events.to_vec(),
         });
         config.webhook_allow_private = true;
@@ -173,6 +175,11 @@ impl Webhook {
     /// When it said that it is not to be asked so soon again.
     pub fn deferred(&self) -> Vec<Instant> {
         self.inner.lock().unwrap().deferred.clone()
+    }
+
+    /// How many requests the next secret signed, too.
+    pub fn signed_twice(&self) -> usize {
+        self.inner.lock().unwrap().signed_twice
     }
 
     /// How many requests came.
@@ -266,6 +273,9 @@ async fn take(State(inner): State<Arc<Mutex<Inner>>>, headers: HeaderMap, body: 
         verify(secret, &headers, &body),
         "a wrong signature: {headers:?}"
     );
+    if verify(SECRET, &headers, &body) && verify(NEXT_SECRET, &headers, &body) {
+        inner.lock().unwrap().signed_twice += 1;
+    }
     assert_eq!(event["id"], headers["rollcall-event-id"].to_str().unwrap());
     let talk = match mood {
         Mood::Hangs => std::future::pending().await,

@@ -195,6 +195,11 @@ impl Repeatable {
     }
 }
 
+/// Whether this is the answer to an earlier request, with which that request was repeated.
+pub(super) fn is_replayed(response: &Response) -> bool {
+    response.headers().contains_key(REPLAYED)
+}
+
 fn replayed(made: Made) -> Response {
     let mut answer = made.into_response();
     answer

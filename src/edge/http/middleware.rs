@@ -43,11 +43,14 @@ pub(super) async fn guard(request: Request, next: Next) -> Response {
             tracing::error!(route, panic = message(panic.as_ref()), "a handler panicked");
             Problem::new(Kind::Internal, "a bug in the gateway; its log says more").into_response()
         }
-        Err(_) => {
-            let detail = format!("not complete within {} s", REQUEST_DEADLINE.as_secs());
-            Problem::new(Kind::Timeout, detail).into_response()
-        }
+        Err(_) => too_late(),
     }
+}
+
+/// The answer to a request that was not complete at its deadline.
+pub(super) fn too_late() -> Response {
+    let detail = format!("not complete within {} s", REQUEST_DEADLINE.as_secs());
+    Problem::new(Kind::Timeout, detail).into_response()
 }
 
 /// The outer layer: it counts every answer, and adds the headers that all answers have. Its span has

@@ -21,7 +21,7 @@ use crate::session::context::SessionContext;
 use crate::session::socketless::sessions::SocketlessSessions;
 use crate::store::Store;
 use crate::sync::erasure::Eraser;
-use crate::sync::events::direct_events::DirectEvents;
+use crate::sync::events::api_events::ApiEvents;
 use crate::sync::follows::FollowGraph;
 use crate::sync::info::InfoWriter;
 use crate::sync::lives::Lives;
@@ -65,7 +65,7 @@ pub(crate) struct AppState {
     pub(crate) media: Arc<MediaServers>,
     pub(crate) webhooks: Endpoints,
     /// `None` if the audit trail is switched off.
-    pub(crate) audit: Option<Arc<DirectEvents>>,
+    pub(crate) audit: Option<Arc<ApiEvents>>,
     /// About how many events each of their streams keeps.
     pub(crate) events_kept: u64,
     pub(crate) streams: Arc<StreamKeeper>,

@@ -73,13 +73,6 @@ impl Webhook {
     }
 }
 
-/// All webhooks.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Webhooks {
-    /// In the order of the settings.
-    items: Vec<Webhook>,
-}
-
 /// An attempt to send an event.
 #[derive(Serialize, ToSchema)]
 pub(super) struct WebhookDelivery {
@@ -92,7 +85,7 @@ pub(super) struct WebhookDelivery {
     /// When the attempt began, in Unix milliseconds.
     #[schema(example = 1_732_000_000_000_u64)]
     sent_at: u64,
-    /// The how-manyth attempt with this event it was, by the gateway that sent.
+    /// Which attempt with this event it was: 1 is the first. Another gateway begins to count anew.
     #[schema(example = 1)]
     attempt: u32,
     /// How long it took, in milliseconds.
@@ -158,10 +151,14 @@ fn find(state: &AppState, name: &WebhookName) -> Result<Arc<Endpoint>, Problem> 
 
 refusals!(ListRefused = StoreUnavailable);
 
-/// The webhooks of the settings, and how they stand
+/// The webhooks of the settings, in their order, and how they stand
+///
+/// All of them are on one page.
 #[utoipa::path(get, path = "/v1/webhooks", operation_id = "list_webhooks", tag = "webhooks",
-    responses((status = 200, description = "All of them", body = Webhooks), ListRefused))]
-pub(super) async fn list(State(state): State<Arc<AppState>>) -> Result<Json<Webhooks>, Problem> {
+    responses((status = 200, description = "All of them", body = Page<Webhook>), ListRefused))]
+pub(super) async fn list(
+    State(state): State<Arc<AppState>>,
+) -> Result<Json<Page<Webhook>>, Problem> {
     let mut items = Vec::new();
     for endpoint in state.webhooks.iter() {
         let status = state
@@ -170,7 +167,10 @@ pub(super) async fn list(State(state): State<Arc<AppState>>) -> Result<Json<Webh
             .await?;
         items.push(Webhook::of(endpoint, status));
     }
-    Ok(Json(Webhooks { items }))
+    Ok(Json(Page {
+        items,
+        cursor: None,
+    }))
 }
 
 paging_query!(DeliveriesQuery = Deliveries);
@@ -221,12 +221,7 @@ fn resume(cursor: &str) -> Result<EntryId, Problem> {
     })
 }
 
-refusals!(
-    TestRefused = InvalidId,
-    BadMessage,
-    WebhookNotFound,
-    StoreUnavailable
-);
+refusals!(TestRefused = InvalidId, BadMessage, WebhookNotFound);
 
 /// Send a test event to a webhook
 ///
@@ -240,11 +235,18 @@ pub(super) async fn test(
     InPath(name): InPath<WebhookName>,
 ) -> Result<Json<WebhookDelivery>, Problem> {
     let endpoint = find(&state, &name)?;
-    let delivery = send_test(&endpoint, state.clock).await;
-    state
-        .store_for_clients
-        .note_deliveries(&endpoint.name, std::slice::from_ref(&delivery))
-        .await?;
+    let delivery = run_to_completion(async move {
+        let delivery = send_test(&endpoint, state.clock).await;
+        let noted = state
+            .store_for_clients
+            .note_deliveries(&endpoint.name, std::slice::from_ref(&delivery))
+            .await;
+        if let Err(why) = noted {
+            tracing::debug!(error = %why, "a test of a webhook was not noted");
+        }
+        delivery
+    })
+    .await;
     Ok(Json(delivery.into()))
 }
 

@@ -8,8 +8,8 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::GatewayId;
 use crate::base::webhook_name::WebhookName;
 use crate::store::{
-    DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event, EventSource, ReadEvents, ReadFrom,
-    SenderTurn, StreamEvent, WebhookQueue, WebhookStatus,
+    DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event, QueueKind, ReadEvents, ReadFrom,
+    SenderTurn, StreamEvent, UNDELIVERED_TTL, WebhookQueue, WebhookStatus,
 };
 
 /// A capped stream.
@@ -55,6 +55,12 @@ impl<T: Clone> Stream<T> {
         rest.take(count)
             .map(|(entry, found)| (*entry, found.clone()))
             .collect()
+    }
+
+    /// Removes what is older than an event that a webhook did not take may become.
+    fn drop_old(&mut self, now: UnixMillis) {
+        let oldest = now.saturating_sub(millis(UNDELIVERED_TTL));
+        self.entries = self.entries.split_off(&EntryId(oldest, 0));
     }
 
     /// The last entries before this one, the newest first.
@@ -157,11 +163,11 @@ impl Senders {
 /// What is known of a webhook.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Webhook {
-    again: Stream<Event>,
+    replays: Stream<Event>,
     pub(super) dead: Stream<DeadEvent>,
     pub(super) deliveries: Stream<Delivery>,
     pub(super) last: WebhookStatus,
-    senders: BTreeMap<EventSource, Senders>,
+    senders: BTreeMap<QueueKind, Senders>,
 }
 
 /// All that is known of events.
@@ -186,8 +192,8 @@ impl EventLog {
     pub(super) fn erase(&mut self, is_doomed: impl Fn(&str) -> bool) -> u64 {
         let mut gone = 0;
         for webhook in self.webhooks.values_mut() {
-            let again = &mut webhook.again.entries;
-            gone += again
+            let replays = &mut webhook.replays.entries;
+            gone += replays
                 .extract_if(.., |_, event| is_doomed(&event.data))
                 .count();
             let dead = &mut webhook.dead.entries;
@@ -200,7 +206,7 @@ impl EventLog {
 
     fn senders(&mut self, queue: &WebhookQueue) -> &mut Senders {
         let webhook = self.webhook(&queue.webhook);
-        webhook.senders.entry(queue.source).or_default()
+        webhook.senders.entry(queue.kind).or_default()
     }
 
     pub(super) fn append(&mut self, event: Event, kept: u64, now: UnixMillis) {
@@ -208,7 +214,7 @@ impl EventLog {
             return;
         };
         for webhook in self.webhooks.values_mut() {
-            webhook.note_trimmed(EventSource::Stream, trimmed);
+            webhook.note_trimmed(QueueKind::Stream, trimmed);
         }
     }
 
@@ -219,7 +225,7 @@ impl EventLog {
     pub(super) fn read(&mut self, request: &ReadEvents, now: UnixMillis) -> SenderTurn {
         let queue = &request.queue;
         let webhook = self.webhooks.entry(queue.webhook.clone()).or_default();
-        let senders = webhook.senders.entry(queue.source).or_default();
+        let senders = webhook.senders.entry(queue.kind).or_default();
         if let Some((holder, until)) = &senders.turn
             && *holder != request.gateway
             && *until > now
@@ -227,9 +233,9 @@ impl EventLog {
             return SenderTurn::Other;
         }
         senders.turn = Some((request.gateway.clone(), now + millis(request.turn)));
-        let stream = match queue.source {
-            EventSource::Stream => &self.stream,
-            EventSource::Again => &webhook.again,
+        let stream = match queue.kind {
+            QueueKind::Stream => &self.stream,
+            QueueKind::Replay => &webhook.replays,
         };
         let group = senders
             .group
@@ -245,24 +251,32 @@ impl EventLog {
         }
     }
 
-    /// False if the gateway is not the sender.
     pub(super) fn bury(
         &mut self,
         queue: &WebhookQueue,
         gateway: &GatewayId,
         entry: EntryId,
         now: UnixMillis,
-    ) -> Buried {
+    ) -> Burial {
         let senders = self.senders(queue);
         if !senders.is_sender(gateway, now) {
-            return Buried::NotTheSender;
+            return Burial::NotTheSender;
         }
-        if let Some(group) = &mut senders.group
-            && group.unacknowledged.remove(&entry)
-        {
-            Buried::Now
+        let waited = match &mut senders.group {
+            Some(group) => group.unacknowledged.remove(&entry),
+            None => false,
+        };
+        if !waited {
+            return Burial::Before;
+        }
+        let stream = match queue.kind {
+            QueueKind::Stream => &self.stream,
+            QueueKind::Replay => &self.webhook(&queue.webhook).replays,
+        };
+        if stream.entries.contains_key(&entry) {
+            Burial::Due
         } else {
-            Buried::Before
+            Burial::Gone
         }
     }
 
@@ -275,11 +289,11 @@ impl EventLog {
     pub(super) fn status(&mut self, name: &WebhookName) -> WebhookStatus {
         let webhook = self.webhooks.entry(name.clone()).or_default();
         let mut waiting = 0;
-        for (source, senders) in &webhook.senders {
+        for (kind, senders) in &webhook.senders {
             if let Some(group) = &senders.group {
-                waiting += group.waiting(match source {
-                    EventSource::Stream => &self.stream,
-                    EventSource::Again => &webhook.again,
+                waiting += group.waiting(match kind {
+                    QueueKind::Stream => &self.stream,
+                    QueueKind::Replay => &webhook.replays,
                 });
             }
         }
@@ -293,30 +307,69 @@ impl EventLog {
 
 /// What became of the wish to give an event up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Buried {
-    /// It waited, and does no longer.
-    Now,
+pub(super) enum Burial {
+    /// It waited, and does no longer. The caller adds it to the events that were given up.
+    Due,
     /// It did not wait any more.
     Before,
+    /// It waited, and does no longer, but its entry is gone.
+    Gone,
     NotTheSender,
 }
 
 impl Webhook {
-    fn note_trimmed(&mut self, source: EventSource, entry: EntryId) {
-        if let Some(senders) = self.senders.get_mut(&source)
+    fn note_trimmed(&mut self, kind: QueueKind, entry: EntryId) {
+        if let Some(senders) = self.senders.get_mut(&kind)
             && let Some(group) = &mut senders.group
         {
             group.note_trimmed(entry);
         }
     }
 
-    pub(super) fn append_again(&mut self, event: Event, kept: u64, now: UnixMillis) {
-        if let Some(trimmed) = self.again.append_and_trim(event, kept, now) {
-            self.note_trimmed(EventSource::Again, trimmed);
+    pub(super) fn append_replay(&mut self, event: Event, kept: u64, now: UnixMillis) {
+        if let Some(trimmed) = self.replays.append_and_trim(event, kept, now) {
+            self.note_trimmed(QueueKind::Replay, trimmed);
         }
+        self.replays.drop_old(now);
+    }
+
+    pub(super) fn append_dead(&mut self, dead: DeadEvent, kept: u64, now: UnixMillis) {
+        self.dead.append(dead, kept, now);
+        self.dead.drop_old(now);
     }
 
     pub(super) fn note(&mut self, delivery: Delivery, now: UnixMillis) {
         self.deliveries.append(delivery, DELIVERIES_KEPT, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::event_kind::EventKind;
+    use crate::base::ids::LiveId;
+    use crate::store::About;
+
+    #[test]
+    fn what_a_webhook_did_not_take_or_is_sent_again_goes_after_a_month() {
+        let event = Event {
+            id: "42:1:live.opened:1".to_owned(),
+            kind: EventKind::LiveOpened,
+            about: About::Live(LiveId::parse("42").unwrap()),
+            data: "{}".to_owned(),
+        };
+        let dead = DeadEvent {
+            event: event.clone(),
+            why: "it answered 500".to_owned(),
+            attempts: 3,
+        };
+        let month = millis(UNDELIVERED_TTL);
+        let mut webhook = Webhook::default();
+        for (now, kept) in [(1, 1), (month, 2), (month + 2, 2)] {
+            webhook.append_replay(event.clone(), 100, now);
+            webhook.append_dead(dead.clone(), 100, now);
+            let left = (webhook.replays.entries.len(), webhook.dead.entries.len());
+            assert_eq!(left, (kept, kept), "at {now}");
+        }
     }
 }

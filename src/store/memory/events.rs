@@ -4,15 +4,15 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use super::counts::left_until_due;
-use super::event_log::Buried;
+use super::event_log::Burial;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::base::webhook_name::WebhookName;
 use crate::store::deliveries::latest;
 use crate::store::{
-    COUNTS_EVENT_EVERY, Counted, DeadEvent, Deliveries, Delivery, EntryId, Event, Events, Happened,
-    MAX_EVENTS, NO_CAP, NotedCounts, ReadEvents, SenderTurn, StoreResult, StreamEvent,
-    WebhookQueue, WebhookStatus,
+    BuryReply, COUNTS_EVENT_EVERY, Counted, DeadEvent, Deliveries, Delivery, EntryId, Event,
+    Events, Happened, MAX_EVENTS, NO_CAP, NotedCounts, ReadEvents, SenderTurn, StoreResult,
+    StreamEvent, WebhookQueue, WebhookStatus,
 };
 
 #[async_trait]
@@ -84,15 +84,19 @@ impl Events for MemoryStore {
         entry: EntryId,
         dead: &DeadEvent,
         kept: u64,
-    ) -> StoreResult<bool> {
+    ) -> StoreResult<BuryReply> {
         let now = self.now();
         let mut log = self.events.lock();
-        let buried = log.bury(queue, gateway, entry, now);
-        if buried == Buried::Now {
-            let webhook = log.webhook(&queue.webhook);
-            webhook.dead.append(dead.clone(), kept, now);
+        match log.bury(queue, gateway, entry, now) {
+            Burial::Due => {
+                let webhook = log.webhook(&queue.webhook);
+                webhook.append_dead(dead.clone(), kept, now);
+                Ok(BuryReply::Buried)
+            }
+            Burial::Before => Ok(BuryReply::Buried),
+            Burial::Gone => Ok(BuryReply::Gone),
+            Burial::NotTheSender => Ok(BuryReply::NotTheSender),
         }
-        Ok(buried != Buried::NotTheSender)
     }
 
     async fn end_sending(&self, queue: &WebhookQueue, gateway: &GatewayId) -> StoreResult<()> {
@@ -111,14 +115,14 @@ impl Events for MemoryStore {
         Ok(dead.after(after.unwrap_or_default(), limit.min(MAX_EVENTS)))
     }
 
-    async fn replay_event(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool> {
+    async fn replay_dead(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool> {
         let now = self.now();
         let mut log = self.events.lock();
         let webhook = log.webhook(webhook);
         let Some(dead) = webhook.dead.entries.remove(&entry) else {
             return Ok(false);
         };
-        webhook.append_again(dead.event, NO_CAP, now);
+        webhook.append_replay(dead.event, NO_CAP, now);
         Ok(true)
     }
 
@@ -137,7 +141,7 @@ impl Events for MemoryStore {
         Ok(events)
     }
 
-    async fn send_again(
+    async fn replay_events(
         &self,
         webhook: &WebhookName,
         events: &[Event],
@@ -146,7 +150,7 @@ impl Events for MemoryStore {
         let now = self.now();
         let mut log = self.events.lock();
         for event in events {
-            log.webhook(webhook).append_again(event.clone(), kept, now);
+            log.webhook(webhook).append_replay(event.clone(), kept, now);
         }
         Ok(())
     }

@@ -72,7 +72,7 @@ impl RedisStore {
     async fn do_status(&self, webhook: &WebhookName) -> StoreResult<WebhookStatus> {
         let keys = vec![
             self.keys().events(),
-            self.keys().events_again(webhook),
+            self.keys().replays(webhook),
             self.keys().dead_events(webhook),
             self.keys().webhook_status(webhook),
         ];

@@ -16,13 +16,10 @@ use crate::base::event_kind::EventKind;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::base::webhook_name::WebhookName;
 use crate::store::{
-    About, COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, MAX_RECORD_FIELDS,
-    NotedCounts, ReadEvents, ReadFrom, SenderTurn, StoreResult, StreamEvent, WebhookQueue,
+    About, BuryReply, COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS,
+    MAX_RECORD_FIELDS, NotedCounts, ReadEvents, ReadFrom, SenderTurn, StoreResult, StreamEvent,
+    UNDELIVERED_TTL, WebhookQueue,
 };
-
-/// How long the events that a webhook is sent again are kept after the last one: as long as the
-/// longest `webhook-patience`.
-const AGAIN_TTL: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// A stream that never expires.
 const FOR_EVER: Duration = Duration::ZERO;
@@ -179,8 +176,9 @@ impl RedisStore {
         entry: EntryId,
         dead: &DeadEvent,
         kept: u64,
-    ) -> StoreResult<bool> {
-        let mut args = args![gateway, group(&queue.webhook), entry, kept];
+    ) -> StoreResult<BuryReply> {
+        let lifetime = UNDELIVERED_TTL.as_secs();
+        let mut args = args![gateway, group(&queue.webhook), entry, kept, lifetime];
         args.extend(event_args(&dead.event));
         args.extend(args![dead.why, dead.attempts]);
         let keys = vec![
@@ -188,10 +186,13 @@ impl RedisStore {
             self.keys().event_sender(queue),
             self.keys().dead_events(&queue.webhook),
         ];
-        self.router
-            .script(&scripts::BURY_EVENT, keys, args)
-            .await?
-            .flag()
+        let mut reply = self.router.script(&scripts::BURY_EVENT, keys, args).await?;
+        match reply.text()?.as_str() {
+            "buried" => Ok(BuryReply::Buried),
+            "gone" => Ok(BuryReply::Gone),
+            "other" => Ok(BuryReply::NotTheSender),
+            other => Err(nonsense(format!("an event given up answered {other}"))),
+        }
     }
 
     pub(super) async fn do_dead(
@@ -295,7 +296,7 @@ impl Events for RedisStore {
         entry: EntryId,
         dead: &DeadEvent,
         kept: u64,
-    ) -> StoreResult<bool> {
+    ) -> StoreResult<BuryReply> {
         let steps = self.do_bury(queue, gateway, entry, dead, kept);
         self.router.call("bury_event", steps).await
     }
@@ -321,19 +322,19 @@ impl Events for RedisStore {
         self.router.call("dead_events", steps).await
     }
 
-    async fn replay_event(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool> {
+    async fn replay_dead(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool> {
         let keys = vec![
-            self.keys().events_again(webhook),
+            self.keys().replays(webhook),
             self.keys().dead_events(webhook),
         ];
-        let args = args![entry, AGAIN_TTL.as_secs()];
+        let args = args![entry, UNDELIVERED_TTL.as_secs()];
         let steps = async {
             self.router
-                .script(&scripts::REPLAY_EVENT, keys, args)
+                .script(&scripts::REPLAY_DEAD, keys, args)
                 .await?
                 .flag()
         };
-        self.router.call("replay_event", steps).await
+        self.router.call("replay_dead", steps).await
     }
 
     async fn events_after(
@@ -346,14 +347,14 @@ impl Events for RedisStore {
             .await
     }
 
-    async fn send_again(
+    async fn replay_events(
         &self,
         webhook: &WebhookName,
         events: &[Event],
         kept: u64,
     ) -> StoreResult<()> {
-        let stream = self.keys().events_again(webhook);
-        let steps = self.do_append(stream, AGAIN_TTL, events, kept);
-        self.router.call("send_again", steps).await
+        let stream = self.keys().replays(webhook);
+        let steps = self.do_append(stream, UNDELIVERED_TTL, events, kept);
+        self.router.call("replay_events", steps).await
     }
 }

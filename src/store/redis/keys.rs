@@ -22,7 +22,7 @@ use crate::base::ids::{
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::webhook_name::WebhookName;
 use crate::store::{
-    ATTENDANCE_KEPT, AnswerName, Channel, Edge, EventSource, LiveEpoch, MAX_BAN, Rank, Timeline,
+    ATTENDANCE_KEPT, AnswerName, Channel, Edge, LiveEpoch, MAX_BAN, QueueKind, Rank, Timeline,
     WebhookQueue,
 };
 
@@ -485,31 +485,31 @@ impl Keys {
     }
 
     /// STREAM: the events that a webhook did not accept, with the additional fields `why` and
-    /// `attempts`. Capped.
+    /// `attempts`. Capped, and each expires after a month.
     pub fn dead_events(&self, webhook: &WebhookName) -> String {
         self.of_webhook("dead", webhook)
     }
 
-    /// STREAM: the events that a webhook is sent again, as in [`Self::events`]. Capped, and expires a
-    /// month after the last one.
-    pub fn events_again(&self, webhook: &WebhookName) -> String {
-        self.of_webhook("again", webhook)
+    /// STREAM: the events that a webhook is sent again, as in [`Self::events`]. Capped, and each
+    /// expires after a month.
+    pub fn replays(&self, webhook: &WebhookName) -> String {
+        self.of_webhook("replay", webhook)
     }
 
     /// STRING: the gateway that sends the events of a queue. Expires unless that gateway renews it.
     pub fn event_sender(&self, queue: &WebhookQueue) -> String {
-        let name = match queue.source {
-            EventSource::Stream => "sender",
-            EventSource::Again => "again-sender",
+        let name = match queue.kind {
+            QueueKind::Stream => "sender",
+            QueueKind::Replay => "replay-sender",
         };
         self.of_webhook(name, &queue.webhook)
     }
 
     /// The stream of a queue.
     pub fn queue(&self, queue: &WebhookQueue) -> String {
-        match queue.source {
-            EventSource::Stream => self.events(),
-            EventSource::Again => self.events_again(&queue.webhook),
+        match queue.kind {
+            QueueKind::Stream => self.events(),
+            QueueKind::Replay => self.replays(&queue.webhook),
         }
     }
 
@@ -897,7 +897,7 @@ impl Keys {
             self.last_seen_ids(),
             self.events(),
             self.dead_events(&webhook),
-            self.events_again(&webhook),
+            self.replays(&webhook),
             self.deliveries(&webhook),
             self.webhook_status(&webhook),
             self.edge(user, Edge::Following),

@@ -137,7 +137,7 @@ scripts! {
     READ_EVENTS = "read_events.lua",
     BURY_EVENT = "bury_event.lua",
     END_SENDING = "end_sending.lua",
-    REPLAY_EVENT = "replay_event.lua",
+    REPLAY_DEAD = "replay_dead.lua",
     NOTE_DELIVERIES = "note_deliveries.lua",
     READ_WEBHOOK = "read_webhook.lua",
 }

@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -14,6 +13,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::head;
+use super::outbox::EventOutbox;
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::event_kind::EventKind;
 use crate::base::ids::{GatewayId, LiveId, UserId};
@@ -21,9 +21,7 @@ use crate::base::metrics::Metrics;
 use crate::presence::Room;
 use crate::presence::desired_state::Draft;
 use crate::presence::gateways::Gateways;
-use crate::store::{
-    About, Event, LiveRecord, MAX_BATCH, Stay, Store, StoreResult, one_append, session_id,
-};
+use crate::store::{About, Event, LiveRecord, MAX_BATCH, Stay, Store, StoreResult, session_id};
 
 /// How often a live's batch is written.
 const EVERY: Duration = Duration::from_secs(1);
@@ -45,42 +43,34 @@ struct Waiting {
     users: usize,
 }
 
-/// Batches and events that were taken from [`Waiting`] and are not written yet. No further batch is
-/// taken before they are.
-#[derive(Default)]
-struct Unwritten {
-    batches: Vec<Batch>,
-    events: Vec<Event>,
-}
-
 pub struct FanEvents {
     store: Arc<dyn Store>,
     gateways: Arc<Gateways>,
+    outbox: EventOutbox,
     metrics: Arc<Metrics>,
     clock: Clock,
-    kept: u64,
-    number: AtomicU64,
     waiting: Mutex<Waiting>,
-    unwritten: tokio::sync::Mutex<Unwritten>,
+    /// Batches that were taken from [`Waiting`] and are no events in the outbox yet. No further batch
+    /// is taken before all are written.
+    taken: tokio::sync::Mutex<Vec<Batch>>,
 }
 
 impl FanEvents {
     pub fn new(
         store: Arc<dyn Store>,
         gateways: Arc<Gateways>,
+        outbox: EventOutbox,
         metrics: Arc<Metrics>,
         clock: Clock,
-        kept: u64,
     ) -> Self {
         Self {
             store,
             gateways,
+            outbox,
             metrics,
             clock,
-            kept,
-            number: AtomicU64::new(0),
             waiting: Mutex::default(),
-            unwritten: tokio::sync::Mutex::default(),
+            taken: tokio::sync::Mutex::default(),
         }
     }
 
@@ -132,34 +122,25 @@ impl FanEvents {
 
     /// Writes the waiting batches. A batch that could not be written goes before any newer one.
     pub async fn write(&self) {
-        let mut unwritten = self.unwritten.lock().await;
-        let mut written = self.write_all(&mut unwritten).await;
+        let mut taken = self.taken.lock().await;
+        let mut written = self.write_all(&mut taken).await;
         if written.is_ok() {
-            unwritten.batches = std::mem::take(&mut *self.waiting.lock())
-                .batches
-                .into_values()
-                .collect();
-            written = self.write_all(&mut unwritten).await;
+            let waiting = std::mem::take(&mut *self.waiting.lock());
+            taken.extend(waiting.batches.into_values());
+            written = self.write_all(&mut taken).await;
         }
         if let Err(why) = written {
             tracing::debug!(error = %why, "fans' events were not written, will try again");
         }
     }
 
-    async fn write_all(&self, unwritten: &mut Unwritten) -> StoreResult<()> {
-        while let Some(batch) = unwritten.batches.last() {
+    async fn write_all(&self, batches: &mut Vec<Batch>) -> StoreResult<()> {
+        while let Some(batch) = batches.last() {
             let events = self.events_of(batch).await?;
-            unwritten.events.extend(events);
-            unwritten.batches.pop();
+            self.outbox.push(events);
+            batches.pop();
         }
-        while !unwritten.events.is_empty() {
-            let some = one_append(&unwritten.events);
-            self.store
-                .append_events(&unwritten.events[..some], self.kept)
-                .await?;
-            unwritten.events.drain(..some);
-        }
-        Ok(())
+        self.outbox.write().await
     }
 
     async fn events_of(&self, batch: &Batch) -> StoreResult<Vec<Event>> {
@@ -212,13 +193,7 @@ impl FanEvents {
         users: &[UserId],
         sessions: Option<Vec<Option<String>>>,
     ) -> Event {
-        let number = self.number.fetch_add(1, Ordering::Relaxed);
-        let id = Event::id(
-            &record.live,
-            record.epoch,
-            kind,
-            format_args!("{gateway}.{number}"),
-        );
+        let id = Event::id(&record.live, record.epoch, kind, self.outbox.unique());
         let now = self.clock.unix();
         let mut data = head(&id, kind, &record.live, record.epoch, now);
         data.insert("streamer_id".to_owned(), json!(record.streamer));

@@ -2,8 +2,8 @@
 //! come in, decisions go out. A subject is what an event is about, nearly always a live.
 //!
 //! Of each subject, one event at a time is sent: the oldest. While it fails, the later events of that
-//! subject wait behind it, and events of others do not. A receiver that is overloaded is left alone
-//! altogether ([`Backlog::pause`]). The number of held events is bounded ([`Backlog::room`]).
+//! subject wait behind it, and events of others do not. The number of held events is bounded
+//! ([`Backlog::room`]).
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -18,9 +18,6 @@ const MOST_BYTES: usize = 16 * 1024 * 1024;
 
 /// The most events of one subject.
 const MOST_OF_A_SUBJECT: usize = 1_000;
-
-/// The longest time for which a receiver may ask to be left alone, in ms.
-const LONGEST_REST: Millis = 3_600_000;
 
 /// How long a subject waits after a failure.
 const BACKOFF: Backoff = Backoff {
@@ -39,6 +36,18 @@ enum State {
     Sending,
     /// The oldest event failed, and is sent again at this time.
     Waiting(Millis),
+    /// The receiver asked for no event of the subject until this time.
+    Resting(Millis),
+}
+
+impl State {
+    /// When the oldest event is sent, if that is a matter of time.
+    fn wakes_at(self) -> Option<Millis> {
+        match self {
+            Self::Waiting(at) | Self::Resting(at) => Some(at),
+            Self::Ready | Self::Sending => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -77,8 +86,6 @@ pub(super) struct Backlog {
     waiting: BTreeSet<(Millis, About)>,
     held: usize,
     bytes: usize,
-    /// Until when no event is sent.
-    paused_until: Millis,
 }
 
 impl Backlog {
@@ -116,9 +123,6 @@ impl Backlog {
 
     /// The next event to send now, if any.
     pub(super) fn next(&mut self, now: Millis) -> Option<(EntryId, Event)> {
-        if now < self.paused_until {
-            return None;
-        }
         while let Some((at, _)) = self.waiting.first()
             && *at <= now
             && let Some((_, about)) = self.waiting.pop_first()
@@ -136,12 +140,11 @@ impl Backlog {
 
     /// When [`Self::next`] may have another event, although nothing is delivered or read.
     pub(super) fn next_at(&self) -> Option<Millis> {
-        let at = if self.ready.is_empty() {
-            self.waiting.first().map(|(at, _)| *at)?
-        } else {
-            0
-        };
-        Some(at.max(self.paused_until))
+        if !self.ready.is_empty() {
+            return Some(0);
+        }
+        let (at, _) = self.waiting.first()?;
+        Some(*at)
     }
 
     /// How often the oldest event of this subject failed.
@@ -150,11 +153,6 @@ impl Backlog {
             Some(queue) => queue.failures,
             None => 0,
         }
-    }
-
-    /// The receiver asked for no event at all during `wait`, in ms. It is believed up to an hour.
-    pub(super) fn pause(&mut self, now: Millis, wait: Millis) {
-        self.paused_until = self.paused_until.max(now + wait.min(LONGEST_REST));
     }
 
     /// The oldest event of this subject arrived.
@@ -180,17 +178,21 @@ impl Backlog {
             Some((oldest, _)) if *oldest == entry => {}
             _ => return false,
         }
-        if let State::Waiting(at) = queue.state {
-            self.waiting.remove(&(at, about.clone()));
-        }
         if let Some((_, event)) = queue.events.pop_front() {
             self.held -= 1;
             self.bytes -= event.data.len();
         }
         queue.failures = 0;
-        if queue.events.is_empty() {
+        let is_empty = queue.events.is_empty();
+        if !is_empty && matches!(queue.state, State::Ready | State::Resting(_)) {
+            return true;
+        }
+        if let Some(at) = queue.state.wakes_at() {
+            self.waiting.remove(&(at, about.clone()));
+        }
+        if is_empty {
             self.subjects.remove(about);
-        } else if queue.state != State::Ready {
+        } else {
             queue.state = State::Ready;
             self.ready.push_back(about.clone());
         }
@@ -215,8 +217,8 @@ impl Backlog {
         queue.failures
     }
 
-    /// The receiver asked for no event of this subject during `wait`, in ms. It is believed up to an
-    /// hour. The subject's oldest event has just failed.
+    /// The receiver asked for no event of this subject during `wait`, in ms. The subject's oldest event
+    /// has just failed. If that is given up, the next one waits all the same.
     pub(super) fn leave_alone(&mut self, about: &About, now: Millis, wait: Millis) {
         let Some(queue) = self.subjects.get_mut(about) else {
             return;
@@ -224,11 +226,11 @@ impl Backlog {
         let State::Waiting(before) = queue.state else {
             return;
         };
-        let at = now + wait.min(LONGEST_REST);
+        let at = now + wait;
         if at > before {
             self.waiting.remove(&(before, about.clone()));
             self.waiting.insert((at, about.clone()));
-            queue.state = State::Waiting(at);
+            queue.state = State::Resting(at);
         }
     }
 

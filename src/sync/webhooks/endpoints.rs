@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use reqwest::Url;
 
 use super::receiver::{Reach, Receiver};
-use super::signature::{SecretFile, Signer};
+use super::signature::Signer;
+use crate::base::clock::Millis;
 use crate::base::event_kind::EventKind;
 use crate::base::from_files::FromFiles;
 use crate::base::webhook_name::WebhookName;
@@ -20,23 +22,16 @@ pub struct Endpoint {
     /// Which events are sent.
     pub kinds: Vec<EventKind>,
     receiver: Receiver,
+    /// Until when no event is sent, by the clock of this gateway.
+    paused_until: AtomicU64,
 }
 
 impl Endpoint {
     /// # Errors
     /// An entry or its files are wrong; the text says which and how.
     fn open(config: &Config, entry: &WebhookEndpoint) -> Result<Self, String> {
-        let mut files = vec![SecretFile {
-            setting: setting(&entry.name, "secret-file"),
-            path: entry.secret_file.clone(),
-        }];
-        if let Some(path) = &entry.previous_secret_file {
-            files.push(SecretFile {
-                setting: setting(&entry.name, "previous-secret-file"),
-                path: path.clone(),
-            });
-        }
-        let signer = Signer::open(files)?;
+        let of_secret = setting(&entry.name, "secret-file");
+        let signer = Signer::open(of_secret, entry.secret_file.clone())?;
         let of_url = setting(&entry.name, "url");
         let url = Url::parse(entry.url.reveal()).map_err(|why| format!("{of_url}: {why}"))?;
         let reach = if config.webhook_allow_private {
@@ -52,7 +47,18 @@ impl Endpoint {
             origin: entry.origin(),
             kinds: kinds.collect(),
             receiver,
+            paused_until: AtomicU64::new(0),
         })
+    }
+
+    /// The receiver asked for no event at all during `wait`, in ms.
+    pub(super) fn pause(&self, now: Millis, wait: Millis) {
+        self.paused_until.fetch_max(now + wait, Ordering::Relaxed);
+    }
+
+    /// Until when no event is sent, from no queue.
+    pub(super) fn paused_until(&self) -> Millis {
+        self.paused_until.load(Ordering::Relaxed)
     }
 
     pub(crate) fn receiver(&self) -> &Receiver {
@@ -80,7 +86,7 @@ impl FromFiles for Endpoint {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        self.receiver.signer().paths()
+        vec![self.receiver.signer().path().to_owned()]
     }
 
     fn read_again(&self) -> Result<(), String> {

@@ -24,6 +24,9 @@ const MOST_READ: usize = 16 * 1024;
 /// The most connections that are kept for the next event.
 const MOST_IDLE: usize = 32;
 
+/// The longest time for which a receiver is left alone because it asked for it.
+const LONGEST_REST: Duration = Duration::from_secs(3_600);
+
 /// The statuses by which a receiver says that it is overloaded or down, and not that it dislikes an
 /// event.
 const TOO_MANY_REQUESTS: u16 = 429;
@@ -44,7 +47,7 @@ pub(crate) enum Refusal {
     #[error("it answered {status}")]
     Status {
         status: u16,
-        /// How long it wants to be left alone.
+        /// How long it wants to be left alone; an hour at most.
         retry_after: Option<Duration>,
     },
     #[error("it did not answer in time")]
@@ -54,7 +57,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// How long the receiver wants to be left alone.
+    /// How long the receiver wants to be left alone; an hour at most.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after, .. } => *retry_after,
@@ -169,13 +172,15 @@ impl Receiver {
 /// Reads `Retry-After`: a number of seconds or a date. Any other text counts as absent.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse::<u32>() {
-        return Some(Duration::from_secs(seconds.into()));
-    }
-    httpdate::parse_http_date(text)
-        .ok()?
-        .duration_since(now)
-        .ok()
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let wait = if is_number {
+        // A number that does not fit is a long time, too.
+        Duration::from_secs(text.parse().unwrap_or(u64::MAX))
+    } else {
+        let until = httpdate::parse_http_date(text).ok()?;
+        until.duration_since(now).ok()?
+    };
+    Some(wait.min(LONGEST_REST))
 }
 
 /// Resolves names for the connection itself, so that a name cannot be judged by one address and

@@ -59,7 +59,7 @@ pub(crate) async fn replay(
         while let Some((some, later)) = left.split_at_checked(one_append(left))
             && !some.is_empty()
         {
-            store.send_again(&endpoint.name, some, kept).await?;
+            store.replay_events(&endpoint.name, some, kept).await?;
             left = later;
         }
     }

@@ -1,7 +1,7 @@
 //! Signs the body of a webhook, so that its receiver knows who sent it and when: HMAC-SHA256 over
 //! the time, a dot and the body, as `docs/events.md` shows.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
@@ -9,34 +9,30 @@ use data_encoding::HEXLOWER;
 
 use crate::base::secret_lines;
 
-/// A file with secrets, and what names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SecretFile {
-    /// The setting, or the key of a table.
-    pub setting: String,
-    pub path: PathBuf,
-}
-
-/// The secrets of some files. Every request has a signature by each, in the order of the files.
+/// The secrets of a file: one, or two while it changes. Every request has a signature by each, in the
+/// order of the file.
 pub struct Signer {
-    files: Vec<SecretFile>,
+    /// How the settings name the file.
+    setting: String,
+    path: PathBuf,
     keys: ArcSwap<Vec<Key>>,
 }
 
 impl Signer {
     /// # Errors
-    /// A file cannot be read, or has no good secret.
-    pub fn open(files: Vec<SecretFile>) -> Result<Self, String> {
+    /// The file cannot be read, or has no good secret.
+    pub fn open(setting: String, path: PathBuf) -> Result<Self, String> {
         let signer = Self {
-            files,
+            setting,
+            path,
             keys: ArcSwap::default(),
         };
         signer.reload()?;
         Ok(signer)
     }
 
-    pub(super) fn paths(&self) -> Vec<PathBuf> {
-        self.files.iter().map(|file| file.path.clone()).collect()
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// How many secrets sign.
@@ -44,17 +40,16 @@ impl Signer {
         self.keys.load().len()
     }
 
-    /// Reads the files again.
+    /// Reads the file again.
     ///
     /// # Errors
-    /// A file is wrong; the text says how and does not quote it. The earlier secrets stay.
+    /// The file is wrong; the text says how and does not quote it. The earlier secrets stay.
     pub fn reload(&self) -> Result<(), String> {
-        let mut keys: Vec<Key> = Vec::new();
-        for file in &self.files {
-            for secret in secret_lines::read(&file.setting, &file.path)? {
-                keys.push(Key::new(HMAC_SHA256, secret.reveal().as_bytes()));
-            }
-        }
+        let secrets = secret_lines::read(&self.setting, &self.path)?;
+        let keys: Vec<Key> = secrets
+            .iter()
+            .map(|secret| Key::new(HMAC_SHA256, secret.reveal().as_bytes()))
+            .collect();
         self.keys.store(keys.into());
         Ok(())
     }
@@ -76,17 +71,14 @@ impl Signer {
 mod tests {
     use super::*;
 
-    fn secret_file(file: &tempfile::NamedTempFile) -> SecretFile {
-        SecretFile {
-            setting: "webhook-secret-file".to_owned(),
-            path: file.path().to_owned(),
-        }
+    fn open(file: &tempfile::NamedTempFile) -> Result<Signer, String> {
+        Signer::open("webhook-secret-file".to_owned(), file.path().to_owned())
     }
 
     fn signer(text: &str) -> Result<Signer, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        Signer::open(vec![secret_file(&file)])
+        open(&file)
     }
 
     #[test]
@@ -121,25 +113,10 @@ mod tests {
     }
 
     #[test]
-    fn the_previous_secret_of_another_file_signs_second() {
-        let new = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(new.path(), "0123456789abcdef").unwrap();
-        let previous = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(previous.path(), "fedcba9876543210").unwrap();
-        let both = Signer::open(vec![secret_file(&new), secret_file(&previous)]).unwrap();
-        let in_one_file = signer("0123456789abcdef\nfedcba9876543210").unwrap();
-        assert_eq!(both.sign(7, "{}"), in_one_file.sign(7, "{}"));
-        assert_eq!(both.count(), 2);
-        std::fs::write(previous.path(), "short").unwrap();
-        both.reload().unwrap_err();
-        assert_eq!(both.count(), 2, "the earlier secrets stay");
-    }
-
-    #[test]
     fn a_file_that_became_bad_changes_nothing() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "0123456789abcdef").unwrap();
-        let signer = Signer::open(vec![secret_file(&file)]).unwrap();
+        let signer = open(&file).unwrap();
         let before = signer.sign(7, "{}");
         std::fs::write(file.path(), "short").unwrap();
         signer.reload().unwrap_err();

@@ -3,7 +3,8 @@
 
 use serde_json::json;
 
-use super::{Endpoint, told};
+use super::Endpoint;
+use super::deliveries::deliver;
 use crate::base::clock::Clock;
 use crate::store::Delivery;
 
@@ -21,16 +22,6 @@ pub(crate) async fn send_test(endpoint: &Endpoint, clock: Clock) -> Delivery {
         "at": at,
         "webhook": endpoint.name,
     });
-    let began = clock.now();
-    let outcome = endpoint.receiver().send(&id, &body.to_string()).await;
-    let (status, failure) = told(&outcome);
-    Delivery {
-        event_id: id,
-        event_type: TYPE.to_owned(),
-        at,
-        attempt: 1,
-        latency_ms: clock.now() - began,
-        status,
-        failure,
-    }
+    let (delivery, _) = deliver(endpoint, clock, &id, TYPE, &body.to_string()).await;
+    delivery
 }

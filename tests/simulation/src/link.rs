@@ -323,16 +323,16 @@ calls! {
             entry: EntryId,
             dead: &DeadEvent,
             kept: u64
-        ) -> bool, at list();
+        ) -> BuryReply, at list();
         [write] end_sending(queue: &WebhookQueue, gateway: &GatewayId) -> (), at list();
         [read] dead_events(
             webhook: &WebhookName,
             after: Option<EntryId>,
             limit: usize
         ) -> Vec<(EntryId, DeadEvent)>, at list();
-        [write] replay_event(webhook: &WebhookName, entry: EntryId) -> bool, at list();
+        [write] replay_dead(webhook: &WebhookName, entry: EntryId) -> bool, at list();
         [read] events_after(after: EntryId, until: UnixMillis) -> Vec<StreamEvent>, at list();
-        [write] send_again(webhook: &WebhookName, events: &[Event], kept: u64) -> (), at list();
+        [write] replay_events(webhook: &WebhookName, events: &[Event], kept: u64) -> (), at list();
     }
 }
 

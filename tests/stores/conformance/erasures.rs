@@ -8,9 +8,9 @@ use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{ErasureId, GatewayId, Group, ListName, Login, PostId, SliceId, UserId};
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::store::{
-    About, AnswerName, ApplyReply, CloseReply, DeadEvent, Edge, Entry, ErasedSome, ErasureProgress,
-    Event, EventSource, Found, LiveRecord, OpenLive, Post, ReadEvents, ReadFrom, RemoveUser,
-    SenderTurn, StatusId, Store, Terms, Timeline, Trace, WebhookQueue,
+    About, AnswerName, ApplyReply, BuryReply, CloseReply, DeadEvent, Edge, Entry, ErasedSome,
+    ErasureProgress, Event, Found, LiveRecord, OpenLive, Post, QueueKind, ReadEvents, ReadFrom,
+    RemoveUser, SenderTurn, StatusId, Store, Terms, Timeline, Trace, WebhookQueue,
 };
 
 use super::{Caller, LONG, end, finish_close, live, on_each, opened_as, user, wish};
@@ -108,7 +108,7 @@ async fn is_kept_for_webhooks(store: &Arc<dyn Store>, record: &LiveRecord, n: us
     let sender = GatewayId::random();
     let queue = WebhookQueue {
         webhook: WebhookName::parse("crm").unwrap(),
-        source: EventSource::Stream,
+        kind: QueueKind::Stream,
     };
     let event = Event {
         id: Event::id(&record.live, record.epoch, EventKind::UserRemoved, n),
@@ -119,7 +119,7 @@ async fn is_kept_for_webhooks(store: &Arc<dyn Store>, record: &LiveRecord, n: us
     let events = std::slice::from_ref(&event);
     store.append_events(events, 100).await.unwrap();
     let default = WebhookName::default();
-    store.send_again(&default, events, 100).await.unwrap();
+    store.replay_events(&default, events, 100).await.unwrap();
     let request = ReadEvents {
         queue: queue.clone(),
         gateway: sender.clone(),
@@ -137,8 +137,8 @@ async fn is_kept_for_webhooks(store: &Arc<dyn Store>, record: &LiveRecord, n: us
         attempts: 1,
     };
     let entry = events.last().unwrap().entry;
-    let is_buried = store.bury_event(&queue, &sender, entry, &dead, 100).await;
-    assert!(is_buried.unwrap());
+    let buried = store.bury_event(&queue, &sender, entry, &dead, 100).await;
+    assert_eq!(buried.unwrap(), BuryReply::Buried);
     store.end_sending(&queue, &sender).await.unwrap();
 }
 

@@ -7,9 +7,9 @@ use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{Epoch, GatewayId};
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::store::{
-    About, Arrived, CountLive, CountReply, DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event,
-    EventSource, Figures, Happened, LiveRecord, MAX_EVENTS, NotedCounts, Peaks, PendingEvent,
-    ReadEvents, ReadFrom, RemoveReply, RemoveUser, SenderTurn, Store, WebhookQueue,
+    About, Arrived, BuryReply, CountLive, CountReply, DELIVERIES_KEPT, DeadEvent, Delivery,
+    EntryId, Event, Figures, Happened, LiveRecord, MAX_EVENTS, NotedCounts, Peaks, PendingEvent,
+    QueueKind, ReadEvents, ReadFrom, RemoveReply, RemoveUser, SenderTurn, Store, WebhookQueue,
 };
 
 use super::{LONG, end, finish_close, gateway, live, on_each, opened_untold, user, wish};
@@ -20,6 +20,7 @@ on_each!(
     counts_are_noted_on_change_and_not_more_often_than_allowed,
     the_next_sender_first_reads_what_the_last_one_left,
     only_the_sender_gives_events_up_and_they_can_be_replayed,
+    what_was_erased_is_not_given_up,
     webhooks_know_nothing_of_each_other,
     a_span_of_the_stream_is_read_and_sent_again_to_one_webhook,
     the_last_attempts_of_a_webhook_are_listed_newest_first,
@@ -194,7 +195,7 @@ async fn append(store: &Arc<dyn Store>, from: usize, to: usize, kept: u64) {
 fn stream_for(webhook: &str) -> WebhookQueue {
     WebhookQueue {
         webhook: WebhookName::parse(webhook).unwrap(),
-        source: EventSource::Stream,
+        kind: QueueKind::Stream,
     }
 }
 
@@ -315,23 +316,19 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
         why: "it answered 500".to_owned(),
         attempts: 7,
     };
-    assert!(
-        !store
-            .bury_event(&queue(), &other, entries[0], &dead(0), 10)
-            .await
-            .unwrap()
-    );
+    let bury = async |who: &GatewayId, n: usize| {
+        let queue = queue();
+        let dead = dead(n);
+        let buried = store.bury_event(&queue, who, entries[n], &dead, 10);
+        buried.await.unwrap()
+    };
+    assert_eq!(bury(&other, 0).await, BuryReply::NotTheSender);
     assert_eq!(
         store.dead_events(&queue().webhook, None, 10).await.unwrap(),
         []
     );
-    for (n, entry) in entries.iter().enumerate() {
-        assert!(
-            store
-                .bury_event(&queue(), &one, *entry, &dead(n), 10)
-                .await
-                .unwrap()
-        );
+    for n in 0..entries.len() {
+        assert_eq!(bury(&one, n).await, BuryReply::Buried);
     }
     assert_eq!(
         read(&store, &one, BEGINNING, 10).await,
@@ -339,12 +336,7 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
         "they wait no more"
     );
     // The answer of a call was lost, and the sender makes it again.
-    assert!(
-        store
-            .bury_event(&queue(), &one, entries[2], &dead(2), 10)
-            .await
-            .unwrap()
-    );
+    assert_eq!(bury(&one, 2).await, BuryReply::Buried);
     let listed = store.dead_events(&queue().webhook, None, 10).await.unwrap();
     assert_eq!(
         listed
@@ -363,13 +355,13 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
 
     assert!(
         store
-            .replay_event(&queue().webhook, listed[1].0)
+            .replay_dead(&queue().webhook, listed[1].0)
             .await
             .unwrap()
     );
     assert!(
         !store
-            .replay_event(&queue().webhook, listed[1].0)
+            .replay_dead(&queue().webhook, listed[1].0)
             .await
             .unwrap(),
         "once"
@@ -384,7 +376,7 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
         "other consumers of the stream do not see it again"
     );
     let again = WebhookQueue {
-        source: EventSource::Again,
+        kind: QueueKind::Replay,
         ..queue()
     };
     // Each queue has a turn of its own.
@@ -402,6 +394,44 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
         .unwrap();
     let status = store.webhook_status(&again.webhook).await.unwrap();
     assert_eq!(status.waiting, 0);
+}
+
+async fn what_was_erased_is_not_given_up(store: Arc<dyn Store>) {
+    let one = gateway("one");
+    let replays = WebhookQueue {
+        kind: QueueKind::Replay,
+        ..queue()
+    };
+    let of_user = Event {
+        data: format!(r#"{{"user_id":"{}"}}"#, user(1)),
+        ..event(0)
+    };
+    let sent_again = [of_user.clone(), event(1)];
+    store
+        .replay_events(&replays.webhook, &sent_again, 1_000)
+        .await
+        .unwrap();
+    let turn = look_at(&store, &replays, &one, ReadFrom::New, 10).await;
+    let SenderTurn::Mine { events, .. } = turn else {
+        panic!("not its turn")
+    };
+    let mut place = String::new();
+    while let Some(next) = store.erase_some(&user(1), &place).await.unwrap().next {
+        place = next;
+    }
+    for (n, right) in [(0, BuryReply::Gone), (1, BuryReply::Buried)] {
+        let dead = DeadEvent {
+            event: sent_again[n].clone(),
+            why: "it answered 500".to_owned(),
+            attempts: 3,
+        };
+        let buried = store.bury_event(&replays, &one, events[n].entry, &dead, 10);
+        assert_eq!(buried.await.unwrap(), right);
+    }
+    let status = store.webhook_status(&replays.webhook).await.unwrap();
+    assert_eq!((status.waiting, status.dead), (0, 1));
+    let listed = store.dead_events(&replays.webhook, None, 10).await.unwrap();
+    assert_eq!(listed[0].1.event, event(1));
 }
 
 async fn webhooks_know_nothing_of_each_other(store: Arc<dyn Store>) {
@@ -439,12 +469,8 @@ async fn webhooks_know_nothing_of_each_other(store: Arc<dyn Store>) {
         why: "it answered 500".to_owned(),
         attempts: 3,
     };
-    assert!(
-        store
-            .bury_event(&second, &other, of_second[0].entry, &dead, 10)
-            .await
-            .unwrap()
-    );
+    let buried = store.bury_event(&second, &other, of_second[0].entry, &dead, 10);
+    assert_eq!(buried.await.unwrap(), BuryReply::Buried);
     let first_status = store.webhook_status(&first.webhook).await.unwrap();
     assert_eq!((first_status.waiting, first_status.dead), (0, 0));
     let second_status = store.webhook_status(&second.webhook).await.unwrap();
@@ -471,12 +497,12 @@ async fn a_span_of_the_stream_is_read_and_sent_again_to_one_webhook(store: Arc<d
     assert_eq!(before_all, []);
     let webhook = stream_for("crm").webhook;
     store
-        .send_again(&webhook, &[event(7), event(8)], 1_000)
+        .replay_events(&webhook, &[event(7), event(8)], 1_000)
         .await
         .unwrap();
     for (name, right) in [("crm", ids(7, 9)), ("other", Vec::new())] {
         let queue = WebhookQueue {
-            source: EventSource::Again,
+            kind: QueueKind::Replay,
             ..stream_for(name)
         };
         let SenderTurn::Mine { events, .. } =

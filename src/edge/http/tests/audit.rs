@@ -1,9 +1,15 @@
 //! Events name who asked for a change: of moderation, and in the audit trail.
 
+use std::pin::pin;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request;
+use futures_util::poll;
 use serde_json::{Value, json};
 
 use super::authorization::{guarded, request, token};
-use super::world::{World, answer};
+use super::world::{Answer, World, answer};
 use crate::store::{EntryId, Events};
 
 /// The events in the stream, the oldest first.
@@ -77,4 +83,83 @@ async fn the_audit_trail_has_every_change_and_nothing_else() {
     assert_eq!(told, right);
     assert!(trail.iter().all(|call| call["request_id"].is_string()));
     assert_eq!(trail[0]["status"], 201);
+}
+
+/// The audit trail, the oldest first, each call as its action, its target and its status.
+async fn trail(world: &World) -> Vec<Value> {
+    let calls = of_type(&events(world).await, "audit.recorded");
+    calls
+        .iter()
+        .map(|call| json!([call["action"], call["target"], call["status"]]))
+        .collect()
+}
+
+#[tokio::test]
+async fn who_hangs_up_is_in_the_trail_all_the_same() {
+    let world = guarded(0).await;
+    let before = trail(&world).await.len();
+    {
+        let mut call = pin!(answer(&world.router, request(BAN, Some("moderate"))));
+        assert!(poll!(&mut call).is_pending(), "it has no answer yet");
+    }
+    let told = async {
+        while trail(&world).await.len() == before {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(5), told).await;
+    in_time.expect("the call is in the trail");
+    let right = json!([BAN, {"live_id": "42", "user_id": "u1"}, 200]);
+    assert_eq!(trail(&world).await.last(), Some(&right));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_ends_holds_no_handler_and_the_call_is_told() {
+    let world = guarded(0).await;
+    let endless = futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>();
+    let ban = Request::put("/v1/lives/42/bans/u1")
+        .header("content-type", "application/json")
+        .header("authorization", "Bearer moderate")
+        .body(Body::from_stream(endless));
+    let late = answer(&world.router, ban.unwrap()).await;
+    late.is_problem(408, "request_timeout");
+    // The handler has the same deadline, and began a moment later.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let right = json!([BAN, {"live_id": "42", "user_id": "u1"}, 408]);
+    assert_eq!(trail(&world).await.last(), Some(&right));
+}
+
+#[tokio::test]
+async fn a_call_that_failed_in_the_gateway_is_told_with_its_status() {
+    let world = guarded(0).await;
+    world.store.breaks();
+    assert_eq!(call(&world, BAN, "moderate").await, 503);
+    world.store.heals();
+    let right = json!([BAN, {"live_id": "42", "user_id": "u1"}, 503]);
+    assert_eq!(trail(&world).await.last(), Some(&right));
+}
+
+#[tokio::test]
+async fn the_trail_says_whom_a_sign_up_made_and_whom_a_query_was_about() {
+    let world = guarded(0).await;
+    let sign_up = async || -> Answer {
+        let request = Request::post("/v1/users")
+            .header("content-type", "application/json")
+            .header("authorization", "Bearer write")
+            .header("idempotency-key", "a");
+        let body = Body::from(r#"{"login":"ann","name":"Ann"}"#);
+        answer(&world.router, request.body(body).unwrap()).await
+    };
+    let before = trail(&world).await.len();
+    let made = sign_up().await.is(201);
+    assert_eq!(sign_up().await.is(201), made, "the answer of before");
+    let forget = Request::delete("/v1/online?older_than_s=86400");
+    let forget = forget.header("authorization", "Bearer write");
+    let forget = answer(&world.router, forget.body(Body::empty()).unwrap()).await;
+    forget.is(200);
+    let right = [
+        json!(["POST /v1/users", {"user_id": made["user_id"]}, 201]),
+        json!(["DELETE /v1/online", {"older_than_s": "86400"}, 200]),
+    ];
+    assert_eq!(trail(&world).await[before..], right);
 }

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use super::world::World;
+use crate::base::event_kind::EventKind;
 use crate::base::gcra::Rate;
 use crate::base::ids::LiveId;
+use crate::config::Config;
+use crate::store::{EntryId, Events};
 use crate::testing::conn;
 
 #[tokio::test(start_paused = true)]
@@ -92,4 +95,31 @@ async fn a_follow_that_the_store_may_have_taken_is_told() {
         .await
         .is_problem(503, "store_unavailable");
     assert_eq!(room.take_unchecked(0).len(), 1);
+}
+
+#[tokio::test]
+async fn a_change_whose_answer_was_lost_is_an_event_too() {
+    let config = Config {
+        follow_events: true,
+        audit_events: true,
+        ..Config::default()
+    };
+    let world = World::with(&config);
+    let path = "/v1/users/u1/following/s1";
+    world.store.fails_once("follow", 0);
+    world
+        .put(path, "")
+        .await
+        .is_problem(503, "store_unavailable");
+    world.store.fails_once("unfollow", 0);
+    let refused = world.delete(path).await;
+    refused.is_problem(503, "store_unavailable");
+    let events = world.app.audit.as_ref().expect("events");
+    events.write().await;
+    let mut told = Vec::new();
+    let found = world.store.events_after(EntryId::default(), u64::MAX).await;
+    for entry in found.unwrap() {
+        told.push(entry.event.unwrap().kind);
+    }
+    assert_eq!(told, [EventKind::UserFollowed, EventKind::UserUnfollowed]);
 }

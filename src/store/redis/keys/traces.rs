@@ -127,7 +127,7 @@ impl Keys {
         if beside == "rollcall:events" {
             // Those of a webhook with a name have it as a suffix.
             let kind = companion.split(':').next();
-            return matches!(kind, Some("dead" | "again")).then_some(NamesUsers::Events);
+            return matches!(kind, Some("dead" | "replay")).then_some(NamesUsers::Events);
         }
         if beside == "rollcall:fanout" {
             return Some(NamesUsers::Unfinished);

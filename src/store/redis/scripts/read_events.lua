@@ -12,9 +12,13 @@ end
 redis.call('DEL', KEYS[2])
 redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  -- An empty stream would never expire. A group that is made later begins at the same place.
+  return { 'mine', '0', '0' }
+end
 local group = find_group(KEYS[1], ARGV[3])
 if not group then
-  redis.call('XGROUP', 'CREATE', KEYS[1], ARGV[3], ARGV[4], 'MKSTREAM')
+  redis.call('XGROUP', 'CREATE', KEYS[1], ARGV[3], ARGV[4])
   group = find_group(KEYS[1], ARGV[3])
 end
 local stream, lost = table_of(redis.call('XINFO', 'STREAM', KEYS[1])), 0

@@ -5,7 +5,6 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use super::*;
-use crate::sync::webhooks::signature::SecretFile;
 
 const ID: &str = "42:1:live.opened:7";
 const BODY: &str = "{\"a\":1}";
@@ -13,11 +12,8 @@ const BODY: &str = "{\"a\":1}";
 fn receiver(url: &str, reach: Reach) -> Result<Receiver, String> {
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(secret.path(), "0123456789abcdef").unwrap();
-    let signer = Signer::open(vec![SecretFile {
-        setting: "webhook-secret-file".to_owned(),
-        path: secret.path().to_owned(),
-    }])
-    .unwrap();
+    let setting = "webhook-secret-file".to_owned();
+    let signer = Signer::open(setting, secret.path().to_owned()).unwrap();
     Receiver::new(
         Url::parse(url).unwrap(),
         signer,
@@ -104,14 +100,15 @@ fn a_receiver_says_when_to_come_back_in_seconds_or_by_a_date() {
     };
     assert_eq!(read("120"), Some(120));
     assert_eq!(read("Sun, 06 Nov 1994 08:50:07 GMT"), Some(30));
-    for nothing in [
-        "",
-        "soon",
-        "-1",
-        "1.5",
+    for long in [
+        "7200",
+        "4294967296",
         "99999999999999999999",
-        "Sun, 06 Nov 1994 08:49:36 GMT",
+        "Mon, 07 Nov 1994 08:49:37 GMT",
     ] {
+        assert_eq!(read(long), Some(3_600), "it is believed up to an hour");
+    }
+    for nothing in ["", "soon", "-1", "1.5", "Sun, 06 Nov 1994 08:49:36 GMT"] {
         assert_eq!(read(nothing), None, "{nothing:?}");
     }
     assert_eq!(retry_after(&HeaderMap::new(), now), None);

@@ -34,3 +34,10 @@ local function append_event(stream, from)
   redis.call('XADD', stream, '*', 'id', ARGV[from], 'type', ARGV[from + 1], ARGV[from + 2], ARGV[from + 3],
     'data', ARGV[from + 4])
 end
+
+-- Removes the events of a stream that are older than this, in seconds, and lets the stream expire after the same time.
+local function keep_for(stream, lifetime)
+  local now = clock()
+  redis.call('XTRIM', stream, 'MINID', whole(now - lifetime * 1000))
+  redis.call('EXPIRE', stream, lifetime)
+end

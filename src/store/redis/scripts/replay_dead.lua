@@ -1,6 +1,6 @@
 -- Takes an event out of the events that a webhook did not take, and appends it to those that the webhook is sent again.
 -- KEYS  1 events sent again  2 events given up
--- ARGV  1 entry  2 lifetime of the events sent again, s
+-- ARGV  1 entry  2 lifetime of an event that is sent again, s
 -- Returns  1 if the script moved the event, 0 if there is none
 local found = redis.call('XRANGE', KEYS[2], ARGV[1], ARGV[1])
 if #found == 0 then
@@ -15,6 +15,6 @@ for i = 1, #found[1][2], 2 do
   end
 end
 redis.call('XADD', KEYS[1], '*', unpack(event))
-redis.call('EXPIRE', KEYS[1], ARGV[2])
+keep_for(KEYS[1], ARGV[2])
 redis.call('XDEL', KEYS[2], ARGV[1])
 return 1
