@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::bounded::Text;
-use super::idempotency::{Made, Repeatable, Seed};
+use super::idempotency::{IdempotencyKey, Made, Repeatable, Seed};
 use super::online::{self, tracked};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject, run_to_completion};
@@ -124,10 +124,7 @@ refusals!(
 /// user. Without it, look for the login before trying again after an error that leaves open whether
 /// the user was made.
 #[utoipa::path(post, path = "/v1/users", operation_id = "create_user", tag = "users",
-    params((
-        "Idempotency-Key" = Option<String>, Header, description = "Any name of this request",
-        min_length = 1, max_length = 255, pattern = "^[!-~]+$",
-    )),
+    params(IdempotencyKey),
     request_body = PutUser,
     responses((status = 201, description = "The user signed up", body = User), CreateRefused))]
 pub(super) async fn create(
