@@ -56,7 +56,7 @@ export interface Welcome {
   user_id?: string;
   gateway_id?: string;
   /** Names this socket in the gateway's log. */
-  session_id?: string;
+  socket_id?: string;
   heartbeat_ms: number;
   timeout_ms: number;
 }
@@ -101,7 +101,7 @@ export interface Counts extends Info {
 
 export interface Stream {
   state: "live" | "lost";
-  since: number;
+  began_at: number;
   /** When the live closes if the stream stays lost. */
   closes_at?: number;
 }

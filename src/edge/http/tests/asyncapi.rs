@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::world::{World, answer};
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
-use crate::base::session_id::SessionId;
+use crate::base::socket_id::SocketId;
 use crate::edge::http::routes::{admin, public};
 use crate::presence::figures::Quality;
 use crate::presence::room_stream::{OnAir, ShownStream};
@@ -262,7 +262,7 @@ fn samples(check: &mut dyn FnMut(&ServerMessage<'_>)) {
             leaves: 4,
             stream: Some(ShownStream {
                 state: OnAir::Lost,
-                since: 1_732_000_000_000,
+                began_at: 1_732_000_000_000,
                 closes_at: Some(1_732_000_060_000),
             }),
             told: told(),
@@ -279,7 +279,7 @@ fn samples(check: &mut dyn FnMut(&ServerMessage<'_>)) {
     check(&ServerMessage::Welcome {
         user_id: &user,
         gateway_id: &gateway,
-        session_id: SessionId::next(),
+        socket_id: SocketId::next(),
         heartbeat_ms: 5_000,
         timeout_ms: 15_000,
     });
