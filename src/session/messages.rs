@@ -675,6 +675,7 @@ mod tests {
                 json: json.map(Into::into),
             };
             let info = KnownInfo {
+                version: 7,
                 revision: 2,
                 info,
                 terms: crate::store::Terms::default(),

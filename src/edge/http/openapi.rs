@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::mem;
 
+use serde_json::{Map, Value};
 use utoipa::openapi::path::{Operation, Paths};
 use utoipa::openapi::schema::{AdditionalProperties, ArrayItems};
 use utoipa::openapi::security::{
@@ -55,6 +56,12 @@ pub(super) struct Head;
 
 const API_KEY: &str = "api_key";
 const TOKEN: &str = "token";
+
+/// Where the document describes the WebSocket, which is no operation of OpenAPI.
+pub(super) const WEBSOCKET: &str = "x-websocket";
+
+/// What a reference to a schema begins with.
+const SCHEMAS: &str = "#/components/schemas/";
 
 struct Credentials;
 
@@ -212,34 +219,72 @@ pub(super) fn name_items(document: &mut utoipa::openapi::OpenApi) {
 /// Leaves out the tags, schemas and kinds of credentials that nothing in the document uses, so that
 /// the document of a port is about what that port serves.
 pub(super) fn drop_unused(document: &mut utoipa::openapi::OpenApi) {
-    let Ok(text) = document.to_json() else {
+    let Ok(whole) = serde_json::to_value(&*document) else {
         return;
     };
-    let mut used = BTreeSet::new();
-    for item in document.paths.paths.values_mut() {
-        for operation in operations(item) {
-            used.extend(operation.tags.clone().unwrap_or_default());
-        }
-    }
+    let used = Used::of(&whole);
     if let Some(tags) = &mut document.tags {
-        tags.retain(|tag| used.contains(&tag.name));
+        tags.retain(|tag| used.tags.contains(&tag.name));
     }
     let components = document.components.get_or_insert_default();
-    components
-        .security_schemes
-        .retain(|name, _| text.contains(&format!("{{\"{name}\":[")));
-    // A schema that goes may have been the only one that refers to another.
-    loop {
-        let Ok(text) = document.to_json() else {
-            return;
-        };
-        let components = document.components.get_or_insert_default();
-        let before = components.schemas.len();
-        components
-            .schemas
-            .retain(|name, _| text.contains(&format!("\"#/components/schemas/{name}\"")));
-        if components.schemas.len() == before {
-            return;
+    let credentials = &mut components.security_schemes;
+    credentials.retain(|name, _| used.credentials.contains(name));
+    let schemas = &mut components.schemas;
+    schemas.retain(|name, _| used.schemas.contains(name));
+}
+
+/// Names of things that the operations of a document use.
+#[derive(Default)]
+struct Used {
+    tags: BTreeSet<String>,
+    credentials: BTreeSet<String>,
+    schemas: BTreeSet<String>,
+}
+
+impl Used {
+    fn of(whole: &Value) -> Self {
+        let mut used = Self::default();
+        for paths in [&whole["paths"], &whole[WEBSOCKET]] {
+            for item in paths.as_object().into_iter().flat_map(Map::values) {
+                for operation in item.as_object().into_iter().flat_map(Map::values) {
+                    used.note_operation(operation);
+                }
+            }
+            used.note_schemas(paths, &whole["components"]["schemas"]);
+        }
+        used
+    }
+
+    fn note_operation(&mut self, operation: &Value) {
+        for tag in operation["tags"].as_array().into_iter().flatten() {
+            self.tags.extend(tag.as_str().map(str::to_owned));
+        }
+        for either in operation["security"].as_array().into_iter().flatten() {
+            let names = either.as_object().into_iter().flat_map(Map::keys);
+            self.credentials.extend(names.cloned());
+        }
+    }
+
+    /// Notes the schemas to which this part of the document refers, and those to which they refer.
+    fn note_schemas(&mut self, part: &Value, all: &Value) {
+        match part {
+            Value::Array(parts) => {
+                for part in parts {
+                    self.note_schemas(part, all);
+                }
+            }
+            Value::Object(fields) => {
+                let reference = fields.get("$ref").and_then(Value::as_str);
+                if let Some(name) = reference.and_then(|to| to.strip_prefix(SCHEMAS))
+                    && self.schemas.insert(name.to_owned())
+                {
+                    self.note_schemas(&all[name], all);
+                }
+                for part in fields.values() {
+                    self.note_schemas(part, all);
+                }
+            }
+            _ => {}
         }
     }
 }
