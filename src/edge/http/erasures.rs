@@ -39,7 +39,7 @@ pub(super) struct ErasureNow {
     ended_at: Option<u64>,
     /// How many things of each kind it found and erased; null while it runs. Kinds of which there
     /// were none are absent.
-    #[schema(value_type = Option<BTreeMap<String, u64>>, example = json!({"profiles": 1, "sessions": 3}))]
+    #[schema(example = json!({"profiles": 1, "sessions": 3}))]
     found: Option<BTreeMap<Trace, u64>>,
 }
 

@@ -73,13 +73,6 @@ impl Webhook {
     }
 }
 
-/// All webhooks.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Webhooks {
-    /// In the order of the settings.
-    items: Vec<Webhook>,
-}
-
 /// An attempt to send an event.
 #[derive(Serialize, ToSchema)]
 pub(super) struct WebhookDelivery {
@@ -158,10 +151,14 @@ fn find(state: &AppState, name: &WebhookName) -> Result<Arc<Endpoint>, Problem> 
 
 refusals!(ListRefused = StoreUnavailable);
 
-/// The webhooks of the settings, and how they stand
+/// The webhooks of the settings, in their order, and how they stand
+///
+/// All are on one page.
 #[utoipa::path(get, path = "/v1/webhooks", operation_id = "list_webhooks", tag = "webhooks",
-    responses((status = 200, description = "All of them", body = Webhooks), ListRefused))]
-pub(super) async fn list(State(state): State<Arc<AppState>>) -> Result<Json<Webhooks>, Problem> {
+    responses((status = 200, description = "All of them", body = Page<Webhook>), ListRefused))]
+pub(super) async fn list(
+    State(state): State<Arc<AppState>>,
+) -> Result<Json<Page<Webhook>>, Problem> {
     let mut items = Vec::new();
     for endpoint in state.webhooks.iter() {
         let status = state
@@ -170,7 +167,10 @@ pub(super) async fn list(State(state): State<Arc<AppState>>) -> Result<Json<Webh
             .await?;
         items.push(Webhook::of(endpoint, status));
     }
-    Ok(Json(Webhooks { items }))
+    Ok(Json(Page {
+        items,
+        cursor: None,
+    }))
 }
 
 paging_query!(DeliveriesQuery = Deliveries);
