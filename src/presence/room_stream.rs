@@ -33,7 +33,7 @@ pub struct ShownStream {
     /// When the live closes if the stream stays lost, in Unix milliseconds; left out if it does not
     /// close.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<u64>, example = 1_732_000_060_000_u64)]
+    #[schema(value_type = u64, required = false, example = 1_732_000_060_000_u64)]
     pub closes_at: Option<UnixMillis>,
 }
 

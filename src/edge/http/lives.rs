@@ -163,6 +163,7 @@ pub(super) struct LiveNow {
     room: InRoom,
     /// Its stream; left out if no media server told of one.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = ShownStream, required = false)]
     stream: Option<ShownStream>,
     /// What is left of it when it is over; null while it is open.
     summary: Option<Summary>,
@@ -296,7 +297,8 @@ refusals!(
 #[utoipa::path(put, path = "/v1/lives/{live_id}", operation_id = "open_live", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42")), request_body = OpenLive,
     responses(
-        (status = 201, description = "A new epoch began", body = Live),
+        (status = 201, description = "A new epoch began", body = Live,
+            headers(("Location" = String, description = "Where the live is"))),
         (status = 200, description = "It was open already", body = Live),
         OpenRefused,
     ))]

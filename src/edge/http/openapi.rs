@@ -6,7 +6,7 @@ use std::mem;
 
 use serde_json::{Map, Value};
 use utoipa::openapi::path::{Operation, Paths};
-use utoipa::openapi::schema::{AdditionalProperties, ArrayItems};
+use utoipa::openapi::schema::{AdditionalProperties, ArrayItems, Object, SchemaType};
 use utoipa::openapi::security::{
     Http, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
@@ -123,8 +123,32 @@ pub(super) fn describe_listener(document: &mut utoipa::openapi::OpenApi) {
 }
 
 /// Says of the bodies of requests that they have no other fields: a field that is not described is
-/// refused, because it may be a misspelt one.
-pub(super) fn close_bodies(document: &mut utoipa::openapi::OpenApi) {
+/// refused, because it may be a misspelt one. Of answers it says that a field which may be null is
+/// always there: a field of an answer is null or left out, never both.
+pub(super) fn close_schemas(document: &mut utoipa::openapi::OpenApi) {
+    let bodies = bodies(document);
+    let components = document.components.get_or_insert_default();
+    for (name, schema) in &mut components.schemas {
+        let is_body = bodies.contains(name);
+        match schema {
+            RefOr::T(Schema::Object(body)) if is_body => {
+                body.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+            }
+            RefOr::T(Schema::Object(answer)) => require_nullable(answer),
+            RefOr::T(Schema::AllOf(parts)) => {
+                for part in &mut parts.items {
+                    if let RefOr::T(Schema::Object(answer)) = part {
+                        require_nullable(answer);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The names of the schemas of the bodies of requests.
+fn bodies(document: &mut utoipa::openapi::OpenApi) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for operation in document.paths.paths.values_mut().flat_map(operations) {
         let Some(RefOr::T(body)) = &operation.request_body else {
@@ -144,13 +168,26 @@ pub(super) fn close_bodies(document: &mut utoipa::openapi::OpenApi) {
             }
         }
     }
-    let components = document.components.get_or_insert_default();
-    for (name, schema) in &mut components.schemas {
-        if let RefOr::T(Schema::Object(body)) = schema
-            && names.contains(name)
-        {
-            body.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+    names
+}
+
+fn require_nullable(answer: &mut Object) {
+    for (name, field) in &answer.properties {
+        if is_nullable(field) && !answer.required.contains(name) {
+            answer.required.push(name.clone());
         }
+    }
+}
+
+fn is_nullable(field: &RefOr<Schema>) -> bool {
+    match field {
+        RefOr::T(Schema::Object(field)) => match &field.schema_type {
+            SchemaType::Type(kind) => *kind == Type::Null,
+            SchemaType::Array(kinds) => kinds.contains(&Type::Null),
+            SchemaType::AnyValue => false,
+        },
+        RefOr::T(Schema::OneOf(either)) => either.items.iter().any(is_nullable),
+        _ => false,
     }
 }
 
@@ -394,8 +431,11 @@ impl ToSchema for WebhookName {}
 
 impl PartialSchema for StatusId {
     fn schema() -> RefOr<Schema> {
-        let description = "Names an announcement: what it was answered with when it was made";
-        let pattern = r"^(?!\.{1,2}~)(?!.*~\.{1,2}$)[A-Za-z0-9_.:@-]{1,64}~[A-Za-z0-9_.-]{1,64}$";
+        let description = "Names an announcement, as the answer to it did, or a live on air";
+        let pattern = concat!(
+            r"^(?!\.{1,2}~)[A-Za-z0-9_.:@-]{1,64}~(?!\.{1,2}(@|$))(?!.*_slice[0-9]+@)",
+            r"[A-Za-z0-9_.-]{1,64}(@(0|[1-9][0-9]{0,18}))?$"
+        );
         id(pattern, description, "s1~5m2zkq3wvtcohxya")
     }
 }

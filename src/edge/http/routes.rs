@@ -242,7 +242,7 @@ fn text_of(mut document: utoipa::openapi::OpenApi) -> Bytes {
             .insert(openapi::WEBSOCKET.to_owned(), json!({SOCKET: socket}));
     }
     openapi::name_items(&mut document);
-    openapi::close_bodies(&mut document);
+    openapi::close_schemas(&mut document);
     openapi::describe_fields(&mut document);
     openapi::describe_listener(&mut document);
     openapi::drop_unused(&mut document);

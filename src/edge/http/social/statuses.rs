@@ -61,7 +61,13 @@ refusals!(
         IdempotencyKey,
     ),
     request_body = PostStatus,
-    responses((status = 201, description = "It was made", body = StatusItem), PostRefused))]
+    responses(
+        (status = 201, description = "It was made", body = StatusItem, headers(
+            ("Location" = String, description = "Where it is"),
+            ("Idempotent-Replayed" = bool, description = "True if an earlier request was answered so"),
+        )),
+        PostRefused,
+    ))]
 pub(in crate::edge::http) async fn post(
     State(state): State<Arc<AppState>>,
     InPath(author): InPath<UserId>,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::schemas::Schemas;
 use super::world::World;
 use crate::base::secret::Secret;
 use crate::config::Config;
@@ -307,6 +308,57 @@ async fn a_status_means_one_thing_for_every_call() {
 }
 
 #[tokio::test]
+async fn a_call_that_asks_for_credentials_says_how_it_refuses_others() {
+    let mut asking = 0;
+    for call in Document::read().await.calls() {
+        if call.operation["security"].is_null() {
+            continue;
+        }
+        for (status, code) in [
+            ("401", "unauthorized"),
+            ("403", "forbidden"),
+            ("429", "rate_limited"),
+        ] {
+            assert!(call.codes(status).contains(code), "{}: {code}", call.name());
+        }
+        asking += 1;
+    }
+    assert!(asking > 50, "{asking}");
+}
+
+#[tokio::test]
+async fn a_field_of_an_answer_is_null_or_left_out_and_never_both() {
+    let document = Document::read().await;
+    let mut nullable = 0;
+    for (name, schema) in document.0["components"]["schemas"].as_object().unwrap() {
+        if schema["additionalProperties"] == false {
+            continue;
+        }
+        let parts = schema["allOf"].as_array().cloned();
+        for part in parts.unwrap_or_else(|| vec![schema.clone()]) {
+            for (field, schema) in part["properties"].as_object().into_iter().flatten() {
+                let required = part["required"].as_array().into_iter().flatten();
+                let is_required = required.into_iter().any(|name| name == field);
+                // Any JSON may be null, whether it may be left out or not.
+                if is_nullable(schema) {
+                    assert!(is_required, "{name}.{field} may be both");
+                    nullable += 1;
+                }
+            }
+        }
+    }
+    assert!(nullable > 30, "{nullable}");
+}
+
+fn is_nullable(schema: &Value) -> bool {
+    let kinds = schema["type"].as_array().into_iter().flatten();
+    let either = schema["oneOf"].as_array().into_iter().flatten();
+    schema["type"] == "null"
+        || kinds.into_iter().any(|kind| kind == "null")
+        || either.into_iter().any(is_nullable)
+}
+
+#[tokio::test]
 async fn a_word_means_one_thing() {
     let fields = Document::read().await.fields();
     let of = |name: &str| -> BTreeSet<&str> {
@@ -445,9 +497,15 @@ async fn the_answer_does_not_depend_on_the_gateway() {
     let other = on(one.store.clone());
     let made = make_one_of_each(&one).await;
     let paths = reads(&document);
-    for path in &paths {
-        let path = filled(path, "42", &made);
-        let told = without_the_moment(one.get(&path).await.is(200));
+    for name in &paths {
+        let path = filled(name, "42", &made);
+        let told = one.get(&path).await.is(200);
+        let answers = &document.0["paths"][name]["get"]["responses"]["200"]["content"];
+        let schema = &answers["application/json"]["schema"];
+        if let Err(why) = Schemas(&document.0).check(schema, &told) {
+            panic!("{path} answers {told}: {why}");
+        }
+        let told = without_the_moment(told);
         assert_eq!(
             without_the_moment(other.get(&path).await.is(200)),
             told,
