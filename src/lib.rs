@@ -97,7 +97,8 @@
 //! | which webhooks are there, and with which secrets? | `config/webhooks.rs`, `sync/webhooks/endpoints.rs` |
 //! | what was sent to a webhook, and how does it stand? | `store/deliveries.rs`, shown by `edge/http/webhooks.rs` |
 //! | who changed what over the API? | `edge/http/audit.rs`; `sync/events/api_events.rs` writes |
-//! | how are clients told what a back end wrote? | `sync/info.rs` writes, `presence/room_info.rs` remembers |
+//! | how does an open live change? | `sync/live_changes.rs`; a back end changes its title, streamer timeout and info |
+//! | how are clients told what a back end wrote? | `presence/room_info.rs` remembers; `session/memberships/` tells |
 //! | which viewers are pushed counts, and how often? | `presence/pushed_counts.rs` |
 //! | what did a media server say of a stream? | `edge/media.rs`; `edge/media/signature.rs` for whether it did |
 //! | who may publish a stream? | `edge/media/publisher.rs` |
@@ -123,6 +124,7 @@
 //! | how does a gateway stop? | `gateway/mod.rs`, `session/drain.rs` |
 //! | what do signals do, and which exit code is that? | `gateway/process.rs`, `base/exit.rs` |
 //! | is what Redis holds right, seen from outside? | `cli/audit.rs` |
+//! | does Redis hold what the former program held? | `cli/audit/against.rs` |
 //! | which keys are there, and how large are they? | `cli/keys.rs` |
 //! | which settings would a gateway run with? | `cli/check_config.rs` |
 //!

@@ -63,19 +63,38 @@ impl Action {
     /// Whether the audit trail has an entry for each change that the action makes. It has none for
     /// what back ends do all day on behalf of users: follows, announcements, lists, beats.
     pub(crate) fn is_audited(self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::Open
-                | Self::Close
-                | Self::Change
-                | Self::Moderate
-                | Self::WriteUser
-                | Self::Erase
-                | Self::ForgetSeen
-                | Self::SendToWebhook
-                | Self::ChangeLog
-                | Self::Reload
-        )
+            | Self::Close
+            | Self::Change
+            | Self::Moderate
+            | Self::WriteUser
+            | Self::Erase
+            | Self::ForgetSeen
+            | Self::SendToWebhook
+            | Self::ChangeLog
+            | Self::Reload => true,
+            Self::WriteInfo
+            | Self::Follow
+            | Self::Announce
+            | Self::WriteList
+            | Self::NoteSeen
+            | Self::Beat
+            | Self::Join
+            | Self::Watch
+            | Self::ListBans
+            | Self::ReadLive
+            | Self::ReadPastLives
+            | Self::ReadAttendance
+            | Self::ListLives
+            | Self::ReadFollows
+            | Self::ReadUser
+            | Self::ReadFeeds
+            | Self::ReadOnline
+            | Self::ReadWebhooks
+            | Self::ReadGateway
+            | Self::ReadMetrics => false,
+        }
     }
 }
 

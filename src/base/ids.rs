@@ -4,9 +4,7 @@
 //! or control byte ever reaches a key, and each id can stand in the path of a URL. The edges
 //! (WebSocket, HTTP) and the stores call them.
 
-use std::borrow::Borrow;
 use std::fmt;
-use std::sync::Arc;
 
 /// The longest id, in bytes.
 const MAX_ID_LEN: usize = 64;
@@ -39,6 +37,9 @@ pub enum InvalidId {
     /// A live id that ends in `_slice` and digits would share a key with a slice of another live.
     #[error("a live id must not end in _slice and digits")]
     SliceSuffix,
+    /// A name in the settings file has other characters, none or too many.
+    #[error("a name in the settings has 1 to 32 characters of a-z 0-9 -")]
+    Name,
 }
 
 fn check(id: &str, extra: &[u8]) -> Result<(), InvalidId> {
@@ -53,6 +54,23 @@ fn check(id: &str, extra: &[u8]) -> Result<(), InvalidId> {
     } else {
         Err(InvalidId::Alphabet)
     }
+}
+
+/// The longest name of a table in the settings file, in bytes.
+const MAX_NAME_LEN: usize = 32;
+
+/// Checks the name of a table in the settings file: 1 to 32 bytes of `[a-z0-9-]`.
+pub(super) fn check_name(name: &str) -> Result<(), InvalidId> {
+    let has_length = (1..=MAX_NAME_LEN).contains(&name.len());
+    if has_length && name.bytes().all(fits_name) {
+        Ok(())
+    } else {
+        Err(InvalidId::Name)
+    }
+}
+
+fn fits_name(byte: u8) -> bool {
+    matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-')
 }
 
 fn fits(byte: u8, extra: &[u8]) -> bool {
@@ -86,12 +104,12 @@ macro_rules! id_type {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
         #[serde(try_from = "String")]
-        pub struct $name(Arc<str>);
+        pub struct $name(std::sync::Arc<str>);
 
         impl TryFrom<String> for $name {
-            type Error = InvalidId;
+            type Error = $crate::base::ids::InvalidId;
 
-            fn try_from(id: String) -> Result<Self, InvalidId> {
+            fn try_from(id: String) -> Result<Self, $crate::base::ids::InvalidId> {
                 Self::parse(&id)
             }
         }
@@ -103,25 +121,26 @@ macro_rules! id_type {
             }
         }
 
-        impl Borrow<str> for $name {
+        impl std::borrow::Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 &self.0
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(&self.0)
             }
         }
 
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(&self.0)
             }
         }
     };
 }
+pub(super) use id_type;
 
 id_type!(
     /// Names one live-stream session in a room; may be used again after the live has closed.
@@ -425,6 +444,27 @@ mod tests {
         assert!(LiveId::parse(&"x".repeat(64)).is_ok());
         assert!(UserId::parse("mail@example.org:tab-1").is_ok());
         assert!(UserId::parse("{u}").is_err());
+    }
+
+    #[test]
+    fn names_of_the_settings_have_letters_digits_and_dashes() {
+        let longest = "a".repeat(MAX_NAME_LEN);
+        for name in ["main", "eu-1", "7", longest.as_str()] {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+        let too_long = "a".repeat(MAX_NAME_LEN + 1);
+        for name in [
+            "",
+            "Main",
+            "a b",
+            "a/b",
+            "a_b",
+            "a:b",
+            "ä",
+            too_long.as_str(),
+        ] {
+            assert_eq!(check_name(name), Err(InvalidId::Name), "{name}");
+        }
     }
 
     #[test]

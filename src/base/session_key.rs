@@ -1,5 +1,5 @@
 //! The key of a session without a socket. Every gateway of the platform knows the session by it,
-//! which the four bytes of a socket's [`SessionId`](super::session_id::SessionId) could not do.
+//! which the four bytes of a socket's [`SocketId`](super::socket_id::SocketId) could not do.
 
 use std::fmt;
 

@@ -128,7 +128,7 @@ pub struct EventsArgs {
 }
 
 fn webhook_name(text: &str) -> Result<WebhookName, &'static str> {
-    WebhookName::parse(text).ok_or("a webhook's name has 1 to 32 characters of a-z 0-9 -")
+    WebhookName::parse(text).map_err(|_| "a webhook's name has 1 to 32 characters of a-z 0-9 -")
 }
 
 /// What `rollcall events` does.

@@ -16,6 +16,7 @@ use super::given::{Given, GivenMap};
 use super::media::{self, MediaServer};
 use super::mistakes::did_you_mean;
 use super::settings::{self, SETTINGS};
+use super::tables::Table;
 use super::webhook_endpoint::WebhookEndpoint;
 use super::webhooks;
 
@@ -82,11 +83,11 @@ fn take(path: &Path, entries: Result<Entries, String>, mistakes: &mut Vec<String
     }
 }
 
-fn tables(file: &str, entries: Vec<Entry>) -> Vec<media::Entry> {
+fn tables(file: &str, entries: Vec<Entry>) -> Vec<Table> {
     let mut tables = Vec::with_capacity(entries.len());
     for (name, line, value) in entries {
         let place = format!("{file}, line {line}");
-        tables.push(media::Entry { name, place, value });
+        tables.push(Table { name, place, value });
     }
     tables
 }

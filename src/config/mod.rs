@@ -20,6 +20,7 @@ mod review;
 mod secret_files;
 mod settings;
 mod shell;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod values;

@@ -58,9 +58,9 @@ use crate::sync::fan_asker::FanAsker;
 use crate::sync::fan_check::FanCheck;
 use crate::sync::flush::Flusher;
 use crate::sync::follows::FollowGraph;
-use crate::sync::info::InfoWriter;
 use crate::sync::keep::Keeper;
 use crate::sync::lease::LeaseKeeper;
+use crate::sync::live_changes::LiveChanger;
 use crate::sync::lives::{Lives, LivesParts};
 use crate::sync::mend::Mender;
 use crate::sync::removals::Remover;
@@ -672,7 +672,7 @@ impl Parts {
         ));
 
         // edge
-        let info = InfoWriter {
+        let live_changes = LiveChanger {
             store: store_for_clients.clone(),
             rooms: rooms.clone(),
             outbox: outbox.clone(),
@@ -703,7 +703,7 @@ impl Parts {
             lives,
             feeds,
             follows,
-            info,
+            live_changes,
             removals,
             eraser,
             media,

@@ -91,8 +91,8 @@ pub struct SurveyedLive {
     pub epoch: Epoch,
     /// The number of the last removal.
     pub removals: u64,
-    /// The version of the information about the room.
-    pub info: u64,
+    /// The version of the record.
+    pub version: u64,
     /// The viewers and fans that the record has.
     pub counted: (u64, u64),
     /// The highest viewers and fans of the epoch that the record has.
@@ -234,7 +234,7 @@ mod tests {
                     live: LiveId::parse("42").unwrap(),
                     epoch: Epoch(3),
                     removals: 1,
-                    info: 3,
+                    version: 3,
                     counted: (5, 4),
                     peaks: (9, 4),
                     slices: vec![(4, 2, 9, vec![(0, 7, 3, 1)]), (0, 0, 0, Vec::new())],

@@ -65,7 +65,7 @@ impl Surveys {
             live: record.live.clone(),
             epoch: record.epoch,
             removals: record.removals,
-            info: record.info.version,
+            version: record.version,
             counted: (counted.viewers, counted.fans),
             peaks: (record.peaks.viewers, record.peaks.fans),
             slices,
@@ -138,7 +138,7 @@ impl Subscriber {
     fn agrees(&self, room: &Room, found: &SurveyedLive, place: Option<usize>) -> bool {
         if found.epoch != room.record.epoch
             || found.removals != room.bans.last()
-            || found.info != room.info.newest().info.version
+            || found.version != room.info.newest().version
         {
             return false;
         }
@@ -219,10 +219,8 @@ mod tests {
             closure: None,
             removals: u64::MAX,
             terms: Terms::default(),
-            info: Info {
-                version: u64::MAX,
-                ..Info::default()
-            },
+            version: u64::MAX,
+            info: Info::default(),
             counted: None,
             sums: Sums::default(),
             events: RecordEvents::default(),

@@ -77,6 +77,19 @@ impl AbsentStreamers {
         self.someone_left.notify_one();
     }
 
+    /// Has the absence of a live's streamer judged now: how long it may last has changed. Without
+    /// word of one, it begins now, and not when the next walk finds the streamer gone.
+    pub fn look_now(&self, live: &LiveId, now: Millis) {
+        let mut absent = self.absent.lock();
+        let absence = absent.entry(live.clone()).or_insert(Absence {
+            since: now,
+            look_at: now,
+            failed: false,
+        });
+        absence.look_at = now;
+        self.someone_left.notify_one();
+    }
+
     /// Notes that the walk found the streamer of a live connected.
     pub fn found_present(&self, live: &LiveId) {
         self.absent.lock().remove(live);
@@ -110,6 +123,10 @@ impl AbsentStreamers {
         let Some(there) = absent.get_mut(live) else {
             return;
         };
+        if there.look_at != seen.look_at {
+            // Meanwhile somebody asked for another look.
+            return;
+        }
         match next {
             Some((look_at, failed)) => {
                 there.look_at = look_at;
@@ -120,6 +137,46 @@ impl AbsentStreamers {
             }
             // The streamer left once more meanwhile.
             None => there.look_at = now,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live() -> LiveId {
+        LiveId::parse("42").unwrap()
+    }
+
+    fn due(absent: &AbsentStreamers, now: Millis) -> Absence {
+        match absent.looks_due(now).as_slice() {
+            [(_, absence)] => *absence,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_look_that_is_asked_for_comes_at_once_and_the_absence_goes_on() {
+        let absent = AbsentStreamers::default();
+        absent.found_absent(&live(), 10);
+        let seen = due(&absent, 10);
+        absent.looked(&live(), &seen, Some((50_000, false)), 10);
+        absent.found_absent(&live(), 20);
+        assert!(absent.looks_due(20).is_empty());
+        absent.look_now(&live(), 30);
+        assert_eq!(due(&absent, 30).since, 10);
+    }
+
+    #[test]
+    fn a_look_that_began_before_another_was_asked_for_puts_nothing_off() {
+        let absent = AbsentStreamers::default();
+        absent.found_absent(&live(), 10);
+        for (now, next) in [(20, Some((50_000, false))), (30, None)] {
+            let seen = due(&absent, now);
+            absent.look_now(&live(), now);
+            absent.looked(&live(), &seen, next, now);
+            assert_eq!(due(&absent, now).since, 10);
         }
     }
 }

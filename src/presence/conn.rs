@@ -15,7 +15,7 @@ use futures_util::task::AtomicWaker;
 use crate::auth::claims::Claims;
 use crate::base::clock::Millis;
 use crate::base::identity::{Identity, Role};
-use crate::base::session_id::SessionId;
+use crate::base::socket_id::SocketId;
 
 /// Signals to a socket's task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub struct Conn {
     /// socket.
     expires_at: AtomicU64,
     last_heard: AtomicU64,
-    session: SessionId,
+    socket_id: SocketId,
     signals: AtomicU16,
     phase: AtomicU8,
     /// Whether the client said that the user looks away.
@@ -96,7 +96,7 @@ impl Conn {
             claims: ArcSwapOption::empty(),
             expires_at: AtomicU64::new(Millis::MAX),
             last_heard: AtomicU64::new(now),
-            session: SessionId::next(),
+            socket_id: SocketId::next(),
             signals: AtomicU16::new(0),
             phase: AtomicU8::new(Phase::Open as u8),
             looks_away: AtomicBool::new(false),
@@ -105,8 +105,8 @@ impl Conn {
     }
 
     #[cfg(test)]
-    pub(crate) fn of_session(self, session: SessionId) -> Self {
-        Self { session, ..self }
+    pub(crate) fn numbered(self, socket_id: SocketId) -> Self {
+        Self { socket_id, ..self }
     }
 
     /// Stores the claims of a verified token, and the time when the token expires.
@@ -133,9 +133,9 @@ impl Conn {
         self.expires_at.load(Ordering::Relaxed)
     }
 
-    /// Names this socket's session. Later sessions have later ids.
-    pub(crate) fn session(&self) -> SessionId {
-        self.session
+    /// Names this socket. Later sockets have later ids.
+    pub(crate) fn socket_id(&self) -> SocketId {
+        self.socket_id
     }
 
     /// Notes that a frame arrived. A heartbeat costs only this atomic write outside the session.

@@ -192,7 +192,7 @@ impl Room {
             throttle: Mutex::default(),
             counts_queued: Queued::default(),
             acks: ArcSwap::from_pointee(CachedAcks::default()),
-            info: RoomInfo::new(record.info.clone(), record.terms.clone()),
+            info: RoomInfo::new(&record),
             stream: RoomStream::new(record.stream),
             stream_grace,
             counting: Counting::default(),
@@ -214,6 +214,7 @@ impl Room {
     pub fn record_now(&self) -> LiveRecord {
         let known = self.info.newest();
         LiveRecord {
+            version: known.version,
             info: known.info.clone(),
             terms: known.terms.clone(),
             ..self.record.clone()

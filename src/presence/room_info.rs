@@ -1,7 +1,7 @@
-//! What a back end wrote about a live, as this gateway knows it: the information for the sockets in
-//! the room, and the terms of the live for whoever asks about it. The room counts the versions that
-//! it received, and a socket remembers the last version that it sent: a heartbeat compares two
-//! numbers.
+//! What a back end changed of a live, as this gateway knows it: the information for the sockets in
+//! the room, and the terms of the live for whoever asks about it. The room counts the versions of
+//! the information that it received, and a socket remembers the last one that it sent: a heartbeat
+//! compares two numbers. A change of the terms is nothing to the sockets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,15 +9,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::acks::CachedAcks;
-use crate::store::{Info, Terms};
+use crate::store::{Info, LiveRecord, Terms};
 
-/// One version of the information.
+/// What the room knows, of one version of the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownInfo {
-    /// The number of versions that this room has received, including this one; 0 if there was none.
+    /// See [`LiveRecord::version`].
+    pub version: u64,
+    /// How many versions of the information this room has received, with this one; 0 if there was
+    /// none.
     pub revision: u32,
     pub info: Info,
-    /// The terms of the live since this version.
     pub terms: Terms,
 }
 
@@ -31,12 +33,13 @@ pub struct RoomInfo {
 }
 
 impl RoomInfo {
-    pub fn new(info: Info, terms: Terms) -> Self {
-        let revision = u32::from(info.version > 0);
+    pub fn new(record: &LiveRecord) -> Self {
+        let revision = u32::from(record.info.version > 0);
         let newest = ArcSwap::from_pointee(KnownInfo {
+            version: record.version,
             revision,
-            info,
-            terms,
+            info: record.info.clone(),
+            terms: record.terms.clone(),
         });
         Self {
             newest,
@@ -50,7 +53,7 @@ impl RoomInfo {
         self.revision.load(Ordering::Acquire)
     }
 
-    /// The newest version; 0 if there was none.
+    /// The newest version of the information; 0 if there was none.
     pub(crate) fn version(&self) -> u64 {
         if self.revision() == 0 {
             return 0;
@@ -62,54 +65,80 @@ impl RoomInfo {
         self.newest.load_full()
     }
 
-    /// Notes what the store has. False if the room knew a version as high before.
-    pub fn note(&self, read: &Info, terms: &Terms) -> bool {
+    /// Notes what the store has, unless the room knew a version as high before. Answers whether the
+    /// information is another one now.
+    pub fn note(&self, read: &LiveRecord) -> bool {
         let before = self.newest.rcu(|known| {
-            if known.info.version >= read.version {
+            if known.version >= read.version {
                 return known.clone();
             }
+            let is_told = known.info.version == read.info.version;
             Arc::new(KnownInfo {
-                revision: known.revision + 1,
-                info: read.clone(),
-                terms: terms.clone(),
+                version: read.version,
+                revision: known.revision + u32::from(!is_told),
+                info: read.info.clone(),
+                terms: read.terms.clone(),
             })
         });
         self.revision
             .fetch_max(self.newest.load().revision, Ordering::AcqRel);
-        before.info.version < read.version
+        before.version < read.version && before.info.version != read.info.version
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::open_record;
+
+    fn written(version: u64, json: Option<&str>, title: &str) -> LiveRecord {
+        LiveRecord {
+            version,
+            info: Info {
+                version,
+                json: json.map(Into::into),
+            },
+            terms: Terms {
+                title: Some(title.to_owned()),
+                ..Terms::default()
+            },
+            ..open_record()
+        }
+    }
 
     #[test]
     fn the_highest_version_wins_in_whichever_order_they_come() {
-        let info = |version, json: &str| Info {
-            version,
-            json: Some(json.into()),
-        };
-        let room = RoomInfo::new(Info::default(), Terms::default());
-        let titled = |title: &str| Terms {
-            title: Some(title.to_owned()),
-            ..Terms::default()
-        };
-        assert!(room.note(&info(5, "5"), &titled("five")));
-        assert!(
-            !room.note(&info(5, "again"), &titled("again"))
-                && !room.note(&info(4, "4"), &titled("four"))
-        );
-        assert_eq!(room.newest().terms, titled("five"));
-        assert_eq!((room.revision(), &room.newest().info), (1, &info(5, "5")));
-        assert!(room.note(
-            &Info {
-                version: 6,
-                json: None
-            },
-            &Terms::default()
-        ));
+        let room = RoomInfo::new(&open_record());
+        let five = written(5, Some("5"), "five");
+        assert!(room.note(&five));
+        assert!(!room.note(&written(5, Some("again"), "again")));
+        assert!(!room.note(&written(4, Some("4"), "four")));
+        let newest = room.newest();
+        assert_eq!((&newest.terms, &newest.info), (&five.terms, &five.info));
+        assert_eq!((newest.revision, room.revision()), (1, 1));
+        assert!(room.note(&written(6, None, "six")));
         assert_eq!((room.revision(), &room.newest().info.json), (2, &None));
-        assert_eq!(RoomInfo::new(info(9, "9"), Terms::default()).revision(), 1);
+        assert_eq!(RoomInfo::new(&five).revision(), 1);
+    }
+
+    #[test]
+    fn a_change_of_the_terms_is_no_new_information() {
+        let first = written(5, Some("5"), "five");
+        let room = RoomInfo::new(&first);
+        let renamed = LiveRecord {
+            info: first.info.clone(),
+            ..written(6, None, "six")
+        };
+        assert!(!room.note(&renamed));
+        let newest = room.newest();
+        assert_eq!((newest.version, &newest.terms), (6, &renamed.terms));
+        assert_eq!((room.revision(), room.version()), (1, 5));
+        let untold = RoomInfo::new(&open_record());
+        let renamed = LiveRecord {
+            info: Info::default(),
+            ..renamed
+        };
+        assert!(!untold.note(&renamed));
+        assert_eq!((untold.revision(), untold.version()), (0, 0));
     }
 }

@@ -27,13 +27,13 @@ pub struct ShownStream {
     /// `live`, or `lost` if it ended a moment ago and may come back.
     #[schema(inline)]
     pub state: OnAir,
-    /// Since when, in Unix milliseconds.
+    /// When this state began, in Unix milliseconds.
     #[schema(value_type = u64, example = 1_732_000_000_000_u64)]
-    pub since: UnixMillis,
+    pub began_at: UnixMillis,
     /// When the live closes if the stream stays lost, in Unix milliseconds; left out if it does not
     /// close.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<u64>, example = 1_732_000_060_000_u64)]
+    #[schema(value_type = u64, required = false, example = 1_732_000_060_000_u64)]
     pub closes_at: Option<UnixMillis>,
 }
 
@@ -47,7 +47,7 @@ impl ShownStream {
             } else {
                 OnAir::Lost
             },
-            since: status.since,
+            began_at: status.since,
             closes_at: closes.then_some(status.since + millis(grace)),
         }
     }

@@ -242,9 +242,10 @@ impl Rooms {
         }
     }
 
-    /// Notes what a back end wrote about a live, as the store has it.
-    pub fn note_info(&self, room: &Arc<Room>, record: &LiveRecord) {
-        if room.info.note(&record.info, &record.terms) && room.is_watched() {
+    /// Notes what a back end changed of a live, as the store has it. Sockets that watch the live are
+    /// told of new information.
+    pub fn note_changes(&self, room: &Arc<Room>, record: &LiveRecord) {
+        if room.info.note(record) && room.is_watched() {
             room.throttle.lock().force();
             self.show(room);
         }
@@ -562,30 +563,8 @@ mod tests {
     use super::*;
     use crate::base::gcra::Rate;
     use crate::base::identity::Identity;
-    use crate::base::ids::Epoch;
-    use crate::store::{LiveState, OpenedBy, Peaks, RecordEvents, Sums, Terms};
-    use crate::testing;
-
-    fn record() -> LiveRecord {
-        LiveRecord {
-            live: LiveId::parse("42").unwrap(),
-            state: LiveState::Open,
-            streamer: UserId::parse("s1").unwrap(),
-            epoch: Epoch(1),
-            slices: 1,
-            opened_at: 0,
-            opened_by: OpenedBy::Service,
-            peaks: Peaks::default(),
-            closure: None,
-            removals: 0,
-            terms: Terms::default(),
-            info: crate::store::Info::default(),
-            counted: None,
-            sums: Sums::default(),
-            events: RecordEvents::default(),
-            stream: None,
-        }
-    }
+    use crate::store::Terms;
+    use crate::testing::{self, open_record};
 
     fn rooms() -> Rooms {
         Rooms::new(&Config::default(), Arc::default(), 0)
@@ -604,7 +583,13 @@ mod tests {
             attendance: true,
             ..Terms::default()
         };
-        let room = install(&rooms(), LiveRecord { terms, ..record() });
+        let room = install(
+            &rooms(),
+            LiveRecord {
+                terms,
+                ..open_record()
+            },
+        );
         let plain = testing::conn("u1");
         let hidden = Arc::new(Conn::new(
             Identity {
@@ -631,7 +616,7 @@ mod tests {
     #[test]
     fn a_change_that_leaves_the_size_as_it_was_known_is_published() {
         let rooms = rooms();
-        let room = install(&rooms, record());
+        let room = install(&rooms, open_record());
         let slice = &room.slices()[0];
         let before = slice.size().version;
         let size = |card, version| SliceSize {

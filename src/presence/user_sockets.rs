@@ -99,7 +99,7 @@ impl UserSockets {
 /// The number of sessions that began after that of `other`, up to that of `conn`. Signed: a socket
 /// that began after `conn` may have been admitted before it.
 fn age(other: &Conn, conn: &Conn) -> i32 {
-    other.session().before(conn.session()).cast_signed()
+    other.socket_id().before(conn.socket_id()).cast_signed()
 }
 
 fn remove(table: &mut HashTable<Arc<Conn>>, hash: u64, conn: &Arc<Conn>) {
@@ -111,11 +111,11 @@ fn remove(table: &mut HashTable<Arc<Conn>>, hash: u64, conn: &Arc<Conn>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::session_id::SessionId;
+    use crate::base::socket_id::SocketId;
     use crate::testing;
 
     fn conn(user: &str, session: u32) -> Arc<Conn> {
-        Arc::new(Conn::new(testing::viewer(user), 0).of_session(SessionId::numbered(session)))
+        Arc::new(Conn::new(testing::viewer(user), 0).numbered(SocketId::numbered(session)))
     }
 
     fn must_go(conn: &Conn) -> bool {

@@ -15,7 +15,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, InvalidId, LiveId, UserId};
 use crate::base::json_error;
 use crate::base::secret::Secret;
-use crate::base::session_id::SessionId;
+use crate::base::socket_id::SocketId;
 use crate::presence::acks::CachedAcks;
 use crate::presence::figures::Figures;
 use crate::presence::figures::Quality;
@@ -323,7 +323,7 @@ pub(crate) enum ServerMessage<'a> {
     Welcome {
         user_id: &'a UserId,
         gateway_id: &'a GatewayId,
-        session_id: SessionId,
+        socket_id: SocketId,
         heartbeat_ms: u64,
         timeout_ms: u64,
     },
@@ -679,6 +679,7 @@ mod tests {
                 json: json.map(Into::into),
             };
             let info = KnownInfo {
+                version: 7,
                 revision: 2,
                 info,
                 terms: crate::store::Terms::default(),

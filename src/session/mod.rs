@@ -217,7 +217,7 @@ impl<S: Transport> Session<S> {
         let welcome = ServerMessage::Welcome {
             user_id: &conn.identity.user,
             gateway_id: &context.gateways.id(),
-            session_id: conn.session(),
+            socket_id: conn.socket_id(),
             heartbeat_ms: millis(context.heartbeat),
             timeout_ms: millis(context.timeout),
         };

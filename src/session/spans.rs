@@ -8,5 +8,5 @@ use crate::presence::conn::Conn;
 
 /// The span has the highest level, so that log lines of every level are in it.
 pub(super) fn of(conn: &Conn) -> Span {
-    tracing::error_span!("socket", session_id = %conn.session(), user_id = %conn.identity.user)
+    tracing::error_span!("socket", socket_id = %conn.socket_id(), user_id = %conn.identity.user)
 }

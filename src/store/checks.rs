@@ -21,8 +21,8 @@ pub struct CheckLive {
     pub listed: bool,
     /// The number of the last removal.
     pub removals: u64,
-    /// The version of the information about it.
-    pub info: u64,
+    /// The version of its record.
+    pub version: u64,
     /// The figures in the record, zero if there are none; `None` leaves them unread, because they
     /// are about to be written.
     pub counted: Option<Figures>,

@@ -11,13 +11,16 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::StoreResult;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{ErasureId, GatewayId, LiveId, UserId};
 
 /// A kind of thing that names a user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Trace {
     /// The profile, with its name.

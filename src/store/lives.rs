@@ -75,7 +75,7 @@ words!(CloseReason {
 });
 
 /// The properties, besides the owner, with which a live is opened. Its title and its streamer
-/// timeout may change, see [`ChangeTerms`]; the others are fixed for the epoch.
+/// timeout may change, see [`LiveChange`]; the others are fixed for the epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Terms {
     /// For people.
@@ -93,8 +93,7 @@ pub struct Terms {
 /// Information about an open live that a back end wrote for its clients.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Info {
-    /// Grows with each write of an epoch; 0 if there was none. At least the store's time of the
-    /// write in Unix milliseconds, so that no version is used again, whatever the store loses.
+    /// The [`LiveRecord::version`] with which it was written; 0 if it never was.
     pub version: u64,
     /// The JSON text; `None` if it was cleared.
     pub json: Option<Arc<str>>,
@@ -133,9 +132,13 @@ pub struct LiveRecord {
     /// The number of the last removal, or lifting of a ban, of the epoch; 0 if there was none. See
     /// [`super::Moderation`].
     pub removals: u64,
-    /// The properties with which it was opened.
+    /// Grows with each change that a back end makes in the epoch, see [`LiveChange`]; 0 if there was
+    /// none. At least the store's time of the change in Unix milliseconds, so that no version is
+    /// used again, whatever the store loses.
+    pub version: u64,
+    /// The properties with which it was opened, and those that were changed since.
     pub terms: Terms,
-    /// Information by a back end. A close removes this and `counted`.
+    /// Information by a back end. A close removes this, `version` and `counted`.
     pub info: Info,
     /// The counts that other services read, see [`super::Counts`].
     pub counted: Option<Counted>,
@@ -312,8 +315,8 @@ pub enum Standing {
     Open {
         /// See [`LiveRecord::removals`].
         removals: u64,
-        /// See [`Info::version`].
-        info: u64,
+        /// See [`LiveRecord::version`].
+        version: u64,
     },
     /// The record was gone and has been written again.
     Rewritten,
@@ -322,40 +325,35 @@ pub enum Standing {
     Over(LiveRecord),
 }
 
-/// A request to write the information about an open live.
-#[derive(Debug, Clone)]
-pub struct WriteInfo {
-    /// The live.
-    pub live: LiveId,
-    /// Which epoch; no other is touched, however late the call arrives.
-    pub epoch: Epoch,
-    /// A JSON text; `None` clears what was written.
-    pub json: Option<Arc<str>>,
-    /// Published on the live's channel in the same step.
-    pub message: String,
-}
-
-/// A request to change what may change of an open live. One version counts these changes and those
-/// of the information, see [`Info::version`].
-#[derive(Debug, Clone)]
-pub struct ChangeTerms {
-    /// The live.
-    pub live: LiveId,
-    /// Which epoch; no other is touched, however late the call arrives.
-    pub epoch: Epoch,
-    /// `None` leaves the title as it is; `Some(None)` removes it.
+/// What a back end changes of an open live. `None` leaves it as it is; `Some(None)` removes it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LiveChange {
+    /// The information for its clients, a JSON text.
+    pub info: Option<Option<Arc<str>>>,
+    /// See [`Terms::title`].
     pub title: Option<Option<String>>,
-    /// The same for [`Terms::streamer_timeout`].
+    /// See [`Terms::streamer_timeout`].
     pub streamer_timeout: Option<Option<Duration>>,
+}
+
+/// A request to change an open live.
+#[derive(Debug, Clone)]
+pub struct ChangeLive {
+    /// The live.
+    pub live: LiveId,
+    /// Which epoch; no other is touched, however late the call arrives.
+    pub epoch: Epoch,
+    /// What changes.
+    pub change: LiveChange,
     /// Published on the live's channel in the same step.
     pub message: String,
 }
 
-/// The outcome of a [`WriteInfo`], or of a [`ChangeTerms`].
+/// The outcome of a [`ChangeLive`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum InfoReply {
-    /// It is written, with this version.
-    Written(u64),
+pub enum ChangeReply {
+    /// It is changed, and the record has this version.
+    Changed(u64),
     /// The epoch is not open. Nothing was done.
     Over,
     /// The live was never opened, or the store lost it. Nothing was done.
@@ -394,14 +392,11 @@ pub trait LiveStore: Sync {
     /// `known`, the gateway's copy. If the record is gone (lost data), writes it again from
     /// `known`, lists the live, and publishes the message on its channel. If the gateway knows of a
     /// later removal than the store, the store's numbers leap above it by [`super::LEAP`]; if it
-    /// knows a later version of the information and the terms, that is written.
+    /// knows a later version of what back ends change, that is written.
     async fn keep_live(&self, known: &LiveRecord, message: &str) -> StoreResult<Standing>;
 
-    /// Changes what may change of an open live, see [`ChangeTerms`].
-    async fn change_terms(&self, request: &ChangeTerms) -> StoreResult<InfoReply>;
-
-    /// Writes the information about an open live, see [`WriteInfo`].
-    async fn write_info(&self, request: &WriteInfo) -> StoreResult<InfoReply>;
+    /// Changes an open live, see [`LiveChange`].
+    async fn change_live(&self, request: &ChangeLive) -> StoreResult<ChangeReply>;
 
     /// Puts an open live on the list, unless it is there.
     async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()>;

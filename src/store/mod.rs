@@ -76,9 +76,9 @@ pub use leases::{
 };
 pub use limits::{MAX_BATCH, MAX_MESSAGE};
 pub use lives::{
-    ChangeTerms, CloseLive, CloseReason, CloseReply, Closure, FinishClose, Info, InfoReply,
-    ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, OpenedBy, Standing, Terms,
-    WriteInfo,
+    ChangeLive, ChangeReply, CloseLive, CloseReason, CloseReply, Closure, FinishClose, Info,
+    ListedLive, LiveChange, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, OpenedBy,
+    Standing, Terms,
 };
 pub use online_users::{OnlineCount, OnlineUsers, UserPresence, Whereabouts};
 pub use parts::{Health, Parts, Slot};

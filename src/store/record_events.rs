@@ -79,7 +79,10 @@ impl Happened {
 }
 
 fn read_stream(change: StreamChange, server: Option<&str>) -> Option<Happened> {
-    Some(Happened::Stream(change, MediaServerName::parse(server?)?))
+    Some(Happened::Stream(
+        change,
+        MediaServerName::parse(server?).ok()?,
+    ))
 }
 
 /// An event that a record notes until it is in the stream.

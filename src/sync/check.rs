@@ -245,7 +245,7 @@ impl Checker {
             epoch: record.epoch,
             listed: room.check.take_doubt(),
             removals: room.bans.last(),
-            info: room.info.newest().info.version,
+            version: room.info.newest().version,
             // A change that waits for its write is no difference.
             counted: if room.counting.queued.is_set() {
                 None

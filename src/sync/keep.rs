@@ -31,16 +31,16 @@ impl Keeper {
             removals: room.bans.last(),
             ..room.record_now()
         };
-        let known = told.info.version;
+        let known = told.version;
         let removals = match self
             .store
             .keep_live(&told, &self.outbox.live_doubted())
             .await?
         {
             Standing::Over(record) => return self.lives.let_go(room, record).await,
-            Standing::Open { removals, info } => {
-                if info > known {
-                    self.read_info(room).await?;
+            Standing::Open { removals, version } => {
+                if version > known {
+                    self.read_changes(room).await?;
                 }
                 let message = self.outbox.record_changed();
                 streams::confirm(self.store.as_ref(), &self.rooms, room, message).await?;
@@ -70,11 +70,11 @@ impl Keeper {
         Ok(())
     }
 
-    /// Reads what a back end wrote since this gateway last heard of it.
-    async fn read_info(&self, room: &Arc<Room>) -> StoreResult<()> {
+    /// Reads what a back end changed since this gateway last heard of it.
+    async fn read_changes(&self, room: &Arc<Room>) -> StoreResult<()> {
         let record = self.store.load_live(&room.record.live).await?;
         if let Some(record) = record.filter(|record| record.epoch == room.record.epoch) {
-            self.rooms.note_info(room, &record);
+            self.rooms.note_changes(room, &record);
         }
         Ok(())
     }

@@ -177,7 +177,7 @@ impl Lives {
         match record.state {
             _ if record.epoch < room.record.epoch => {}
             LiveState::Open if is_same_epoch => {
-                parts.rooms.note_info(&room, &record);
+                parts.rooms.note_changes(&room, &record);
                 parts.note_stream(&room, &record).await?;
                 return Ok(Some(record.removals));
             }

@@ -44,6 +44,8 @@ struct Faults {
     list_away: bool,
     /// Another program has garbled this slice.
     garbled: Option<SliceId>,
+    /// Somebody closes the live just before its next change.
+    closing: bool,
     /// Lives on whose channels messages hang.
     hung: HashSet<LiveId>,
 }
@@ -122,6 +124,11 @@ impl FaultyStore {
     /// From now on, messages on this live's channel get no answer.
     pub(crate) fn hangs_for(&self, live: &LiveId) {
         self.faults.lock().hung.insert(live.clone());
+    }
+
+    /// Somebody closes the next live that changes, just before.
+    pub(crate) fn closes_before_a_change(&self) {
+        self.faults.lock().closing = true;
     }
 
     /// How many messages hang.
@@ -266,14 +273,28 @@ answered_by_the_embedded_store! {
         fn open_live(&self, wish: &OpenLive) -> OpenReply;
         fn load_live(&self, live: &LiveId) -> Option<LiveRecord>;
         fn keep_live(&self, told: &LiveRecord, message: &str) -> Standing;
-        fn change_terms(&self, wish: &ChangeTerms) -> InfoReply;
-        fn write_info(&self, wish: &WriteInfo) -> InfoReply;
         fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> ();
         fn begin_close(&self, wish: &CloseLive) -> CloseReply;
         fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> Vec<ListedLive>;
         fn delist(&self, live: &LiveId) -> ();
         fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration, dead: &HashSet<GatewayId>) -> bool;
         else
+        async fn change_live(&self, wish: &ChangeLive) -> StoreResult<ChangeReply> {
+            self.works("change_live").await?;
+            let is_closing = std::mem::take(&mut self.faults.lock().closing);
+            if is_closing {
+                let close = CloseLive {
+                    live: wish.live.clone(),
+                    epoch: wish.epoch,
+                    reason: CloseReason::Requested,
+                    peaks: Peaks::default(),
+                    uniques: false,
+                    message: String::new(),
+                };
+                self.inner.begin_close(&close).await?;
+            }
+            self.inner.change_live(wish).await
+        }
         /// The live stays on the list: a list may lag behind the records.
         async fn finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>> {
             self.works("finish_close").await?;

@@ -6,7 +6,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::base::clock::Clock;
 use crate::base::identity::{Identity, Role};
-use crate::base::ids::{LiveId, UserId};
+use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::config::Config;
 use crate::edge::http::state::AppState;
 use crate::gateway::parts::{Parts, Verifiers};
@@ -14,7 +14,9 @@ use crate::presence::Room;
 use crate::presence::conn::Conn;
 use crate::session::context::SessionContext;
 use crate::store::memory::MemoryStore;
-use crate::store::{OpenedBy, Store, Terms};
+use crate::store::{
+    Info, LiveRecord, LiveState, OpenedBy, Peaks, RecordEvents, Store, Sums, Terms,
+};
 use crate::sync::lives::OpenRequest;
 
 /// The state of the handlers of a gateway on a memory store. No task of the gateway runs, so nothing
@@ -73,6 +75,29 @@ pub(crate) fn viewer(user: &str) -> Identity {
 /// A socket of a viewer. The gateway heard it last at 0.
 pub(crate) fn conn(user: &str) -> Arc<Conn> {
     Arc::new(Conn::new(viewer(user), 0))
+}
+
+/// The record of an open live.
+pub(crate) fn open_record() -> LiveRecord {
+    LiveRecord {
+        live: LiveId::parse("42").unwrap(),
+        state: LiveState::Open,
+        streamer: UserId::parse("s1").unwrap(),
+        epoch: Epoch(1),
+        slices: 1,
+        opened_at: 0,
+        opened_by: OpenedBy::Service,
+        peaks: Peaks::default(),
+        closure: None,
+        removals: 0,
+        version: 0,
+        terms: Terms::default(),
+        info: Info::default(),
+        counted: None,
+        sums: Sums::default(),
+        events: RecordEvents::default(),
+        stream: None,
+    }
 }
 
 /// Opens a live of one slice, for the streamer `s1`.

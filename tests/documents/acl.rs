@@ -22,16 +22,16 @@ use rollcall::config::{AttendanceForm, Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
     About, AnswerName, Answers, Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion,
-    Attending, Burial, BuryReply, Bus, BusEvent, ChangeTerms, Channel, CheckLive, Checks,
-    CloseLive, CloseReason, CloseReply, CountLive, CountReply, Counts, DeadEvent, Deliveries,
-    Delivery, Edge, Entry, EntryId, Erasures, Event, Events, ExpectedSlice, FanoutJobs, FanoutTask,
-    Figures, FinishClose, FinishedChanges, Followed, Follows, Heard, HeldFrom, History, Holders,
-    InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore,
-    MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply,
-    OpenedBy, Peaks, Post, Profiles, PutInList, QueueKind, Rank, ReadEvents, ReadFrom, RemoveReply,
-    RemoveUser, RenewLease, SenderTurn, Sessions, SliceSize, Slices, Span, Standing, StatusId,
-    Statuses, Strays, StreamChange, StreamStore, Streams, StreamsReply, Summary, Terms, Timeline,
-    Timelines, Uniques, UserLists, WebhookQueue, WriteInfo, WriteStreams, find_attendees,
+    Attending, Burial, BuryReply, Bus, BusEvent, ChangeLive, ChangeReply, Channel, CheckLive,
+    Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, Counts, DeadEvent,
+    Deliveries, Delivery, Edge, Entry, EntryId, Erasures, Event, Events, ExpectedSlice, FanoutJobs,
+    FanoutTask, Figures, FinishClose, FinishedChanges, Followed, Follows, Heard, HeldFrom, History,
+    Holders, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveChange, LiveRecord,
+    LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive,
+    OpenReply, OpenedBy, Peaks, Post, Profiles, PutInList, QueueKind, Rank, ReadEvents, ReadFrom,
+    RemoveReply, RemoveUser, RenewLease, SenderTurn, Sessions, SliceSize, Slices, Span, Standing,
+    StatusId, Statuses, Strays, StreamChange, StreamStore, Streams, StreamsReply, Summary, Terms,
+    Timeline, Timelines, Uniques, UserLists, WebhookQueue, WriteStreams, find_attendees,
 };
 use tokio::time::Instant;
 
@@ -237,29 +237,22 @@ async fn lives(store: &RedisStore, redis: &RedisServer, prefix: &str) -> LiveRec
         store.keep_live(&told, "word").await.unwrap(),
         Standing::Open {
             removals: 0,
-            info: 0
+            version: 0
         }
     );
-    let info = WriteInfo {
+    let change = ChangeLive {
         live: record.live.clone(),
         epoch: record.epoch,
-        json: Some("{}".into()),
-        message: String::new(),
-    };
-    assert!(matches!(
-        store.write_info(&info).await.unwrap(),
-        InfoReply::Written(_)
-    ));
-    let change = ChangeTerms {
-        live: record.live.clone(),
-        epoch: record.epoch,
-        title: Some(Some("of three".to_owned())),
-        streamer_timeout: Some(None),
+        change: LiveChange {
+            info: Some(Some("{}".into())),
+            title: Some(Some("of three".to_owned())),
+            streamer_timeout: Some(None),
+        },
         message: "word".to_owned(),
     };
     assert!(matches!(
-        store.change_terms(&change).await.unwrap(),
-        InfoReply::Written(_)
+        store.change_live(&change).await.unwrap(),
+        ChangeReply::Changed(_)
     ));
     streams(store, &record).await;
     let (figures, peaks) = (
@@ -457,7 +450,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         epoch: record.epoch,
         listed: true,
         removals: 0,
-        info: 0,
+        version: 0,
         counted: Some(Figures::default()),
         slices: vec![expected],
     };

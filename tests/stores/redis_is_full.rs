@@ -223,7 +223,7 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
         store.keep_live(&higher, "").await.unwrap(),
         Standing::Open {
             removals: 0,
-            info: 0
+            version: 0
         }
     );
 
@@ -263,7 +263,7 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
         store.keep_live(&lost, "").await.unwrap(),
         Standing::Open {
             removals: 0,
-            info: 0
+            version: 0
         }
     );
 }

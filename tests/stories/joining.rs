@@ -22,7 +22,7 @@ on_both_stores! {
     async fn the_welcome_names_the_timings_that_a_client_must_keep(world) {
         let first = world.viewer("u1").await;
         let second = world.viewer("mail@example.org:tab-1").await;
-        let told = ["gateway_id", "heartbeat_ms", "session_id", "timeout_ms", "type", "user_id"];
+        let told = ["gateway_id", "heartbeat_ms", "socket_id", "timeout_ms", "type", "user_id"];
         assert_eq!(fields(&first.welcome), BTreeSet::from(told));
         assert_eq!(first.welcome["user_id"], "u1");
         assert_eq!(first.welcome["heartbeat_ms"], 400);
@@ -30,7 +30,7 @@ on_both_stores! {
         assert_eq!(second.welcome["user_id"], "mail@example.org:tab-1");
         assert!(first.welcome["gateway_id"].as_str().is_some_and(|id| !id.is_empty()));
         assert_eq!(first.welcome["gateway_id"], second.welcome["gateway_id"]);
-        let session = |viewer: &Viewer| viewer.welcome["session_id"].as_str().expect("a session id").to_owned();
+        let session = |viewer: &Viewer| viewer.welcome["socket_id"].as_str().expect("a socket id").to_owned();
         assert_eq!((session(&first).len(), session(&second).len()), (25, 25));
         assert_ne!(session(&first), session(&second));
     }

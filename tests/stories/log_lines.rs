@@ -41,7 +41,7 @@ async fn line_with(program: &Program, words: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_line_of_a_socket_has_the_session_that_its_client_was_told() {
+async fn every_line_of_a_socket_has_the_id_that_its_client_was_told() {
     within_deadline(async {
         let program = Program::start(&timings()).await;
         let api = Backend::at(program.addr);
@@ -58,9 +58,9 @@ async fn every_line_of_a_socket_has_the_session_that_its_client_was_told() {
         let mut sessions = Vec::new();
         for user in ["u2", "u3"] {
             let mut viewer = viewer(&program, user).await;
-            let session = viewer.welcome["session_id"]
+            let session = viewer.welcome["socket_id"]
                 .as_str()
-                .expect("a session id")
+                .expect("a socket id")
                 .to_owned();
             viewer.join("42").await;
             viewer
@@ -125,12 +125,8 @@ async fn one_socket_alone_can_be_followed() {
         api.open("42", "s1").await;
         let mut followed = viewer(&program, "u1").await;
         let mut other = viewer(&program, "u2").await;
-        let session = followed.welcome["session_id"].as_str().unwrap().to_owned();
-        logs(
-            &api,
-            &format!("info,[socket{{session_id={session}}}]=debug"),
-        )
-        .await;
+        let session = followed.welcome["socket_id"].as_str().unwrap().to_owned();
+        logs(&api, &format!("info,[socket{{socket_id={session}}}]=debug")).await;
         other.join("42").await;
         other.close().await;
         followed.join("42").await;

@@ -163,8 +163,8 @@ on_both_stores! {
         nginx.done(1, "42").await;
         let lost = dashboard.next().await.json;
         assert_eq!(lost["stream"]["state"], "lost", "{lost}");
-        let since = lost["stream"]["since"].as_u64().unwrap();
-        assert_eq!(lost["stream"]["closes_at"].as_u64().unwrap(), since + 20_000);
+        let began_at = lost["stream"]["began_at"].as_u64().unwrap();
+        assert_eq!(lost["stream"]["closes_at"].as_u64().unwrap(), began_at + 20_000);
         nginx.lets_in(2, "42").await;
         let back = dashboard.next().await.json;
         assert_eq!(back["stream"]["state"], "live", "{back}");

@@ -140,6 +140,18 @@ on_both_stores! {
 }
 
 on_both_stores! {
+    async fn a_shorter_timeout_holds_at_once(world) {
+        open_with_timeout(&world, 3_600).await;
+        stays_open(&world, SLACK).await;
+        let changed = Instant::now();
+        let body = serde_json::json!({"streamer_timeout_s": 2});
+        world.backend().patch("/v1/lives/42", body).await.is(200);
+        becomes_closed(&world, PATIENCE).await;
+        assert!(changed.elapsed() < STREAMER_TIMEOUT + SLACK, "closed only after {:?}", changed.elapsed());
+    }
+}
+
+on_both_stores! {
     async fn a_streamer_who_never_comes_is_gone_from_the_opening_on(world) {
         let opened = Instant::now();
         open_with_timeout(&world, 2).await;

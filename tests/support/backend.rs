@@ -119,6 +119,12 @@ impl Backend {
         self.send(Method::PUT, path, Some(&body.to_string())).await
     }
 
+    /// PATCH with a JSON body.
+    pub async fn patch(&self, path: &str, body: Value) -> Answer {
+        self.send(Method::PATCH, path, Some(&body.to_string()))
+            .await
+    }
+
     /// POST with a JSON body.
     pub async fn post(&self, path: &str, body: Value) -> Answer {
         self.send(Method::POST, path, Some(&body.to_string())).await

@@ -61,7 +61,7 @@ export interface Welcome {
   user_id?: string;
   gateway_id?: string;
   /** Names this socket in the gateway's log. */
-  session_id?: string;
+  socket_id?: string;
   heartbeat_ms: number;
   timeout_ms: number;
 }
@@ -106,7 +106,7 @@ export interface Counts extends Info, Answer {
 
 export interface Stream {
   state: "live" | "lost";
-  since: number;
+  began_at: number;
   /** When the live closes if the stream stays lost. */
   closes_at?: number;
 }

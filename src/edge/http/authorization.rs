@@ -3,6 +3,7 @@
 //! the table of permissions, before the handler and its extractors run. Behind it a request has the
 //! [`Actor`] as an extension, unless the gateway runs with `--auth off`.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
@@ -41,9 +42,17 @@ pub(super) struct Guard {
     pub(super) accepts: Accepts,
 }
 
-/// The caller, for the log. A request has this extension unless the gateway runs with `--auth off`.
+/// Who called; `None` if the gateway runs with `--auth off`.
 #[derive(Debug, Clone)]
-pub(super) struct CalledBy(pub(super) Payer);
+pub(super) struct CalledBy(pub(super) Option<Actor>);
+
+impl<S: Sync> FromRequestParts<S> for CalledBy {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(parts.extensions.get().cloned()))
+    }
+}
 
 /// The token of a streamer, who may open only their own lives. The handler reads it from the
 /// request's extensions.
@@ -122,11 +131,9 @@ impl Guard {
         self.admit_token(&claims, parts).await
     }
 
-    fn charge_caller(&self, payer: Payer, parts: &mut Parts) -> Result<(), Problem> {
+    fn charge_caller(&self, payer: Payer, parts: &Parts) -> Result<(), Problem> {
         bill::of(&parts.extensions).settle_by_caller();
-        self.state.rate_limits.take(Some(payer.clone()))?;
-        parts.extensions.insert(CalledBy(payer));
-        Ok(())
+        self.state.rate_limits.take(Some(payer))
     }
 
     async fn verify(

@@ -39,7 +39,7 @@ pub(super) struct ErasureNow {
     ended_at: Option<u64>,
     /// How many things of each kind it found and erased; null while it runs. Kinds of which there
     /// were none are absent.
-    #[schema(value_type = Option<BTreeMap<String, u64>>, example = json!({"profiles": 1, "sessions": 3}))]
+    #[schema(example = json!({"profiles": 1, "sessions": 3}))]
     found: Option<BTreeMap<Trace, u64>>,
 }
 
@@ -73,7 +73,8 @@ refusals!(ShowRefused = InvalidId, ErasureNotFound, StoreUnavailable);
 /// after that is a new user.
 #[utoipa::path(delete, path = "/v1/users/{user_id}", operation_id = "erase_user", tag = "users",
     params(("user_id" = UserId, Path, description = "The user", example = "u1")),
-    responses((status = 202, description = "The erasure runs", body = ErasureNow), EraseRefused))]
+    responses((status = 202, description = "The erasure runs", body = ErasureNow,
+        headers(("Location" = String, description = "Where to ask how far it is"))), EraseRefused))]
 pub(super) async fn erase(
     State(state): State<Arc<AppState>>,
     InPath(user): InPath<UserId>,

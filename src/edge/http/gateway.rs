@@ -26,7 +26,7 @@ pub(crate) struct SliceHeld {
     /// `streamers` with a socket.
     pub(crate) set: SetName,
     /// The live; null for the platform.
-    #[schema(example = "42")]
+    #[schema(value_type = Option<LiveId>)]
     pub(crate) live_id: Option<String>,
     /// Which opening of it.
     #[schema(example = 3)]

@@ -50,12 +50,14 @@ pub(super) struct Readiness {
     gateway_id: GatewayId,
 }
 
+refusals!(AliveRefused = Internal);
+
 /// Whether the process runs
 ///
 /// The store does not matter here: a gateway that has lost it still holds its sockets, and must not
 /// be restarted.
 #[utoipa::path(get, path = "/healthz", operation_id = "healthz", tag = "operations",
-    responses((status = 200, description = "It runs", body = Alive)))]
+    responses((status = 200, description = "It runs", body = Alive), AliveRefused))]
 pub(super) async fn healthz(State(state): State<Arc<AppState>>) -> Json<Alive> {
     Json(Alive {
         status: "ok",

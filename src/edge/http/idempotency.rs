@@ -16,11 +16,13 @@ use axum::response::{IntoResponse, Response};
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use utoipa::IntoParams;
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::{ObjectBuilder, Required, Type};
 
-use super::authorization::CalledBy;
 use super::problem::{Kind, Problem};
-use super::rate_limits::Payer;
 use super::requests::run_to_completion;
+use crate::base::actor::Actor;
 use crate::store::{AnswerName, Store};
 
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
@@ -33,6 +35,26 @@ const KEPT_FOR: Duration = Duration::from_secs(24 * 3_600);
 
 /// The longest key, in bytes.
 const MAX_KEY: usize = 255;
+
+/// The header, as the OpenAPI document describes it.
+pub(super) struct IdempotencyKey;
+
+impl IntoParams for IdempotencyKey {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let key = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .min_length(Some(1))
+            .max_length(Some(MAX_KEY))
+            .pattern(Some("^[!-~]+$"));
+        let header = ParameterBuilder::new()
+            .name("Idempotency-Key")
+            .parameter_in(ParameterIn::Header)
+            .required(Required::False)
+            .description(Some("Any name of this request"))
+            .schema(Some(key));
+        vec![header.build()]
+    }
+}
 
 /// What the id of a new thing is made of.
 pub(super) type Seed = [u8; 16];
@@ -109,9 +131,9 @@ impl<S: Sync> FromRequestParts<S> for Repeatable {
             return Err(Problem::new(Kind::InvalidIdempotencyKey, detail));
         }
         // The keys of one caller are nothing to another.
-        let caller = match parts.extensions.get::<CalledBy>() {
-            Some(CalledBy(payer @ (Payer::Key(_) | Payer::User(_)))) => payer.to_string(),
-            _ => String::new(),
+        let caller = match parts.extensions.get::<Actor>() {
+            Some(actor) => actor.to_string(),
+            None => String::new(),
         };
         let call = [
             caller.as_bytes(),

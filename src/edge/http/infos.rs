@@ -17,7 +17,7 @@ use super::requests::{InPath, JsonText, json, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::{Epoch, LiveId};
 use crate::edge::fields;
-use crate::store::Info;
+use crate::store::{Info, LiveChange};
 
 /// The longest information, in bytes.
 const MAX_INFO: usize = 1_024;
@@ -82,8 +82,12 @@ pub(super) async fn write(
     let json = read(&body)?;
     let write = async move {
         let record = state.removals.open_record(&live, judged(own)).await?;
-        let info = state.info.write(&record, json).await?;
-        Ok(Json(LiveInfo::of(live, record.epoch, &info)))
+        let change = LiveChange {
+            info: Some(json),
+            ..LiveChange::default()
+        };
+        let changed = state.live_changes.change(&record, change).await?;
+        Ok(Json(LiveInfo::of(live, changed.epoch, &changed.info)))
     };
     run_to_completion(write).await
 }

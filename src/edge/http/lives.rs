@@ -1,5 +1,5 @@
-//! The routes of one live, for back ends: open, change, close, show. `live_lists` has the routes of
-//! many lives.
+//! The routes of one live, for back ends: open, close, show. `live_changes` changes one, and
+//! `live_lists` has the routes of many.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,21 +8,21 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::authorization::{OnlyOwn, OwnLive};
 use super::bounded::{Text, Whole, Within};
 use super::problem::{Kind, Problem, refusals};
-use super::removals::judged;
 use super::requests::{InPath, InQuery, JsonObject, in_body, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::{Epoch, LiveId, MAX_SLICES, UserId};
 use crate::presence::figures::Quality;
 use crate::presence::room::Room;
 use crate::presence::room_stream::ShownStream;
-use crate::store::{CloseReason, Figures, LiveRecord, LiveState, OpenedBy, Summary, Terms};
-use crate::sync::info::NewTerms;
+use crate::store::{
+    CloseReason, Figures, LiveChange, LiveRecord, LiveState, OpenedBy, Summary, Terms,
+};
 use crate::sync::lives::{LiveError, OpenRequest, Opened};
 
 /// A request to open a live.
@@ -50,43 +50,26 @@ pub(super) struct OpenLive {
     streamer_timeout_s: Option<StreamerTimeout>,
 }
 
-type Title = Text<0, 200>;
-
-type SliceCount = Within<1, { MAX_SLICES as u64 }>;
+pub(super) type Title = Text<0, 200>;
 
 /// The longest streamer timeout, in seconds.
 const MAX_STREAMER_TIMEOUT: u64 = 30 * 24 * 3600;
 
-type StreamerTimeout = Within<0, MAX_STREAMER_TIMEOUT>;
+pub(super) type StreamerTimeout = Within<0, MAX_STREAMER_TIMEOUT>;
 
-impl OpenLive {
-    fn terms(&self) -> Terms {
-        Terms {
-            title: self
-                .title
-                .as_ref()
-                .map(|title| title.0.clone())
-                .filter(|title| !title.is_empty()),
-            streamer_timeout: self
-                .streamer_timeout_s
-                .map(|seconds| Duration::from_secs(seconds.0)),
-            attendance: self.attendance == Some(true),
-            invisible: self.invisible == Some(true),
-        }
+/// The title, unless it is empty.
+pub(super) fn title_text(title: Title) -> Option<String> {
+    if title.0.is_empty() {
+        return None;
     }
-
-    /// What the body names and an open live does not have.
-    fn differs_from(&self, there: &Terms) -> NewTerms {
-        let wanted = self.terms();
-        let title = self.title.is_some() && wanted.title != there.title;
-        let timeout =
-            self.streamer_timeout_s.is_some() && wanted.streamer_timeout != there.streamer_timeout;
-        NewTerms {
-            title: title.then_some(wanted.title),
-            streamer_timeout: timeout.then_some(wanted.streamer_timeout),
-        }
-    }
+    Some(title.0)
 }
+
+pub(super) fn length(seconds: StreamerTimeout) -> Duration {
+    Duration::from_secs(seconds.0)
+}
+
+type SliceCount = Within<1, { MAX_SLICES as u64 }>;
 
 /// A live, as the store knows it.
 #[derive(Serialize, ToSchema)]
@@ -111,12 +94,13 @@ pub(super) struct Live {
     /// Its title; null if it has none.
     #[schema(example = "Cooking with s1")]
     title: Option<String>,
-    /// For how many seconds its streamer may be away, as it was opened; null: the default for
-    /// `opened_by`.
+    /// For how many seconds its streamer may be away; null: the default for `opened_by`.
     #[schema(example = 60)]
     streamer_timeout_s: Option<u64>,
     /// Whether it is kept which fans come, and when each user is there.
     attendance: bool,
+    /// Whether it is kept out of all feeds and timelines.
+    invisible: bool,
     /// When it opened, in Unix milliseconds.
     #[schema(example = 1_732_000_000_000_u64)]
     opened_at: u64,
@@ -147,6 +131,7 @@ impl From<LiveRecord> for Live {
                 .streamer_timeout
                 .map(|timeout| timeout.as_secs()),
             attendance: record.terms.attendance,
+            invisible: record.terms.invisible,
             opened_at: record.opened_at,
             peak_viewers: record.peaks.viewers,
             peak_fans: record.peaks.fans,
@@ -178,6 +163,7 @@ pub(super) struct LiveNow {
     room: InRoom,
     /// Its stream; left out if no media server told of one.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = ShownStream, required = false)]
     stream: Option<ShownStream>,
     /// What is left of it when it is over; null while it is open.
     summary: Option<Summary>,
@@ -224,8 +210,8 @@ pub(super) struct LiveCounted {
     /// Fans online.
     #[schema(example = 3)]
     fans: u64,
-    /// When the counts were read or last changed, in Unix milliseconds; null if nobody has come
-    /// yet, and once it is closed.
+    /// When the counts were read or last changed, in Unix milliseconds; null if this gateway does not
+    /// hold the live and nobody has come yet, and once it is closed.
     counted_at: Option<u64>,
 }
 
@@ -265,8 +251,8 @@ pub(super) struct OpenLiveEntry {
     /// Fans online.
     #[schema(example = 3)]
     pub(super) fans: u64,
-    /// When the counts were read or last changed, in Unix milliseconds; null if nobody has come
-    /// yet.
+    /// When the counts were read or last changed, in Unix milliseconds; null if this gateway does not
+    /// hold the live and nobody has come yet.
     counted_at: Option<u64>,
     /// What the room of the live knows.
     #[serde(flatten)]
@@ -311,7 +297,8 @@ refusals!(
 #[utoipa::path(put, path = "/v1/lives/{live_id}", operation_id = "open_live", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42")), request_body = OpenLive,
     responses(
-        (status = 201, description = "A new epoch began", body = Live),
+        (status = 201, description = "A new epoch began", body = Live,
+            headers(("Location" = String, description = "Where the live is"))),
         (status = 200, description = "It was open already", body = Live),
         OpenRefused,
     ))]
@@ -322,12 +309,6 @@ pub(super) async fn open(
     JsonObject(body): JsonObject<OpenLive>,
 ) -> Result<Response, Problem> {
     let caller = only.map(|Extension(OnlyOwn(claims))| claims);
-    let mut terms = body.terms();
-    if let Some(claims) = &caller
-        && !claims.counted
-    {
-        terms.invisible = true;
-    }
     let streamer = in_body("streamer_id", UserId::parse(&body.streamer_id))?;
     if let Some(claims) = &caller
         && claims.user != streamer
@@ -348,39 +329,79 @@ pub(super) async fn open(
             "only a service or an API key chooses the number of slices, or the streamer timeout";
         return Err(Problem::new(Kind::Forbidden, why));
     }
-    if by == OpenedBy::Streamer
-        && terms.attendance
-        && !has_attendance(&state, &live, &streamer).await
-    {
+    let attendance = body.attendance == Some(true);
+    if by == OpenedBy::Streamer && attendance && !has_attendance(&state, &live, &streamer).await {
         return Err(Problem::new(
             Kind::Forbidden,
             "only a service or an API key switches attendance on",
         ));
     }
+    let is_hidden = caller.is_some_and(|claims| !claims.counted);
+    let named = LiveChange {
+        info: None,
+        title: body.title.map(title_text),
+        streamer_timeout: body.streamer_timeout_s.map(|seconds| Some(length(seconds))),
+    };
     let location = format!("/v1/lives/{live}");
-    let slices = body.slices.map(|slices| slices.0 as u32);
     let wish = OpenRequest {
         live,
         streamer,
-        slices,
+        slices: body.slices.map(|slices| slices.0 as u32),
         by,
-        terms,
+        terms: Terms {
+            title: named.title.clone().flatten(),
+            streamer_timeout: named.streamer_timeout.flatten(),
+            attendance,
+            invisible: body.invisible == Some(true) || is_hidden,
+        },
     };
-    let Opened {
-        created,
-        mut record,
-    } = state.lives.open(wish).await?;
+    let opening = async move { open_with(&state, &wish, &named).await };
+    let Opened { created, record } = run_to_completion(opening).await?;
     let status = if created {
         StatusCode::CREATED
     } else {
         StatusCode::OK
     };
-    let new = body.differs_from(&record.terms);
-    if new != NewTerms::default() {
-        record = run_to_completion(async move { state.info.change(&record, new).await }).await?;
-    }
     let headers = [(header::LOCATION, location)];
     Ok((status, headers, Json(Live::from(record))).into_response())
+}
+
+/// Opens a live. If it is open, makes it what the request names.
+async fn open_with(
+    state: &AppState,
+    wish: &OpenRequest,
+    named: &LiveChange,
+) -> Result<Opened, LiveError> {
+    loop {
+        let opened = state.lives.open(wish.clone()).await?;
+        let change = news(named, &opened.record.terms);
+        if opened.created || change == LiveChange::default() {
+            return Ok(opened);
+        }
+        match state.live_changes.change(&opened.record, change).await {
+            // The live is over since: the next round opens it.
+            Err(LiveError::NotOpen(_) | LiveError::NeverOpened(_)) => {}
+            Err(why) => return Err(why),
+            Ok(record) => {
+                return Ok(Opened {
+                    record,
+                    created: false,
+                });
+            }
+        }
+    }
+}
+
+/// What of a change an open live does not have yet.
+fn news(named: &LiveChange, there: &Terms) -> LiveChange {
+    let mut news = named.clone();
+    if news.title.as_ref() == Some(&there.title) {
+        news.title = None;
+    }
+    if news.streamer_timeout == Some(there.streamer_timeout) {
+        news.streamer_timeout = None;
+    }
+    news
 }
 
 /// Whether a back end opened the live with attendance. Then a streamer who opens it once more
@@ -390,88 +411,6 @@ async fn has_attendance(state: &AppState, live: &LiveId, streamer: &UserId) -> b
         return false;
     };
     record.state == LiveState::Open && record.streamer == *streamer && record.terms.attendance
-}
-
-/// What is to change of an open live. What is left out stays.
-#[derive(Deserialize, ToSchema)]
-#[schema(example = json!({"title": "Baking with s1"}))]
-pub(super) struct ChangeLive {
-    /// For people: no control characters. Null or empty: no title.
-    #[serde(default, deserialize_with = "given")]
-    #[schema(inline, value_type = Option<Title>)]
-    title: Option<Option<Title>>,
-    /// As in the request that opens a live. Null: the default.
-    #[serde(default, deserialize_with = "given")]
-    #[schema(inline, value_type = Option<StreamerTimeout>)]
-    streamer_timeout_s: Option<Option<StreamerTimeout>>,
-}
-
-/// Distinguishes a field that is null from one that is left out.
-fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(from).map(Some)
-}
-
-/// The title, unless it is empty.
-fn title_text(title: Option<Title>) -> Option<String> {
-    match title {
-        Some(title) if !title.0.is_empty() => Some(title.0),
-        _ => None,
-    }
-}
-
-fn timeout_length(seconds: Option<StreamerTimeout>) -> Option<Duration> {
-    seconds.map(|seconds| Duration::from_secs(seconds.0))
-}
-
-impl From<ChangeLive> for NewTerms {
-    fn from(change: ChangeLive) -> Self {
-        Self {
-            title: change.title.map(title_text),
-            streamer_timeout: change.streamer_timeout_s.map(timeout_length),
-        }
-    }
-}
-
-refusals!(
-    ChangeRefused = BadMessage,
-    InvalidId,
-    Forbidden,
-    LiveNotFound,
-    LiveNotOpen,
-    BodyTooLarge,
-    UnsupportedMediaType,
-    StoreUnavailable
-);
-
-/// Change an open live
-///
-/// Its title, and how long its streamer may be away. Every gateway learns of it at once.
-#[utoipa::path(patch, path = "/v1/lives/{live_id}", operation_id = "change_live", tag = "lives",
-    params(("live_id" = LiveId, Path, description = "The live", example = "42")), request_body = ChangeLive,
-    responses((status = 200, description = "The live as it is now", body = Live), ChangeRefused))]
-pub(super) async fn change(
-    State(state): State<Arc<AppState>>,
-    InPath(live): InPath<LiveId>,
-    own: Option<Extension<OwnLive>>,
-    JsonObject(body): JsonObject<ChangeLive>,
-) -> Result<Json<Live>, Problem> {
-    if own.is_some() && body.streamer_timeout_s.is_some() {
-        return Err(Problem::new(
-            Kind::Forbidden,
-            "only a service or an API key chooses the streamer timeout",
-        ));
-    }
-    let new = NewTerms::from(body);
-    let change = async move {
-        let record = state.removals.open_record(&live, judged(own)).await?;
-        if new == NewTerms::default() {
-            return Ok(record);
-        }
-        state.info.change(&record, new).await
-    };
-    Ok(Json(run_to_completion(change).await?.into()))
 }
 
 refusals!(

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::mem;
 
+use serde_json::{Map, Value};
 use utoipa::openapi::path::{Operation, Paths};
-use utoipa::openapi::schema::{AdditionalProperties, ArrayItems};
+use utoipa::openapi::schema::{AdditionalProperties, ArrayItems, Object, SchemaType};
 use utoipa::openapi::security::{
     Http, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
@@ -55,6 +56,12 @@ pub(super) struct Head;
 
 const API_KEY: &str = "api_key";
 const TOKEN: &str = "token";
+
+/// Where the document describes the WebSocket, which is no operation of OpenAPI.
+pub(super) const WEBSOCKET: &str = "x-websocket";
+
+/// What a reference to a schema begins with.
+const SCHEMAS: &str = "#/components/schemas/";
 
 struct Credentials;
 
@@ -116,8 +123,32 @@ pub(super) fn describe_listener(document: &mut utoipa::openapi::OpenApi) {
 }
 
 /// Says of the bodies of requests that they have no other fields: a field that is not described is
-/// refused, because it may be a misspelt one.
-pub(super) fn close_bodies(document: &mut utoipa::openapi::OpenApi) {
+/// refused, because it may be a misspelt one. Of answers it says that a field which may be null is
+/// always there: a field of an answer is null or left out, never both.
+pub(super) fn close_schemas(document: &mut utoipa::openapi::OpenApi) {
+    let bodies = bodies(document);
+    let components = document.components.get_or_insert_default();
+    for (name, schema) in &mut components.schemas {
+        let is_body = bodies.contains(name);
+        match schema {
+            RefOr::T(Schema::Object(body)) if is_body => {
+                body.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+            }
+            RefOr::T(Schema::Object(answer)) => require_nullable(answer),
+            RefOr::T(Schema::AllOf(parts)) => {
+                for part in &mut parts.items {
+                    if let RefOr::T(Schema::Object(answer)) = part {
+                        require_nullable(answer);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The names of the schemas of the bodies of requests.
+fn bodies(document: &mut utoipa::openapi::OpenApi) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for operation in document.paths.paths.values_mut().flat_map(operations) {
         let Some(RefOr::T(body)) = &operation.request_body else {
@@ -137,13 +168,26 @@ pub(super) fn close_bodies(document: &mut utoipa::openapi::OpenApi) {
             }
         }
     }
-    let components = document.components.get_or_insert_default();
-    for (name, schema) in &mut components.schemas {
-        if let RefOr::T(Schema::Object(body)) = schema
-            && names.contains(name)
-        {
-            body.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+    names
+}
+
+fn require_nullable(answer: &mut Object) {
+    for (name, field) in &answer.properties {
+        if is_nullable(field) && !answer.required.contains(name) {
+            answer.required.push(name.clone());
         }
+    }
+}
+
+fn is_nullable(field: &RefOr<Schema>) -> bool {
+    match field {
+        RefOr::T(Schema::Object(field)) => match &field.schema_type {
+            SchemaType::Type(kind) => *kind == Type::Null,
+            SchemaType::Array(kinds) => kinds.contains(&Type::Null),
+            SchemaType::AnyValue => false,
+        },
+        RefOr::T(Schema::OneOf(either)) => either.items.iter().any(is_nullable),
+        _ => false,
     }
 }
 
@@ -212,34 +256,72 @@ pub(super) fn name_items(document: &mut utoipa::openapi::OpenApi) {
 /// Leaves out the tags, schemas and kinds of credentials that nothing in the document uses, so that
 /// the document of a port is about what that port serves.
 pub(super) fn drop_unused(document: &mut utoipa::openapi::OpenApi) {
-    let Ok(text) = document.to_json() else {
+    let Ok(whole) = serde_json::to_value(&*document) else {
         return;
     };
-    let mut used = BTreeSet::new();
-    for item in document.paths.paths.values_mut() {
-        for operation in operations(item) {
-            used.extend(operation.tags.clone().unwrap_or_default());
-        }
-    }
+    let used = Used::of(&whole);
     if let Some(tags) = &mut document.tags {
-        tags.retain(|tag| used.contains(&tag.name));
+        tags.retain(|tag| used.tags.contains(&tag.name));
     }
     let components = document.components.get_or_insert_default();
-    components
-        .security_schemes
-        .retain(|name, _| text.contains(&format!("{{\"{name}\":[")));
-    // A schema that goes may have been the only one that refers to another.
-    loop {
-        let Ok(text) = document.to_json() else {
-            return;
-        };
-        let components = document.components.get_or_insert_default();
-        let before = components.schemas.len();
-        components
-            .schemas
-            .retain(|name, _| text.contains(&format!("\"#/components/schemas/{name}\"")));
-        if components.schemas.len() == before {
-            return;
+    let credentials = &mut components.security_schemes;
+    credentials.retain(|name, _| used.credentials.contains(name));
+    let schemas = &mut components.schemas;
+    schemas.retain(|name, _| used.schemas.contains(name));
+}
+
+/// Names of things that the operations of a document use.
+#[derive(Default)]
+struct Used {
+    tags: BTreeSet<String>,
+    credentials: BTreeSet<String>,
+    schemas: BTreeSet<String>,
+}
+
+impl Used {
+    fn of(whole: &Value) -> Self {
+        let mut used = Self::default();
+        for paths in [&whole["paths"], &whole[WEBSOCKET]] {
+            for item in paths.as_object().into_iter().flat_map(Map::values) {
+                for operation in item.as_object().into_iter().flat_map(Map::values) {
+                    used.note_operation(operation);
+                }
+            }
+            used.note_schemas(paths, &whole["components"]["schemas"]);
+        }
+        used
+    }
+
+    fn note_operation(&mut self, operation: &Value) {
+        for tag in operation["tags"].as_array().into_iter().flatten() {
+            self.tags.extend(tag.as_str().map(str::to_owned));
+        }
+        for either in operation["security"].as_array().into_iter().flatten() {
+            let names = either.as_object().into_iter().flat_map(Map::keys);
+            self.credentials.extend(names.cloned());
+        }
+    }
+
+    /// Notes the schemas to which this part of the document refers, and those to which they refer.
+    fn note_schemas(&mut self, part: &Value, all: &Value) {
+        match part {
+            Value::Array(parts) => {
+                for part in parts {
+                    self.note_schemas(part, all);
+                }
+            }
+            Value::Object(fields) => {
+                let reference = fields.get("$ref").and_then(Value::as_str);
+                if let Some(name) = reference.and_then(|to| to.strip_prefix(SCHEMAS))
+                    && self.schemas.insert(name.to_owned())
+                {
+                    self.note_schemas(&all[name], all);
+                }
+                for part in fields.values() {
+                    self.note_schemas(part, all);
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -349,8 +431,11 @@ impl ToSchema for WebhookName {}
 
 impl PartialSchema for StatusId {
     fn schema() -> RefOr<Schema> {
-        let description = "Names an announcement: what it was answered with when it was made";
-        let pattern = r"^(?!\.{1,2}~)(?!.*~\.{1,2}$)[A-Za-z0-9_.:@-]{1,64}~[A-Za-z0-9_.-]{1,64}$";
+        let description = "Names an announcement, as the answer to it did, or a live on air";
+        let pattern = concat!(
+            r"^(?!\.{1,2}~)[A-Za-z0-9_.:@-]{1,64}~(?!\.{1,2}(@|$))(?!.*_slice[0-9]+@)",
+            r"[A-Za-z0-9_.-]{1,64}(@(0|[1-9][0-9]{0,18}))?$"
+        );
         id(pattern, description, "s1~5m2zkq3wvtcohxya")
     }
 }

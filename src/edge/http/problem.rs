@@ -12,8 +12,10 @@ use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 use utoipa::openapi::example::ExampleBuilder;
+use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::{
-    ContentBuilder, ObjectBuilder, Ref, RefOr, Response as Described, ResponseBuilder, Schema, Type,
+    ContentBuilder, Object, ObjectBuilder, Ref, RefOr, Response as Described, ResponseBuilder,
+    Schema, Type,
 };
 
 use super::request_id::HttpRequestId;
@@ -198,15 +200,15 @@ pub(crate) struct ProblemBody {
     code: &'static str,
     /// Which field of the body is wrong, as a JSON Pointer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "/streamer_id")]
+    #[schema(value_type = String, required = false, example = "/streamer_id")]
     pointer: Option<String>,
     /// Which field of the query is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "limit")]
+    #[schema(value_type = String, required = false, example = "limit")]
     parameter: Option<String>,
     /// The request that was refused, as in the header `x-request-id`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "6f1c3c9e94a54f0e9ad5a7b3c2f1e001")]
+    #[schema(value_type = String, required = false, example = "6f1c3c9e94a54f0e9ad5a7b3c2f1e001")]
     request_id: Option<String>,
 }
 
@@ -433,10 +435,21 @@ pub(crate) fn describe(kinds: &[Kind]) -> BTreeMap<String, RefOr<Described>> {
             .schema(Some(Ref::from_schema_name("Problem")))
             .examples_from_iter(examples)
             .build();
-        let response = ResponseBuilder::new()
+        let mut response = ResponseBuilder::new()
             .description(codes.join(", "))
-            .content(CONTENT_TYPE, content)
-            .build();
+            .content(CONTENT_TYPE, content);
+        if [
+            StatusCode::TOO_MANY_REQUESTS,
+            StatusCode::SERVICE_UNAVAILABLE,
+        ]
+        .contains(&status)
+        {
+            let after = HeaderBuilder::new()
+                .schema(Some(Object::with_type(Type::Integer)))
+                .description(Some("In how many seconds to try again"));
+            response = response.header("Retry-After", after.build());
+        }
+        let response = response.build();
         described.insert(status.as_str().to_owned(), RefOr::T(response));
     }
     described

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::State;
-use axum::{Extension, Json};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -36,10 +36,10 @@ refusals!(ReloadRefused = BadFiles, StoreUnavailable);
     responses((status = 200, description = "All are in force", body = Reloaded), ReloadRefused))]
 pub(super) async fn reload(
     State(state): State<Arc<AppState>>,
-    caller: Option<Extension<CalledBy>>,
+    CalledBy(caller): CalledBy,
 ) -> Result<Json<Reloaded>, Problem> {
     let by = match caller {
-        Some(Extension(CalledBy(payer))) => payer.to_string(),
+        Some(actor) => actor.to_string(),
         None => "anybody: auth is off".to_owned(),
     };
     tracing::info!(

@@ -10,7 +10,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::authorization::OwnLive;
+use super::authorization::{CalledBy, OwnLive};
 use super::bounded::Within;
 use super::paging::{Listing, Page, Paging, ask_for, paging_query};
 use super::problem::{Kind, Problem, refusals};
@@ -134,21 +134,14 @@ pub(super) async fn remove(
     State(state): State<Arc<AppState>>,
     InPath((live_id, user_id)): InPath<(LiveId, UserId)>,
     own: Option<Extension<OwnLive>>,
-    by: Option<Extension<Actor>>,
+    CalledBy(by): CalledBy,
     MaybeObject(body): MaybeObject<RemoveUser>,
 ) -> Result<Json<RemovedUser>, Problem> {
     let ban = match body.ban_s {
         Some(seconds) if seconds.0 > 0 => Some(Duration::from_secs(seconds.0)),
         _ => None,
     };
-    let removed = carry_out(
-        state,
-        live_id.clone(),
-        user_id.clone(),
-        Asked { own, by },
-        ban,
-    )
-    .await?;
+    let removed = carry_out(state, live_id.clone(), user_id.clone(), own, by, ban).await?;
     Ok(Json(RemovedUser {
         live_id,
         epoch: removed.epoch.0,
@@ -157,24 +150,17 @@ pub(super) async fn remove(
     }))
 }
 
-/// What is known of the caller.
-struct Asked {
-    own: Option<Extension<OwnLive>>,
-    by: Option<Extension<Actor>>,
-}
-
 /// Removes a user, and bans the user for so long if it is given.
 async fn carry_out(
     state: Arc<AppState>,
     live: LiveId,
     user: UserId,
-    asked: Asked,
+    own: Option<Extension<OwnLive>>,
+    by: Option<Actor>,
     ban: Option<Duration>,
 ) -> Result<Removed, Problem> {
     let remove = async move {
-        let Asked { own, by } = asked;
         let record = state.removals.open_record(&live, judged(own)).await?;
-        let by = by.map(|Extension(actor)| actor);
         state.removals.remove(record, &user, ban, by).await
     };
     Ok(run_to_completion(remove).await?)
@@ -208,7 +194,7 @@ pub(super) async fn ban(
     State(state): State<Arc<AppState>>,
     InPath((live_id, user_id)): InPath<(LiveId, UserId)>,
     own: Option<Extension<OwnLive>>,
-    by: Option<Extension<Actor>>,
+    CalledBy(by): CalledBy,
     JsonObject(body): JsonObject<PutBan>,
 ) -> Result<Json<BannedUser>, Problem> {
     let length = Duration::from_secs(body.ban_s.0);
@@ -216,7 +202,8 @@ pub(super) async fn ban(
         state,
         live_id.clone(),
         user_id.clone(),
-        Asked { own, by },
+        own,
+        by,
         Some(length),
     )
     .await?;
@@ -250,11 +237,10 @@ pub(super) async fn lift(
     State(state): State<Arc<AppState>>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
     own: Option<Extension<OwnLive>>,
-    by: Option<Extension<Actor>>,
+    CalledBy(by): CalledBy,
 ) -> Result<Json<BanState>, Problem> {
     let lift = async move {
         let record = state.removals.open_record(&live, judged(own)).await?;
-        let by = by.map(|Extension(actor)| actor);
         state.removals.lift(&record, &user, by).await
     };
     let changed = run_to_completion(lift).await?;

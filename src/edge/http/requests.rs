@@ -77,13 +77,13 @@ impl Ids for StatusId {
 
 impl Ids for MediaServerName {
     fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
-        Self::parse(params.next_value()).ok_or(InvalidId::Alphabet)
+        Self::parse(params.next_value())
     }
 }
 
 impl Ids for WebhookName {
     fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
-        Self::parse(params.next_value()).ok_or(InvalidId::Alphabet)
+        Self::parse(params.next_value())
     }
 }
 

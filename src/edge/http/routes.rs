@@ -26,8 +26,8 @@ use super::social::{feeds, lists, statuses};
 use super::state::AppState;
 use super::{
     asyncapi, attendance, audit, beats, erasures, fans, follows, friends, gateway, health, history,
-    infos, live_lists, lives, logging, media, middleware, online, openapi, presence, reloading,
-    removals, sessions, sharing, upgrade, users, viewers, webhooks,
+    infos, live_changes, live_lists, lives, logging, media, middleware, online, online_list,
+    openapi, presence, reloading, removals, sessions, sharing, upgrade, users, viewers, webhooks,
 };
 use crate::auth::permissions::Action;
 
@@ -116,7 +116,7 @@ impl Routes {
         self.only_for(Action::ListLives, routes!(live_lists::list))
             .only_for(Action::ListLives, with_many_ids(routes!(live_lists::query)))
             .only_for(Action::Open, routes!(lives::open))
-            .only_for(Action::Change, routes!(lives::change))
+            .only_for(Action::Change, routes!(live_changes::change))
             .only_for(Action::Close, routes!(lives::close))
             .only_for(Action::ReadLive, routes!(lives::show))
             .only_for(Action::Watch, routes!(presence::events::of_live))
@@ -153,7 +153,7 @@ impl Routes {
             .only_for(Action::ReadFeeds, routes!(lists::timeline))
             .only_for(Action::ReadOnline, routes!(friends::online))
             .only_for(Action::ReadOnline, routes!(online::count))
-            .only_for(Action::ReadOnline, routes!(online::list))
+            .only_for(Action::ReadOnline, routes!(online_list::list))
             .only_for(Action::ForgetSeen, routes!(online::forget))
             .only_for(Action::ReadOnline, with_many_ids(routes!(online::query)))
             .only_for(Action::NoteSeen, with_many_ids(routes!(beats::seen)))
@@ -239,10 +239,10 @@ fn text_of(mut document: utoipa::openapi::OpenApi) -> Bytes {
         document
             .extensions
             .get_or_insert_default()
-            .insert("x-websocket".to_owned(), json!({SOCKET: socket}));
+            .insert(openapi::WEBSOCKET.to_owned(), json!({SOCKET: socket}));
     }
     openapi::name_items(&mut document);
-    openapi::close_bodies(&mut document);
+    openapi::close_schemas(&mut document);
     openapi::describe_fields(&mut document);
     openapi::describe_listener(&mut document);
     openapi::drop_unused(&mut document);

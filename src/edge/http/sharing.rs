@@ -61,7 +61,7 @@ pub(super) async fn guard(
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(
             header::ACCESS_CONTROL_EXPOSE_HEADERS,
-            HeaderValue::from_static("location, retry-after, x-request-id"),
+            HeaderValue::from_static("idempotent-replayed, location, retry-after, x-request-id"),
         );
     }
     response

@@ -23,7 +23,7 @@ use crate::store::Store;
 use crate::sync::erasure::Eraser;
 use crate::sync::events::api_events::ApiEvents;
 use crate::sync::follows::FollowGraph;
-use crate::sync::info::InfoWriter;
+use crate::sync::live_changes::LiveChanger;
 use crate::sync::lives::Lives;
 use crate::sync::removals::Remover;
 use crate::sync::seen::SeenUsers;
@@ -59,7 +59,7 @@ pub(crate) struct AppState {
     pub(crate) lives: Arc<Lives>,
     pub(crate) feeds: Arc<Feeds>,
     pub(crate) follows: Arc<FollowGraph>,
-    pub(crate) info: InfoWriter,
+    pub(crate) live_changes: LiveChanger,
     pub(crate) removals: Remover,
     pub(crate) eraser: Eraser,
     pub(crate) media: Arc<MediaServers>,

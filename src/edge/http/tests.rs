@@ -12,4 +12,6 @@ mod online;
 mod problems;
 mod rate_limits;
 mod rules;
+mod samples;
+mod schemas;
 pub(crate) mod world;

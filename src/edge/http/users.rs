@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::bounded::Text;
-use super::idempotency::{Made, Repeatable, Seed};
+use super::idempotency::{IdempotencyKey, Made, Repeatable, Seed};
 use super::online::{self, tracked};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject, run_to_completion};
@@ -124,12 +124,15 @@ refusals!(
 /// user. Without it, look for the login before trying again after an error that leaves open whether
 /// the user was made.
 #[utoipa::path(post, path = "/v1/users", operation_id = "create_user", tag = "users",
-    params((
-        "Idempotency-Key" = Option<String>, Header, description = "Any name of this request",
-        min_length = 1, max_length = 255, pattern = "^[!-~]+$",
-    )),
+    params(IdempotencyKey),
     request_body = PutUser,
-    responses((status = 201, description = "The user signed up", body = User), CreateRefused))]
+    responses(
+        (status = 201, description = "The user signed up", body = User, headers(
+            ("Location" = String, description = "Where the user is"),
+            ("Idempotent-Replayed" = bool, description = "True if an earlier request was answered so"),
+        )),
+        CreateRefused,
+    ))]
 pub(super) async fn create(
     State(state): State<Arc<AppState>>,
     repeatable: Repeatable,
@@ -218,7 +221,7 @@ pub(super) async fn put(
 refusals!(ShowRefused = InvalidId, StoreUnavailable);
 
 /// Look at a user
-#[utoipa::path(get, path = "/v1/users/{user_id}", operation_id = "show_user", tag = "users",
+#[utoipa::path(get, path = "/v1/users/{user_id}", operation_id = "get_user", tag = "users",
     params(("user_id" = UserId, Path, description = "The user", example = "u1")),
     responses((status = 200, description = "What is known of the user", body = UserNow), ShowRefused))]
 pub(super) async fn show(

@@ -18,10 +18,9 @@ impl Answers for MemoryStore {
     ) -> StoreResult<Option<String>> {
         let now = self.now();
         let mut answers = self.answers.lock();
-        // Those whose time is over would stay for ever otherwise.
-        answers.0.retain(|_, kept| kept.until > now);
-        if let Some(there) = answers.0.get(name) {
-            return Ok(Some(there.text.clone()));
+        answers.forget(now);
+        if let Some(there) = answers.get(name) {
+            return Ok(Some(there.to_owned()));
         }
         answers.put(name, claim, now + millis(keep));
         Ok(None)

@@ -16,7 +16,7 @@ impl MemoryStore {
             epoch,
             listed,
             removals,
-            info,
+            version,
             counted,
             slices,
         } = expected;
@@ -29,7 +29,7 @@ impl MemoryStore {
                 let record = &kept.record;
                 is_same = record.is_open_in(*epoch)
                     && record.removals == *removals
-                    && record.info.version == *info;
+                    && record.version == *version;
                 there = record.figures();
             }
             if !is_same {

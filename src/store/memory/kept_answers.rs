@@ -7,22 +7,29 @@ use crate::store::AnswerName;
 
 /// An answer, or the claim to one.
 #[derive(Debug)]
-pub(super) struct Kept {
-    pub(super) text: String,
-    pub(super) until: UnixMillis,
+struct Kept {
+    text: String,
+    until: UnixMillis,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct KeptAnswers(pub(super) HashMap<AnswerName, Kept>);
+pub(super) struct KeptAnswers(HashMap<AnswerName, Kept>);
 
 impl KeptAnswers {
+    pub(super) fn get(&self, name: &AnswerName) -> Option<&str> {
+        self.0.get(name).map(|kept| kept.text.as_str())
+    }
+
     pub(super) fn put(&mut self, name: &AnswerName, text: &str, until: UnixMillis) {
         let text = text.to_owned();
         self.0.insert(name.clone(), Kept { text, until });
     }
-}
 
-impl KeptAnswers {
+    /// Forgets the answers whose time is over.
+    pub(super) fn forget(&mut self, now: UnixMillis) {
+        self.0.retain(|_, kept| kept.until > now);
+    }
+
     /// Forgets the answers that are meant. Answers how many there were.
     pub(super) fn erase(&mut self, is_meant: impl Fn(&str) -> bool) -> u64 {
         let before = self.0.len();

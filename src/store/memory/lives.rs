@@ -11,38 +11,9 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::slice::Slice;
 use crate::store::{
-    ChangeTerms, CloseLive, CloseReply, FinishClose, InfoReply, ListedLive, LiveRecord, LiveState,
-    LiveStore, OpenLive, OpenReply, Standing, StoreResult, WriteInfo,
+    ChangeLive, ChangeReply, CloseLive, CloseReply, FinishClose, ListedLive, LiveRecord, LiveState,
+    LiveStore, OpenLive, OpenReply, Standing, StoreResult,
 };
-
-impl MemoryStore {
-    /// Writes what a back end says about an open live, with a new version, and publishes the
-    /// message.
-    fn write_about(
-        &self,
-        live: &LiveId,
-        epoch: Epoch,
-        message: &str,
-        write: impl FnOnce(&mut LiveRecord),
-    ) -> InfoReply {
-        let now = self.now();
-        let version = {
-            let mut lives = self.lives.lock();
-            let Some(kept) = lives.kept.get_mut(live) else {
-                return InfoReply::Absent;
-            };
-            let record = &mut kept.record;
-            if !record.is_open_in(epoch) {
-                return InfoReply::Over;
-            }
-            record.info.version = now.max(record.info.version + 1);
-            write(record);
-            record.info.version
-        };
-        self.publish_on_live(live, message);
-        InfoReply::Written(version)
-    }
-}
 
 #[async_trait]
 impl LiveStore for MemoryStore {
@@ -78,22 +49,12 @@ impl LiveStore for MemoryStore {
         Ok(standing)
     }
 
-    async fn change_terms(&self, request: &ChangeTerms) -> StoreResult<InfoReply> {
-        let reply = self.write_about(&request.live, request.epoch, &request.message, |record| {
-            if let Some(title) = &request.title {
-                record.terms.title.clone_from(title);
-            }
-            if let Some(timeout) = request.streamer_timeout {
-                record.terms.streamer_timeout = timeout;
-            }
-        });
-        Ok(reply)
-    }
-
-    async fn write_info(&self, request: &WriteInfo) -> StoreResult<InfoReply> {
-        let reply = self.write_about(&request.live, request.epoch, &request.message, |record| {
-            record.info.json.clone_from(&request.json);
-        });
+    async fn change_live(&self, request: &ChangeLive) -> StoreResult<ChangeReply> {
+        let now = self.now();
+        let reply = self.lives.lock().change(request, now);
+        if let ChangeReply::Changed(_) = reply {
+            self.publish_on_live(&request.live, &request.message);
+        }
         Ok(reply)
     }
 

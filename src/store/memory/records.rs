@@ -10,9 +10,10 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 use crate::store::removals::RemovalLog;
 use crate::store::{
-    CloseLive, CloseReply, Closure, Counted, Figures, FinishClose, Happened, Info, ListedLive,
-    LiveEpoch, LiveRecord, LiveState, MAX_RECORD_FIELDS, OpenLive, OpenReply, Peaks, PendingEvent,
-    Point, Rank, RankedLive, RecordEvents, Standing, Summary, Sums, Uniques,
+    ChangeLive, ChangeReply, CloseLive, CloseReply, Closure, Counted, Figures, FinishClose,
+    Happened, Info, ListedLive, LiveChange, LiveEpoch, LiveRecord, LiveState, MAX_RECORD_FIELDS,
+    OpenLive, OpenReply, Peaks, PendingEvent, Point, Rank, RankedLive, RecordEvents, Standing,
+    Summary, Sums, Uniques,
 };
 
 /// A record, and what belongs to its epoch.
@@ -194,6 +195,7 @@ impl Records {
             peaks: Peaks::default(),
             closure: None,
             removals: 0,
+            version: 0,
             terms: request.terms.clone(),
             info: Info::default(),
             counted: None,
@@ -240,14 +242,44 @@ impl Records {
         kept.record.peaks = kept.record.peaks.max(known.peaks);
         kept.book.leap_over(known.removals);
         kept.record.removals = kept.book.last();
-        if known.info.version > kept.record.info.version {
+        if known.version > kept.record.version {
+            kept.record.version = known.version;
             kept.record.info = known.info.clone();
             kept.record.terms = known.terms.clone();
         }
         Standing::Open {
             removals: kept.record.removals,
-            info: kept.record.info.version,
+            version: kept.record.version,
         }
+    }
+
+    pub(super) fn change(&mut self, request: &ChangeLive, now: UnixMillis) -> ChangeReply {
+        let Some(kept) = self.kept.get_mut(&request.live) else {
+            return ChangeReply::Absent;
+        };
+        let record = &mut kept.record;
+        if !record.is_open_in(request.epoch) {
+            return ChangeReply::Over;
+        }
+        record.version = now.max(record.version + 1);
+        let LiveChange {
+            info,
+            title,
+            streamer_timeout,
+        } = &request.change;
+        if let Some(json) = info {
+            record.info = Info {
+                version: record.version,
+                json: json.clone(),
+            };
+        }
+        if let Some(title) = title {
+            record.terms.title.clone_from(title);
+        }
+        if let Some(timeout) = streamer_timeout {
+            record.terms.streamer_timeout = *timeout;
+        }
+        ChangeReply::Changed(record.version)
     }
 
     pub(super) fn begin_close(&mut self, request: &CloseLive, now: UnixMillis) -> CloseReply {
@@ -263,6 +295,7 @@ impl Records {
         }
         record.state = LiveState::Closing;
         let counted = record.counted.take();
+        record.version = 0;
         record.info = Info::default();
         *book = RemovalLog::numbered_from(record.removals);
         record.peaks = record.peaks.max(request.peaks);

@@ -183,7 +183,7 @@ fn read_record(expected: &CheckLive, record: StoreResult<Value>) -> StoreResult<
     let is_as_expected = field(&record, "state") == Some(LiveState::Open.as_str())
         && field(&record, "epoch") == Some(&expected.epoch.to_string())
         && field(&record, "removals").unwrap_or("0") == expected.removals.to_string()
-        && field(&record, "info_version").unwrap_or("0") == expected.info.to_string();
+        && field(&record, "version").unwrap_or("0") == expected.version.to_string();
     if !is_as_expected {
         findings.push(Finding::Record);
     }
@@ -284,7 +284,7 @@ mod tests {
             epoch: Epoch(1),
             listed: true,
             removals: 0,
-            info: 0,
+            version: 0,
             counted: None,
             slices: Vec::new(),
         };

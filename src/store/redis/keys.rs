@@ -221,10 +221,11 @@ impl Keys {
     /// | `opened_at` | Unix milliseconds |
     /// | `opened_by` | `streamer` or `service` |
     /// | `peak_viewers`, `peak_fans` | the highest counts of the epoch so far |
-    /// | `title`, `streamer_timeout_s` | from the opening; absent if the opening did not give them |
+    /// | `title`, `streamer_timeout_s` | from the opening or a later change; absent if there is none |
     /// | `attendance` | `1` if it was opened with attendance; absent otherwise |
     /// | `invisible` | `1` if it is in no feed; absent otherwise |
-    /// | `info`, `info_version` | a back end's text for clients, and its version; absent once a close has begun |
+    /// | `version` | of `info`, `title` and `streamer_timeout_s`; absent if none changed, and as `info` is |
+    /// | `info`, `info_version` | a back end's text for clients, and its `version`; absent once a close has begun |
     /// | `viewers`, `fans`, `counted_at` | the counts a moment ago, and when they were written; absent as `info` is |
     /// | `stream` | `on` or `lost`, since when, and how many heartbeats its sessions sent; absent without a stream |
     /// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |

@@ -19,10 +19,10 @@ use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, UserId};
 use crate::store::{
-    Arrived, ChangeTerms, Channel, CloseLive, CloseReason, CloseReply, Closure, Counted, Figures,
-    FinishClose, Info, InfoReply, LEAP, ListedLive, LiveEpoch, LiveRecord, LiveState, LiveStore,
-    MAX_RECORD_FIELDS, OpenLive, OpenReply, OpenedBy, Peaks, PendingEvent, RecordEvents, Standing,
-    StoreResult, Sums, Terms, Uniques, WriteInfo,
+    Arrived, ChangeLive, ChangeReply, Channel, CloseLive, CloseReason, CloseReply, Closure,
+    Counted, Figures, FinishClose, Info, LEAP, ListedLive, LiveChange, LiveEpoch, LiveRecord,
+    LiveState, LiveStore, MAX_RECORD_FIELDS, OpenLive, OpenReply, OpenedBy, Peaks, PendingEvent,
+    RecordEvents, Standing, StoreResult, Sums, Terms, Uniques,
 };
 
 /// The prefix of the fields of pending events; the number of the event follows.
@@ -87,6 +87,7 @@ fn read_record(live: &LiveId, fields: &Fields<'_>) -> Option<LiveRecord> {
         },
         closure,
         removals: fields.number("removals").unwrap_or(0),
+        version: fields.number("version").unwrap_or(0),
         terms: Terms {
             title: fields.word("title").map(str::to_owned),
             streamer_timeout: fields.number("streamer_timeout_s").map(Duration::from_secs),
@@ -171,13 +172,18 @@ fn read_listed((live, opened_at): Scored) -> Option<ListedLive> {
 
 /// The arguments for the terms of a live; the scripts do not write an empty one.
 fn terms_args(terms: &Terms) -> Vec<Value> {
-    let timeout = terms
-        .streamer_timeout
-        .map(|timeout| timeout.as_secs().to_string());
     args![
         terms.title.as_deref().unwrap_or_default(),
-        timeout.unwrap_or_default()
+        timeout_arg(terms.streamer_timeout)
     ]
+}
+
+/// A streamer timeout as an argument, in seconds; empty for the default.
+fn timeout_arg(timeout: Option<Duration>) -> String {
+    match timeout {
+        Some(timeout) => timeout.as_secs().to_string(),
+        None => String::new(),
+    }
 }
 
 fn flag_args(terms: &Terms) -> Vec<Value> {
@@ -187,16 +193,6 @@ fn flag_args(terms: &Terms) -> Vec<Value> {
 /// A flag as an argument; the scripts do not write an empty one.
 fn flag_arg(is_set: bool) -> &'static str {
     if is_set { "1" } else { "" }
-}
-
-/// Reads the answer of a script that writes about an open live.
-fn read_written(mut reply: Reply) -> StoreResult<InfoReply> {
-    match reply.text()?.as_str() {
-        "written" => Ok(InfoReply::Written(reply.number()?)),
-        "over" => Ok(InfoReply::Over),
-        "absent" => Ok(InfoReply::Absent),
-        other => Err(nonsense(format!("a write about a live answered {other}"))),
-    }
 }
 
 /// Reads a record that must be there.
@@ -321,6 +317,7 @@ impl RedisStore {
         ];
         args.extend(terms_args(&record.terms));
         args.extend(args![
+            record.version,
             record.info.version,
             record.info.json.as_deref().unwrap_or_default()
         ]);
@@ -337,7 +334,7 @@ impl RedisStore {
         match reply.text()?.as_str() {
             "open" => Ok(Standing::Open {
                 removals: reply.number()?,
-                info: reply.number()?,
+                version: reply.number()?,
             }),
             "rewritten" => {
                 self.list(&record.live, Some(record.opened_at)).await?;
@@ -348,43 +345,33 @@ impl RedisStore {
         }
     }
 
-    async fn do_write_info(&self, request: &WriteInfo) -> StoreResult<InfoReply> {
-        let mut args = args![request.epoch, request.json.as_deref().unwrap_or_default()];
+    async fn do_change(&self, request: &ChangeLive) -> StoreResult<ChangeReply> {
+        let mut args = args![request.epoch];
         args.extend(self.publish_args(&request.live, &request.message));
-        let keys = vec![self.keys().live(&request.live)];
-        let reply = self
-            .change(&request.live, &scripts::WRITE_INFO, keys, args)
-            .await?;
-        read_written(reply)
-    }
-
-    async fn do_change_terms(&self, request: &ChangeTerms) -> StoreResult<InfoReply> {
-        let ChangeTerms {
+        let LiveChange {
+            info,
             title,
             streamer_timeout,
-            ..
-        } = request;
-        let new_title = match title {
-            Some(Some(title)) => title.as_str(),
-            _ => "",
-        };
-        let new_timeout = match streamer_timeout {
-            Some(Some(timeout)) => timeout.as_secs().to_string(),
-            _ => String::new(),
-        };
-        let mut args = args![
-            request.epoch,
-            flag_arg(title.is_some()),
-            new_title,
-            flag_arg(streamer_timeout.is_some()),
-            new_timeout
-        ];
-        args.extend(self.publish_args(&request.live, &request.message));
+        } = &request.change;
+        if let Some(json) = info {
+            args.extend(args!["info", json.as_deref().unwrap_or_default()]);
+        }
+        if let Some(title) = title {
+            args.extend(args!["title", title.as_deref().unwrap_or_default()]);
+        }
+        if let Some(timeout) = streamer_timeout {
+            args.extend(args!["streamer_timeout_s", timeout_arg(*timeout)]);
+        }
         let keys = vec![self.keys().live(&request.live)];
-        let reply = self
-            .change(&request.live, &scripts::CHANGE_TERMS, keys, args)
+        let mut reply = self
+            .change(&request.live, &scripts::CHANGE_LIVE, keys, args)
             .await?;
-        read_written(reply)
+        match reply.text()?.as_str() {
+            "changed" => Ok(ChangeReply::Changed(reply.number()?)),
+            "over" => Ok(ChangeReply::Over),
+            "absent" => Ok(ChangeReply::Absent),
+            other => Err(nonsense(format!("a change of a live answered {other}"))),
+        }
     }
 
     async fn do_begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply> {
@@ -522,15 +509,9 @@ impl LiveStore for RedisStore {
             .await
     }
 
-    async fn change_terms(&self, request: &ChangeTerms) -> StoreResult<InfoReply> {
+    async fn change_live(&self, request: &ChangeLive) -> StoreResult<ChangeReply> {
         self.router
-            .call("change_terms", self.do_change_terms(request))
-            .await
-    }
-
-    async fn write_info(&self, request: &WriteInfo) -> StoreResult<InfoReply> {
-        self.router
-            .call("write_info", self.do_write_info(request))
+            .call("change_live", self.do_change(request))
             .await
     }
 

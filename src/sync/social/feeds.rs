@@ -36,14 +36,6 @@ pub struct Feeds {
     jobs: Notify,
 }
 
-/// The id of an announcement that is to be made.
-#[derive(Debug, Clone)]
-pub enum NewPost {
-    New(PostId),
-    /// An earlier call may have made the same announcement with this id.
-    MayExist(PostId),
-}
-
 /// What became of an announcement that was to be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deleted {
@@ -194,12 +186,12 @@ impl Feeds {
             .await;
     }
 
-    /// Makes an announcement now. `None` if its author has no profile. If an earlier call made one
-    /// with this id, answers that one.
+    /// Makes an announcement now. `None` if its author has no profile. A call that may be repeated
+    /// chooses the `id`: if an earlier one made the announcement, that one is answered.
     pub async fn post(
         &self,
         author: &UserId,
-        id: NewPost,
+        id: Option<PostId>,
         text: String,
         data: Option<String>,
     ) -> StoreResult<Option<ShownStatus>> {
@@ -207,8 +199,8 @@ impl Feeds {
             return Ok(None);
         }
         let id = match id {
-            NewPost::New(post) => StatusId::of_post(author.clone(), post),
-            NewPost::MayExist(post) => {
+            None => StatusId::of_post(author.clone(), PostId::random()),
+            Some(post) => {
                 let id = StatusId::of_post(author.clone(), post);
                 if let Some(there) = self.find(author, &id).await? {
                     return Ok(Some(there));

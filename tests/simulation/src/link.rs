@@ -139,8 +139,7 @@ calls! {
         [write] open_live(request: &OpenLive) -> OpenReply, at live(&request.live);
         [read] load_live(live: &LiveId) -> Option<LiveRecord>, at live(live);
         [write] keep_live(known: &LiveRecord, message: &str) -> Standing, at live(&known.live);
-        [write] change_terms(request: &ChangeTerms) -> InfoReply, at live(&request.live);
-        [write] write_info(request: &WriteInfo) -> InfoReply, at live(&request.live);
+        [write] change_live(request: &ChangeLive) -> ChangeReply, at live(&request.live);
         [write] list_live(live: &LiveId, opened_at: UnixMillis) -> (), at list();
         [write] begin_close(request: &CloseLive) -> CloseReply, at live(&request.live);
         [write] finish_close(request: &FinishClose) -> Option<LiveRecord>, at live(&request.live);

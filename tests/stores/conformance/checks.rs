@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rollcall::base::ids::{Epoch, SliceId};
 use rollcall::store::{
-    Arrived, CheckLive, Checked, CountLive, ExpectedSlice, Figures, Finding, InfoReply, LiveRecord,
-    OpenLive, Peaks, RemoveUser, Standing, Store, StoreError, WriteInfo,
+    Arrived, ChangeLive, ChangeReply, CheckLive, Checked, CountLive, ExpectedSlice, Figures,
+    Finding, LiveChange, LiveRecord, OpenLive, Peaks, RemoveUser, Standing, Store, StoreError,
 };
 
 use super::{
@@ -76,7 +76,7 @@ impl Scene {
             epoch: record.epoch,
             listed: true,
             removals: 0,
-            info: 0,
+            version: 0,
             counted: Some(Figures::default()),
             slices,
         };
@@ -180,18 +180,21 @@ async fn a_record_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
 
 async fn information_and_figures_that_are_not_as_expected_are_found(store: Arc<dyn Store>) {
     let mut scene = Scene::of(&store, "42").await;
-    let (epoch, message) = (scene.record.epoch, String::new());
-    let wish = WriteInfo {
+    let epoch = scene.record.epoch;
+    let wish = ChangeLive {
         live: live("42"),
         epoch,
-        json: Some("{}".into()),
-        message,
+        change: LiveChange {
+            info: Some(Some("{}".into())),
+            ..LiveChange::default()
+        },
+        message: String::new(),
     };
-    let InfoReply::Written(version) = store.write_info(&wish).await.unwrap() else {
-        panic!("not written")
+    let ChangeReply::Changed(version) = store.change_live(&wish).await.unwrap() else {
+        panic!("not changed")
     };
     assert_eq!(scene.finds(&scene.expected).await, [Finding::Record]);
-    scene.expected.info = version;
+    scene.expected.version = version;
     assert_eq!(scene.finds(&scene.expected).await, []);
     let figures = Figures {
         viewers: 7,
@@ -296,7 +299,7 @@ async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn
             epoch: record.epoch,
             listed: false,
             removals: 0,
-            info: 0,
+            version: 0,
             counted: Some(Figures::default()),
             slices: vec![ExpectedSlice {
                 slice: slice(),
@@ -363,7 +366,7 @@ async fn each_of_many_lives_has_its_own_answer(store: Arc<dyn Store>) {
             epoch,
             listed: true,
             removals,
-            info: 0,
+            version: 0,
             counted,
             slices,
         });

@@ -90,7 +90,7 @@ async fn a_former_entry_is_foreign_and_its_members_stay() {
         epoch: record.epoch,
         listed: true,
         removals: 0,
-        info: 0,
+        version: 0,
         counted: Some(Figures::default()),
         slices: vec![ExpectedSlice {
             slice: slice(),

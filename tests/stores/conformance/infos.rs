@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rollcall::base::ids::Epoch;
 use rollcall::store::{
-    ChangeTerms, Info, InfoReply, LiveRecord, OpenLive, OpenReply, OpenedBy, Standing, Store,
-    Terms, WriteInfo,
+    ChangeLive, ChangeReply, Info, LiveChange, LiveRecord, OpenLive, OpenReply, OpenedBy, Standing,
+    Store, Terms,
 };
 
 use super::{LONG, end, finish_close, live, on_each, opened, opened_as, wish};
@@ -20,25 +20,26 @@ on_each!(
     lost_changes_are_written_again,
 );
 
-async fn write(store: &Arc<dyn Store>, record: &LiveRecord, json: Option<&str>) -> InfoReply {
-    let (live, epoch, message) = (
-        record.live.clone(),
-        record.epoch,
-        "it has information".to_owned(),
-    );
-    store
-        .write_info(&WriteInfo {
-            live,
-            epoch,
-            json: json.map(Into::into),
-            message,
-        })
-        .await
-        .unwrap()
+async fn change(store: &Arc<dyn Store>, record: &LiveRecord, change: LiveChange) -> ChangeReply {
+    let request = ChangeLive {
+        live: record.live.clone(),
+        epoch: record.epoch,
+        change,
+        message: "it changed".to_owned(),
+    };
+    store.change_live(&request).await.unwrap()
+}
+
+async fn write(store: &Arc<dyn Store>, record: &LiveRecord, json: Option<&str>) -> ChangeReply {
+    let news = LiveChange {
+        info: Some(json.map(Into::into)),
+        ..LiveChange::default()
+    };
+    change(store, record, news).await
 }
 
 async fn written(store: &Arc<dyn Store>, record: &LiveRecord, json: Option<&str>) -> Info {
-    let InfoReply::Written(version) = write(store, record, json).await else {
+    let ChangeReply::Changed(version) = write(store, record, json).await else {
         panic!("not written")
     };
     Info {
@@ -143,7 +144,8 @@ async fn information_grows_in_version_and_can_be_cleared(store: Arc<dyn Store>) 
             "{info:?}"
         );
         last = info.version;
-        assert_eq!(load(&store, &record).await.info, info);
+        let read = load(&store, &record).await;
+        assert_eq!((&read.info, read.version), (&info, last));
     }
 }
 
@@ -153,20 +155,20 @@ async fn information_is_of_one_epoch_and_gone_with_the_close(store: Arc<dyn Stor
         live: live("43"),
         ..record.clone()
     };
-    assert_eq!(write(&store, &absent, Some("1")).await, InfoReply::Absent);
+    assert_eq!(write(&store, &absent, Some("1")).await, ChangeReply::Absent);
     let other = LiveRecord {
         epoch: Epoch(record.epoch.0 + 1),
         ..record.clone()
     };
-    assert_eq!(write(&store, &other, Some("1")).await, InfoReply::Over);
+    assert_eq!(write(&store, &other, Some("1")).await, ChangeReply::Over);
     written(&store, &record, Some("1")).await;
     store.begin_close(&end(&record)).await.unwrap();
-    assert_eq!(write(&store, &record, Some("2")).await, InfoReply::Over);
+    assert_eq!(write(&store, &record, Some("2")).await, ChangeReply::Over);
     assert_eq!(load(&store, &record).await.info, Info::default());
     finish_close(&store, &record.live, record.epoch, LONG)
         .await
         .unwrap();
-    assert_eq!(write(&store, &record, Some("2")).await, InfoReply::Over);
+    assert_eq!(write(&store, &record, Some("2")).await, ChangeReply::Over);
     assert_eq!(opened(&store, "42").await.info, Info::default());
 }
 
@@ -176,6 +178,7 @@ async fn lost_information_is_written_again_and_later_information_stays(store: Ar
     // The record was lost as a whole.
     let elsewhere = LiveRecord {
         live: live("43"),
+        version: first.version,
         info: first.clone(),
         ..record.clone()
     };
@@ -188,6 +191,7 @@ async fn lost_information_is_written_again_and_later_information_stays(store: Ar
     for json in [Some("2"), None] {
         let version = load(&store, &record).await.info.version + 5;
         let later = LiveRecord {
+            version,
             info: Info {
                 version,
                 json: json.map(Into::into),
@@ -199,7 +203,7 @@ async fn lost_information_is_written_again_and_later_information_stays(store: Ar
             standing,
             Standing::Open {
                 removals: 0,
-                info: version
+                version
             }
         );
         assert_eq!(load(&store, &record).await.info, later.info);
@@ -207,6 +211,7 @@ async fn lost_information_is_written_again_and_later_information_stays(store: Ar
     // The gateway is behind.
     let newest = written(&store, &record, Some("3")).await;
     let behind = LiveRecord {
+        version: first.version,
         info: first,
         ..record.clone()
     };
@@ -215,29 +220,17 @@ async fn lost_information_is_written_again_and_later_information_stays(store: Ar
         standing,
         Standing::Open {
             removals: 0,
-            info: newest.version
+            version: newest.version
         }
     );
     assert_eq!(load(&store, &record).await.info, newest);
 }
 
-async fn change(store: &Arc<dyn Store>, record: &LiveRecord, change: ChangeTerms) -> InfoReply {
-    let change = ChangeTerms {
-        live: record.live.clone(),
-        epoch: record.epoch,
-        ..change
-    };
-    store.change_terms(&change).await.unwrap()
-}
-
-fn changes(title: Option<Option<&str>>, streamer_timeout: Option<Option<Duration>>) -> ChangeTerms {
-    let title = title.map(|title| title.map(str::to_owned));
-    ChangeTerms {
-        live: live("any"),
-        epoch: Epoch(1),
-        title,
+fn changes(title: Option<Option<&str>>, streamer_timeout: Option<Option<Duration>>) -> LiveChange {
+    LiveChange {
+        info: None,
+        title: title.map(|title| title.map(str::to_owned)),
         streamer_timeout,
-        message: "it changed".to_owned(),
     }
 }
 
@@ -256,7 +249,8 @@ async fn the_title_and_the_streamer_timeout_change_and_nothing_else_does(store: 
         },
     )
     .await;
-    let mut expected = written(&store, &record, Some("7")).await;
+    let info = written(&store, &record, Some("7")).await;
+    let mut last = info.version;
     let mut terms = record.terms.clone();
     for (title, timeout) in [
         (Some(Some("Two \u{fc}")), None),
@@ -266,19 +260,21 @@ async fn the_title_and_the_streamer_timeout_change_and_nothing_else_does(store: 
         (None, None),
     ] {
         let reply = change(&store, &record, changes(title, timeout)).await;
-        let InfoReply::Written(version) = reply else {
+        let ChangeReply::Changed(version) = reply else {
             panic!("{reply:?}")
         };
-        assert!(version > expected.version, "{version}");
-        expected.version = version;
+        assert!(version > last, "{version}");
+        last = version;
         if let Some(title) = title {
             terms.title = title.map(str::to_owned);
         }
         terms.streamer_timeout = timeout.unwrap_or(terms.streamer_timeout);
         let read = load(&store, &record).await;
-        assert_eq!((&read.terms, &read.info), (&terms, &expected));
+        assert_eq!((&read.terms, &read.info), (&terms, &info));
+        assert_eq!(read.version, last);
         assert_eq!(
             LiveRecord {
+                version: 0,
                 terms: record.terms.clone(),
                 info: Info::default(),
                 ..read
@@ -292,7 +288,7 @@ async fn the_title_and_the_streamer_timeout_change_and_nothing_else_does(store: 
     };
     assert_eq!(
         change(&store, &absent, changes(Some(None), None)).await,
-        InfoReply::Absent
+        ChangeReply::Absent
     );
     let other = LiveRecord {
         epoch: Epoch(record.epoch.0 + 1),
@@ -300,37 +296,33 @@ async fn the_title_and_the_streamer_timeout_change_and_nothing_else_does(store: 
     };
     assert_eq!(
         change(&store, &other, changes(Some(None), None)).await,
-        InfoReply::Over
+        ChangeReply::Over
     );
     store.begin_close(&end(&record)).await.unwrap();
     assert_eq!(
         change(&store, &record, changes(Some(None), None)).await,
-        InfoReply::Over
+        ChangeReply::Over
     );
     finish_close(&store, &record.live, record.epoch, LONG)
         .await
         .unwrap();
     assert_eq!(
         change(&store, &record, changes(Some(None), None)).await,
-        InfoReply::Over
+        ChangeReply::Over
     );
     assert_eq!(load(&store, &record).await.terms, terms);
 }
 
 async fn lost_changes_are_written_again(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    let info = Info {
-        version: record.opened_at + 1_000_000,
-        json: None,
-    };
     let terms = Terms {
         title: Some("New".to_owned()),
         streamer_timeout: Some(Duration::ZERO),
         ..Terms::default()
     };
     let known = LiveRecord {
-        terms: terms.clone(),
-        info: info.clone(),
+        version: record.opened_at + 1_000_000,
+        terms,
         ..record.clone()
     };
     store.keep_live(&known, "").await.unwrap();
@@ -339,13 +331,8 @@ async fn lost_changes_are_written_again(store: Arc<dyn Store>) {
     store.keep_live(&record, "").await.unwrap();
     assert_eq!(load(&store, &record).await, known);
     // Nor does one bring back what was taken away.
-    let later = Info {
-        version: info.version + 1,
-        json: None,
-    };
     let cleared = LiveRecord {
-        terms: Terms::default(),
-        info: later,
+        version: known.version + 1,
         ..record.clone()
     };
     store.keep_live(&cleared, "").await.unwrap();

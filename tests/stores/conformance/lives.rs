@@ -338,7 +338,7 @@ async fn a_live_that_is_kept_raises_its_peaks_and_never_lowers_them(store: Arc<d
             keep(&store, &record).await,
             Standing::Open {
                 removals: 0,
-                info: 0
+                version: 0
             }
         );
         let peaks = load(&store, "42").await.expect("a record").peaks;
@@ -383,7 +383,7 @@ async fn a_live_that_is_kept_has_its_lost_record_written_again(store: Arc<dyn St
         keep(&store, &record).await,
         Standing::Open {
             removals: 0,
-            info: 0
+            version: 0
         }
     );
     assert!(matches!(

@@ -149,7 +149,7 @@ async fn a_record_that_is_written_again_is_told(store: Arc<dyn Store>) {
         store.keep_live(&record, "again").await.unwrap(),
         Standing::Open {
             removals: 0,
-            info: 0
+            version: 0
         }
     );
     let older = LiveRecord {

@@ -217,7 +217,7 @@ async fn a_check_looks_at_all_slices_of_a_live(store: Arc<dyn Store>) {
         epoch: record.epoch,
         listed: false,
         removals: 0,
-        info: 0,
+        version: 0,
         counted: None,
         slices: vec![
             ExpectedSlice {

@@ -407,7 +407,7 @@ impl Side {
             },
             listed: true,
             removals: record.as_ref().map_or(0, |record| record.removals) + off(Wrong::Removals),
-            info: 0,
+            version: 0,
             counted: Some(Figures::default()),
             slices,
         };

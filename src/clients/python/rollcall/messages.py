@@ -27,7 +27,7 @@ class Welcome(TypedDict):
     type: Literal["welcome"]
     user_id: str
     gateway_id: str
-    session_id: str
+    socket_id: str
     heartbeat_ms: int
     timeout_ms: int
 
@@ -57,7 +57,7 @@ class Stream(TypedDict):
     """What a media server has of a live's stream. A stream that stays lost closes its live at `closes_at`."""
 
     state: Literal["live", "lost"]
-    since: int
+    began_at: int
     closes_at: NotRequired[int]
 
 

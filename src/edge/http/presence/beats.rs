@@ -51,8 +51,7 @@ pub(in crate::edge::http) struct Ack {
     /// Always `heartbeat_ack`.
     #[schema(example = "heartbeat_ack")]
     r#type: String,
-    #[schema(example = "42")]
-    live_id: String,
+    live_id: LiveId,
     /// Whether the user is a fan; null until the first fan check has answered.
     fan: Option<bool>,
     #[schema(example = 10)]
@@ -64,7 +63,8 @@ pub(in crate::edge::http) struct Ack {
     heartbeat_ms: u64,
     /// What the back end wrote about the live, if this session does not have that version yet.
     info: Option<serde_json::Value>,
-    /// The version of the information.
+    /// The version of the information; left out as it is.
+    #[schema(value_type = u64, required = false)]
     info_version: Option<u64>,
 }
 

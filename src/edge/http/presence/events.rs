@@ -97,6 +97,7 @@ refusals!(
     InvalidQuery,
     LiveNotFound,
     LiveNotOpen,
+    RateLimited,
     TooManySockets,
     Full,
     Draining,

@@ -103,10 +103,10 @@ pub(in crate::edge::http) struct Begun {
     #[schema(example = 15_000)]
     timeout_ms: u64,
     /// The live that was joined.
-    #[schema(example = "42")]
+    #[schema(value_type = LiveId)]
     live_id: String,
     /// Its streamer.
-    #[schema(example = "s1")]
+    #[schema(value_type = UserId)]
     streamer_id: String,
     #[schema(example = 10)]
     viewers: u64,
@@ -115,8 +115,9 @@ pub(in crate::edge::http) struct Begun {
     /// What the back end wrote about the live, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     info: Option<Value>,
-    /// The version of the information.
+    /// The version of the information; left out as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64, required = false)]
     info_version: Option<u64>,
     /// Null unless the gateway takes beats by datagram.
     udp: Option<UdpOffer>,

@@ -36,7 +36,7 @@ pub(in crate::edge::http) struct FeedEntry {
 #[schema(as = Status)]
 pub(in crate::edge::http) struct StatusItem {
     /// Names the status.
-    #[schema(example = "s1~5m2zkq3wvtcohxya")]
+    #[schema(value_type = StatusId)]
     status_id: String,
     /// Whose status it is.
     user_id: UserId,

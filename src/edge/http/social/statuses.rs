@@ -13,12 +13,12 @@ use utoipa::ToSchema;
 use super::feeds::StatusItem;
 use crate::base::ids::{PostId, UserId};
 use crate::edge::fields::Place;
-use crate::edge::http::idempotency::{Made, Repeatable, Seed};
+use crate::edge::http::idempotency::{IdempotencyKey, Made, Repeatable, Seed};
 use crate::edge::http::problem::{Kind, Problem, refusals};
 use crate::edge::http::requests::{InPath, JsonObject, run_to_completion};
 use crate::edge::http::state::AppState;
 use crate::store::StatusId;
-use crate::sync::social::feeds::{Deleted, Feeds, NewPost};
+use crate::sync::social::feeds::{Deleted, Feeds};
 
 /// The longest text, in characters.
 const MAX_TEXT: usize = 1_000;
@@ -58,13 +58,16 @@ refusals!(
 #[utoipa::path(post, path = "/v1/users/{user_id}/statuses", operation_id = "post_status", tag = "feeds",
     params(
         ("user_id" = UserId, Path, description = "The author", example = "s1"),
-        (
-        "Idempotency-Key" = Option<String>, Header, description = "Any name of this request",
-        min_length = 1, max_length = 255, pattern = "^[!-~]+$",
-    ),
+        IdempotencyKey,
     ),
     request_body = PostStatus,
-    responses((status = 201, description = "It was made", body = StatusItem), PostRefused))]
+    responses(
+        (status = 201, description = "It was made", body = StatusItem, headers(
+            ("Location" = String, description = "Where it is"),
+            ("Idempotent-Replayed" = bool, description = "True if an earlier request was answered so"),
+        )),
+        PostRefused,
+    ))]
 pub(in crate::edge::http) async fn post(
     State(state): State<Arc<AppState>>,
     InPath(author): InPath<UserId>,
@@ -101,10 +104,7 @@ async fn announce(
     text: String,
     data: Option<String>,
 ) -> Result<Made, Problem> {
-    let id = match &seed {
-        Some(seed) => NewPost::MayExist(PostId::of_bits(seed)),
-        None => NewPost::New(PostId::random()),
-    };
+    let id = seed.as_ref().map(PostId::of_bits);
     let Some(status) = feeds.post(&author, id, text, data).await? else {
         let detail = "the author has no profile";
         return Err(Problem::new(Kind::UserNotFound, detail));

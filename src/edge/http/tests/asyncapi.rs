@@ -7,9 +7,10 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Map, Value, json};
 
+use super::schemas::Schemas;
 use super::world::{World, answer};
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
-use crate::base::session_id::SessionId;
+use crate::base::socket_id::SocketId;
 use crate::edge::http::routes::{admin, public};
 use crate::presence::figures::Quality;
 use crate::presence::room_stream::{OnAir, ShownStream};
@@ -32,9 +33,7 @@ impl Document {
 
     /// What a reference in the document leads to.
     fn at(&self, reference: &Value) -> &Value {
-        let pointer = reference["$ref"].as_str().unwrap();
-        let found = self.0.pointer(pointer.trim_start_matches('#'));
-        found.unwrap_or_else(|| panic!("{pointer} leads nowhere"))
+        Schemas(&self.0).at(reference)
     }
 
     /// The messages of an operation.
@@ -58,79 +57,13 @@ impl Document {
         messages.into_iter().map(name_of).collect()
     }
 
-    /// Checks a value. A field that the schema does not have is wrong, too.
-    fn check(&self, schema: &Value, value: &Value) -> Result<(), String> {
-        if !schema["$ref"].is_null() {
-            return self.check(self.at(schema), value);
-        }
-        if let Some(either) = schema["oneOf"].as_array() {
-            let fits = either
-                .iter()
-                .any(|schema| self.check(schema, value).is_ok());
-            return if fits {
-                Ok(())
-            } else {
-                Err(format!("{value} fits none of {schema}"))
-            };
-        }
-        let types: Vec<&Value> = match &schema["type"] {
-            Value::Null => Vec::new(),
-            Value::Array(types) => types.iter().collect(),
-            one => vec![one],
-        };
-        let kind = type_of(value);
-        let fits = |wanted: &&Value| *wanted == kind || (kind == "integer" && *wanted == "number");
-        if !types.is_empty() && !types.iter().any(fits) {
-            return Err(format!("{value} is not {types:?}"));
-        }
-        if !schema["const"].is_null() && schema["const"] != *value {
-            return Err(format!("{value} is not {}", schema["const"]));
-        }
-        if let Some(known) = schema["enum"].as_array()
-            && !known.contains(value)
-        {
-            return Err(format!("{value} is none of {known:?}"));
-        }
-        if let Some(items) = value.as_array() {
-            for item in items {
-                self.check(&schema["items"], item)?;
-            }
-        }
-        if let Some(fields) = value.as_object()
-            && schema["type"] == "object"
-        {
-            for name in required(schema) {
-                if !fields.contains_key(&name) {
-                    return Err(format!("{name} is missing"));
-                }
-            }
-            for (name, field) in fields {
-                let schema = &schema["properties"][name];
-                if schema.is_null() {
-                    return Err(format!("{name} is not described"));
-                }
-                self.check(schema, field)
-                    .map_err(|why| format!("{name}: {why}"))?;
-            }
-        }
-        Ok(())
+    fn check<'a>(&'a self, schema: &'a Value, value: &Value) -> Result<(), String> {
+        Schemas(&self.0).check(schema, value)
     }
 }
 
 fn name_of(message: &Value) -> String {
     message["name"].as_str().unwrap().to_owned()
-}
-
-fn type_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(number) if number.is_f64() => "number",
-        Value::Number(_) => "integer",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 fn required(schema: &Value) -> BTreeSet<String> {
@@ -262,7 +195,7 @@ fn samples(check: &mut dyn FnMut(&ServerMessage<'_>)) {
             leaves: 4,
             stream: Some(ShownStream {
                 state: OnAir::Lost,
-                since: 1_732_000_000_000,
+                began_at: 1_732_000_000_000,
                 closes_at: Some(1_732_000_060_000),
             }),
             told: told(),
@@ -279,7 +212,7 @@ fn samples(check: &mut dyn FnMut(&ServerMessage<'_>)) {
     check(&ServerMessage::Welcome {
         user_id: &user,
         gateway_id: &gateway,
-        session_id: SessionId::next(),
+        socket_id: SocketId::next(),
         heartbeat_ms: 5_000,
         timeout_ms: 15_000,
     });

@@ -305,10 +305,12 @@ async fn the_title_of_an_open_live_can_be_corrected() {
         world.get("/v1/lives/42").await.is(200)["title"],
         Value::Null
     );
-    // What the clients are told outlasts it.
-    world.put("/v1/lives/42/info", "7").await.is(200);
+    // What the clients are told is another matter.
+    let info = async || world.get("/v1/lives/42/info").await.is(200);
+    assert_eq!(info().await["info_version"], 0);
+    let told = world.put("/v1/lives/42/info", "7").await.is(200);
     patch(r#"{"title":"Baking"}"#).await.is(200);
-    assert_eq!(world.get("/v1/lives/42/info").await.is(200)["info"], 7);
+    assert_eq!((&info().await, &told["info"]), (&told, &json!(7)));
     patch(r#"{"slices":2}"#)
         .await
         .is_problem(400, "unknown_field");
@@ -344,6 +346,30 @@ async fn opening_an_open_live_again_makes_it_what_the_request_names() {
 }
 
 #[tokio::test]
+async fn a_live_that_closes_while_it_is_opened_again_opens_anew() {
+    let world = World::new();
+    let put = async |body: &str| world.put("/v1/lives/42", body).await;
+    let first = put(r#"{"streamer_id":"s1","title":"One"}"#).await.is(201);
+    world.store.closes_before_a_change();
+    let second = put(r#"{"streamer_id":"s1","title":"Two"}"#).await.is(201);
+    assert!(second["epoch"].as_u64() > first["epoch"].as_u64());
+    assert_eq!(second["title"], "Two");
+}
+
+#[tokio::test]
+async fn a_live_says_whether_feeds_leave_it_out() {
+    let world = World::new();
+    for (live, body, invisible) in [
+        ("42", r#"{"streamer_id":"s1","invisible":true}"#, true),
+        ("43", r#"{"streamer_id":"s1"}"#, false),
+    ] {
+        let path = format!("/v1/lives/{live}");
+        assert_eq!(world.put(&path, body).await.is(201)["invisible"], invisible);
+        assert_eq!(world.get(&path).await.is(200)["invisible"], invisible);
+    }
+}
+
+#[tokio::test]
 async fn every_gateway_knows_the_new_title() {
     let world = World::new();
     world.opens("42", 1).await;
@@ -357,6 +383,6 @@ async fn every_gateway_knows_the_new_title() {
     assert_eq!(world.get("/v1/lives/42").await.is(200)["title"], "New");
     // Late word of an older version changes nothing.
     let room = world.app.rooms.get(&live).unwrap();
-    world.app.rooms.note_info(&room, &room.record);
+    world.app.rooms.note_changes(&room, &room.record);
     assert_eq!(world.get("/v1/lives/42").await.is(200)["title"], "New");
 }

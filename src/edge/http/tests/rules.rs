@@ -1,10 +1,18 @@
 //! The rules at the head of `docs/http.md`, held over every operation of the OpenAPI document.
 
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::schemas::Schemas;
 use super::world::World;
+use crate::base::secret::Secret;
+use crate::config::Config;
+use crate::gateway::parts::Verifiers;
+use crate::sync::webhooks::Endpoints;
+use crate::testing::FaultyStore;
 
 /// A call of the document.
 struct Call {
@@ -112,13 +120,13 @@ fn is_number(schema: &Value) -> bool {
         || may_be("allOf")
 }
 
-/// Names that are older than the rules, as the table at the head of `docs/http.md` says. Each is in
-/// the document: a name that has gone must leave this list.
-const OLDER_TIMES: [&str; 3] = ["since", "last_seen", "signup"];
-const OLDER_SPANS: [&str; 2] = ["step", "days"];
+/// The exceptions, as the table at the head of `docs/http.md` says. Each is in the document: a name
+/// that has gone must leave this list.
+const OTHER_TIMES: [&str; 3] = ["since", "last_seen", "signup"];
+const OTHER_SPANS: [&str; 2] = ["step", "days"];
 
 /// The one batch in a query.
-const OLDER_BATCH: &str = "GET /v1/attendance";
+const BATCH_IN_QUERY: &str = "GET /v1/attendance";
 
 /// The calls below which a wrong user id or role is 401, as for a WebSocket.
 const LIKE_SOCKETS: &str = "/v1/presence";
@@ -137,9 +145,9 @@ async fn a_time_ends_in_at_and_a_span_in_its_unit() {
             .to_lowercase();
         let is_time = name.ends_with("_at")
             || BOUNDS.contains(&name.as_str())
-            || OLDER_TIMES.contains(&name.as_str());
+            || OTHER_TIMES.contains(&name.as_str());
         let is_span =
-            name.ends_with("_s") || name.ends_with("_ms") || OLDER_SPANS.contains(&name.as_str());
+            name.ends_with("_s") || name.ends_with("_ms") || OTHER_SPANS.contains(&name.as_str());
         if is_time || is_span {
             assert!(is_number(schema), "{at}: {name} is a number: {schema}");
         } else if is_number(schema) {
@@ -165,7 +173,9 @@ async fn a_time_ends_in_at_and_a_span_in_its_unit() {
     for name in ["until", "as_of", "at", "viewer_minutes"] {
         assert!(!is_there(&name), "{name}");
     }
-    for name in OLDER_TIMES.iter().chain(&OLDER_SPANS) {
+    let of = |name: &str| fields.iter().filter(|(_, field, _)| field == name).count();
+    assert_eq!(of("since"), 1, "of a viewer only");
+    for name in OTHER_TIMES.iter().chain(&OTHER_SPANS) {
         assert!(is_there(name), "{name} is an exception of nothing");
     }
 }
@@ -234,7 +244,7 @@ async fn a_batch_is_an_array_in_a_post_and_its_answer_names_the_unknown() {
     for (at, name, schema) in document.fields() {
         if ["live_ids", "user_ids"].contains(&name.as_str()) {
             let is_array = schema["type"] == "array" && !at.starts_with("GET");
-            assert_ne!(is_array, at == OLDER_BATCH, "{at}: {name}");
+            assert_ne!(is_array, at == BATCH_IN_QUERY, "{at}: {name}");
         }
     }
     for path in ["/v1/lives/query", "/v1/online/query"] {
@@ -276,11 +286,11 @@ async fn a_status_means_one_thing_for_every_call() {
             ),
         ] {
             for code in call.codes(status) {
-                let is_older = status == "401"
+                let is_like_a_socket = status == "401"
                     && call.path.starts_with(LIKE_SOCKETS)
                     && ["invalid_id", "invalid_role"].contains(&code.as_str());
                 let fits = codes.iter().any(|known| code.contains(known));
-                let fits = fits || is_older || code == "bad_host";
+                let fits = fits || is_like_a_socket || code == "bad_host";
                 assert!(fits, "{} answers {status} {code}", call.name());
             }
         }
@@ -298,6 +308,57 @@ async fn a_status_means_one_thing_for_every_call() {
 }
 
 #[tokio::test]
+async fn a_call_that_asks_for_credentials_says_how_it_refuses_others() {
+    let mut asking = 0;
+    for call in Document::read().await.calls() {
+        if call.operation["security"].is_null() {
+            continue;
+        }
+        for (status, code) in [
+            ("401", "unauthorized"),
+            ("403", "forbidden"),
+            ("429", "rate_limited"),
+        ] {
+            assert!(call.codes(status).contains(code), "{}: {code}", call.name());
+        }
+        asking += 1;
+    }
+    assert!(asking > 50, "{asking}");
+}
+
+#[tokio::test]
+async fn a_field_of_an_answer_is_null_or_left_out_and_never_both() {
+    let document = Document::read().await;
+    let mut nullable = 0;
+    for (name, schema) in document.0["components"]["schemas"].as_object().unwrap() {
+        if schema["additionalProperties"] == false {
+            continue;
+        }
+        let parts = schema["allOf"].as_array().cloned();
+        for part in parts.unwrap_or_else(|| vec![schema.clone()]) {
+            for (field, schema) in part["properties"].as_object().into_iter().flatten() {
+                let required = part["required"].as_array().into_iter().flatten();
+                let is_required = required.into_iter().any(|name| name == field);
+                // Any JSON may be null, whether it may be left out or not.
+                if is_nullable(schema) {
+                    assert!(is_required, "{name}.{field} may be both");
+                    nullable += 1;
+                }
+            }
+        }
+    }
+    assert!(nullable > 30, "{nullable}");
+}
+
+fn is_nullable(schema: &Value) -> bool {
+    let kinds = schema["type"].as_array().into_iter().flatten();
+    let either = schema["oneOf"].as_array().into_iter().flatten();
+    schema["type"] == "null"
+        || kinds.into_iter().any(|kind| kind == "null")
+        || either.into_iter().any(is_nullable)
+}
+
+#[tokio::test]
 async fn a_word_means_one_thing() {
     let fields = Document::read().await.fields();
     let of = |name: &str| -> BTreeSet<&str> {
@@ -307,7 +368,7 @@ async fn a_word_means_one_thing() {
             .map(|(at, ..)| at.as_str())
             .collect()
     };
-    // Of a stay, and of a session without a WebSocket: the table of older names has both.
+    // Of a stay, and of a session without a WebSocket: the table of exceptions has both.
     assert_eq!(of("session_id"), ["Presence", "Session"].into());
     // The same name never has two types.
     let kinds = |name: &str| -> BTreeSet<String> {
@@ -326,9 +387,172 @@ async fn a_word_means_one_thing() {
     };
     for (_, name, _) in &fields {
         // The status of a problem is that of HTTP, and `/healthz` has the word that orchestrators
-        // know. `?count=false` is that of `/ws`, and older than the rule, as is the batch in a query.
+        // know. `?count=false` and the batch in a query are exceptions.
         if !["items", "info", "status", "count", "live_ids"].contains(&name.as_str()) {
             assert!(kinds(name).len() <= 1, "{name}: {:?}", kinds(name));
         }
     }
+}
+
+/// The paths of the calls that read: without those about one gateway or one session, and without
+/// streams of events.
+fn reads(document: &Document) -> Vec<String> {
+    let mut paths = Vec::new();
+    for call in document.calls() {
+        let is_left_out = call.path.starts_with("/v1/gateway/")
+            || call.path.starts_with("/v1/presence/")
+            || call.path.ends_with("/events");
+        if call.method == "get" && !is_left_out {
+            paths.push(call.path);
+        }
+    }
+    paths
+}
+
+/// Makes one of everything that can be read: the live `42` with attendance, whose streamer `s1` has
+/// an announcement, a list and a follower. Answers the ids of what the gateway names itself.
+async fn make_one_of_each(world: &World) -> [(&'static str, String); 2] {
+    let live = r#"{"streamer_id":"s1","attendance":true}"#;
+    world.put("/v1/lives/42", live).await.is(201);
+    world.put("/v1/lives/42/info", "7").await.is(200);
+    let ban = r#"{"ban_s":600}"#;
+    world.put("/v1/lives/42/bans/u9", ban).await.is(200);
+    let profile = r#"{"login":"ann","name":"Ann"}"#;
+    world.put("/v1/users/s1", profile).await.is(201);
+    world.put("/v1/users/u1/following/s1", "").await.is(200);
+    world.put("/v1/users/u1/lists/cooks/s1", "").await.is(200);
+    let text = r#"{"text":"Tomorrow"}"#;
+    let status = world.post("/v1/users/s1/statuses", text).await.is(201);
+    let erasure = world.delete("/v1/users/u8").await.is(202);
+    let text_of = |value: &Value| value.as_str().unwrap().to_owned();
+    [
+        ("{status_id}", text_of(&status["status_id"])),
+        ("{erasure_id}", text_of(&erasure["erasure_id"])),
+    ]
+}
+
+/// A path with ids.
+fn filled(path: &str, live: &str, made: &[(&'static str, String)]) -> String {
+    let user = if path.contains("statuses") || path.ends_with("/profile") {
+        "s1"
+    } else {
+        "u1"
+    };
+    let mut path = path
+        .replace("{live_id}", live)
+        .replace("{streamer_id}", "s1")
+        .replace("{user_id}", user)
+        .replace("{list}", "cooks")
+        .replace("{webhook}", "default");
+    for (name, id) in made {
+        path = path.replace(name, id);
+    }
+    if path == "/v1/attendance" {
+        return format!("{path}?live_ids={live}");
+    }
+    assert!(!path.contains('{'), "{path}");
+    path
+}
+
+/// Takes out what only a gateway that holds a live knows of its figures, and the time of the answer.
+fn without_the_moment(mut answer: Value) -> Value {
+    match &mut answer {
+        Value::Array(items) => {
+            for item in items {
+                *item = without_the_moment(item.take());
+            }
+        }
+        Value::Object(fields) => {
+            for name in ["away", "quality", "counted_at", "to"] {
+                fields.remove(name);
+            }
+            for field in fields.values_mut() {
+                *field = without_the_moment(field.take());
+            }
+        }
+        _ => {}
+    }
+    answer
+}
+
+#[tokio::test]
+async fn the_answer_does_not_depend_on_the_gateway() {
+    let document = Document::read().await;
+    let mut secret = tempfile::NamedTempFile::new().unwrap();
+    secret.write_all(&[b'x'; 32]).unwrap();
+    let config = Config {
+        webhook_url: Some(Secret::new("http://127.0.0.1:9/hooks")),
+        webhook_secret_file: Some(secret.path().to_owned()),
+        webhook_allow_private: true,
+        ..Config::default()
+    };
+    let on = |store| {
+        let verifiers = Verifiers {
+            webhooks: Endpoints::open(&config).unwrap(),
+            ..Verifiers::default()
+        };
+        World::verified_by(&config, verifiers, store)
+    };
+    let one = on(Arc::new(FaultyStore::new()));
+    let other = on(one.store.clone());
+    let made = make_one_of_each(&one).await;
+    let paths = reads(&document);
+    for name in &paths {
+        let path = filled(name, "42", &made);
+        let told = one.get(&path).await.is(200);
+        let answers = &document.0["paths"][name]["get"]["responses"]["200"]["content"];
+        let schema = &answers["application/json"]["schema"];
+        if let Err(why) = Schemas(&document.0).check(schema, &told) {
+            panic!("{path} answers {told}: {why}");
+        }
+        let told = without_the_moment(told);
+        assert_eq!(
+            without_the_moment(other.get(&path).await.is(200)),
+            told,
+            "{path}"
+        );
+    }
+    assert!(paths.len() > 25, "{paths:?}");
+}
+
+#[tokio::test]
+async fn a_closed_live_answers_as_an_open_one_in_which_nobody_is() {
+    let document = Document::read().await;
+    let world = World::new();
+    let live = r#"{"streamer_id":"s1","attendance":true}"#;
+    for name in ["open", "over"] {
+        world.put(&format!("/v1/lives/{name}"), live).await.is(201);
+    }
+    world
+        .put("/v1/lives/over/bans/u9", r#"{"ban_s":600}"#)
+        .await
+        .is(200);
+    world.put("/v1/lives/over/info", "7").await.is(200);
+    world.delete("/v1/lives/over").await.is(200);
+    let mut asked = 0;
+    for path in reads(&document) {
+        if !path.contains("{live_id}") {
+            continue;
+        }
+        let answer = async |name: &str| {
+            let mut answer = world.get(&filled(&path, name, &[])).await.is(200);
+            for what_a_close_changes in [
+                "live_id",
+                "epoch",
+                "state",
+                "opened_at",
+                "closed_at",
+                "reason",
+                "duration_ms",
+                "summary",
+                "from",
+            ] {
+                answer.as_object_mut().unwrap().remove(what_a_close_changes);
+            }
+            without_the_moment(answer)
+        };
+        assert_eq!(answer("over").await, answer("open").await, "{path}");
+        asked += 1;
+    }
+    assert!(asked > 6, "{asked}");
 }

@@ -22,7 +22,7 @@ if state ~= 'open' and state ~= 'closing' then
 end
 -- This write comes first: it needs no memory, so a full Redis accepts the script (see basics.lua).
 redis.call('UNLINK', KEYS[2], KEYS[3])
-redis.call('HDEL', KEYS[1], 'info', 'info_version', 'viewers', 'fans', 'counted_at')
+redis.call('HDEL', KEYS[1], 'info', 'info_version', 'version', 'viewers', 'fans', 'counted_at')
 redis.call('HSET', KEYS[1], 'state', 'closing', 'peak_viewers', higher(peak_viewers, ARGV[3]),
   'peak_fans', higher(peak_fans, ARGV[4]))
 local now = clock()

@@ -1,0 +1,88 @@
+//! The route that changes an open live.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use serde::{Deserialize, Deserializer};
+use utoipa::ToSchema;
+
+use super::authorization::OwnLive;
+use super::lives::{Live, StreamerTimeout, Title, length, title_text};
+use super::problem::{Kind, Problem, refusals};
+use super::removals::judged;
+use super::requests::{InPath, JsonObject, run_to_completion};
+use super::state::AppState;
+use crate::base::ids::LiveId;
+use crate::store::LiveChange;
+
+/// What is to change of an open live. What is left out stays.
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"title": "Baking with s1"}))]
+pub(super) struct ChangeLive {
+    /// For people: no control characters. Null or empty: no title.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(inline, value_type = Option<Title>)]
+    title: Option<Option<Title>>,
+    /// As in the request that opens a live. Null: the default.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(inline, value_type = Option<StreamerTimeout>)]
+    streamer_timeout_s: Option<Option<StreamerTimeout>>,
+}
+
+/// Distinguishes a field that is null from one that is left out.
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+impl From<ChangeLive> for LiveChange {
+    fn from(change: ChangeLive) -> Self {
+        Self {
+            info: None,
+            title: change.title.map(|title| title.and_then(title_text)),
+            streamer_timeout: change.streamer_timeout_s.map(|seconds| seconds.map(length)),
+        }
+    }
+}
+
+refusals!(
+    ChangeRefused = BadMessage,
+    InvalidId,
+    Forbidden,
+    LiveNotFound,
+    LiveNotOpen,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    StoreUnavailable
+);
+
+/// Change an open live
+///
+/// Its title, and how long its streamer may be away. Every gateway learns of it at once.
+#[utoipa::path(patch, path = "/v1/lives/{live_id}", operation_id = "change_live", tag = "lives",
+    params(("live_id" = LiveId, Path, description = "The live", example = "42")), request_body = ChangeLive,
+    responses((status = 200, description = "The live as it is now", body = Live), ChangeRefused))]
+pub(super) async fn change(
+    State(state): State<Arc<AppState>>,
+    InPath(live): InPath<LiveId>,
+    own: Option<Extension<OwnLive>>,
+    JsonObject(body): JsonObject<ChangeLive>,
+) -> Result<Json<Live>, Problem> {
+    if own.is_some() && body.streamer_timeout_s.is_some() {
+        return Err(Problem::new(
+            Kind::Forbidden,
+            "only a service or an API key chooses the streamer timeout",
+        ));
+    }
+    let change = LiveChange::from(body);
+    let changing = async move {
+        let record = state.removals.open_record(&live, judged(own)).await?;
+        if change == LiveChange::default() {
+            return Ok(record);
+        }
+        state.live_changes.change(&record, change).await
+    };
+    Ok(Json(run_to_completion(changing).await?.into()))
+}

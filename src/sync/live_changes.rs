@@ -1,0 +1,72 @@
+//! Changes an open live for a back end: the information for its clients, its title and its streamer
+//! timeout. The HTTP API calls it. The script that writes also publishes that the record changed, so
+//! every gateway with a room of the live reads it at once.
+
+use std::sync::Arc;
+
+use crate::base::clock::Clock;
+use crate::peers::Outbox;
+use crate::presence::Rooms;
+use crate::presence::absent_streamers::AbsentStreamers;
+use crate::store::{ChangeLive, ChangeReply, LiveChange, LiveRecord, Store};
+use crate::sync::keep::Keeper;
+use crate::sync::lives::LiveError;
+
+pub struct LiveChanger {
+    pub store: Arc<dyn Store>,
+    pub rooms: Arc<Rooms>,
+    pub outbox: Arc<Outbox>,
+    pub keeper: Arc<Keeper>,
+    pub absent_streamers: Arc<AbsentStreamers>,
+    pub clock: Clock,
+}
+
+impl LiveChanger {
+    /// Changes this epoch of a live. Answers the record as it is then.
+    ///
+    /// # Errors
+    /// The epoch is over, or the store failed: then the live may have changed all the same.
+    pub async fn change(
+        &self,
+        record: &LiveRecord,
+        change: LiveChange,
+    ) -> Result<LiveRecord, LiveError> {
+        let has_new_timeout = change.streamer_timeout.is_some();
+        let wish = ChangeLive {
+            live: record.live.clone(),
+            epoch: record.epoch,
+            change,
+            message: self.outbox.record_changed(),
+        };
+        self.ask_store(record, &wish).await?;
+        let changed = match self.store.load_live(&record.live).await? {
+            Some(changed) if changed.epoch == record.epoch => changed,
+            _ => return Err(LiveError::NotOpen(record.live.clone())),
+        };
+        if let Some(room) = self.rooms.of_epoch(record) {
+            self.rooms.note_changes(&room, &changed);
+        }
+        if has_new_timeout && !self.rooms.streamers.is_here(&record.streamer) {
+            self.absent_streamers
+                .look_now(&record.live, self.clock.now());
+        }
+        Ok(changed)
+    }
+
+    /// If the store has lost the record of a live that is open here, the record is written again and
+    /// the store asked once more.
+    async fn ask_store(&self, record: &LiveRecord, wish: &ChangeLive) -> Result<(), LiveError> {
+        let mut reply = self.store.change_live(wish).await?;
+        if reply == ChangeReply::Absent
+            && let Some(room) = self.rooms.of_epoch(record)
+        {
+            self.keeper.keep(&room).await?;
+            reply = self.store.change_live(wish).await?;
+        }
+        match reply {
+            ChangeReply::Changed(_) => Ok(()),
+            ChangeReply::Over => Err(LiveError::NotOpen(record.live.clone())),
+            ChangeReply::Absent => Err(LiveError::NeverOpened(record.live.clone())),
+        }
+    }
+}
