@@ -25,7 +25,7 @@ const PYTHON: &str = "/usr/bin/python3";
 const VOLATILE: &[&str] = &[
     "epoch",
     "gateway_id",
-    "session_id",
+    "socket_id",
     "opened_at",
     "closed_at",
     "as_of",

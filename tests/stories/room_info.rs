@@ -140,7 +140,9 @@ on_redis! {
         let mut viewer = world.viewer_in("u1", "42").await;
         // As if another gateway had written it, and no message came.
         let version = 9_000_000_000_000_u64;
-        world.redis().ask(&["HSET", "live:42", "info", "[1]", "info_version", &version.to_string(), "version", &version.to_string()]).await;
+        let text = version.to_string();
+        let fields = ["HSET", "live:42", "info", "[1]", "info_version", &text, "version", &text];
+        world.redis().ask(&fields).await;
         let within = world.config.check_every * 3 / 2 + SLACK;
         assert_eq!(hears_info(&mut viewer, within).await, (json!([1]), version));
     }

@@ -443,6 +443,7 @@ fn filled(path: &str, live: &str, made: &[(&'static str, String)]) -> String {
         .replace("{streamer_id}", "s1")
         .replace("{user_id}", user)
         .replace("{list}", "cooks")
+        .replace("{member}", "s2")
         .replace("{webhook}", "default");
     for (name, id) in made {
         path = path.replace(name, id);
@@ -473,6 +474,46 @@ fn without_the_moment(mut answer: Value) -> Value {
         _ => {}
     }
     answer
+}
+
+/// What a PUT of this path sends.
+fn body_of(path: &str) -> &'static str {
+    match path.rsplit('/').next() {
+        Some("{live_id}") => r#"{"streamer_id":"s1","title":"Soup"}"#,
+        Some("info") => r#"{"goods":7}"#,
+        Some("log") => r#"{"filter":"info"}"#,
+        _ if path.contains("/bans/") => r#"{"ban_s":600}"#,
+        _ if path == "/v1/users/{user_id}" => r#"{"login":"bob","name":"Bob"}"#,
+        _ => "",
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_put_does_no_harm() {
+    let document = Document::read().await;
+    let world = World::new();
+    make_one_of_each(&world).await;
+    world.delete("/v1/users/u1/following/s1").await.is(200);
+    let mut repeated = 0;
+    for call in document.calls() {
+        if call.method != "put" {
+            continue;
+        }
+        let path = filled(&call.path, "42", &[]);
+        let body = body_of(&call.path);
+        let first = world.put(&path, body).await;
+        assert!(first.status.is_success(), "{path}: {first:?}");
+        let again = world.put(&path, body).await.is(200);
+        for (field, value) in first.json().as_object().unwrap() {
+            // Whether this call changed something, and when.
+            let may_differ = ["changed", "ban_ends_at", "info_version"];
+            if !may_differ.contains(&field.as_str()) {
+                assert_eq!(again[field], *value, "{field} of {path}");
+            }
+        }
+        repeated += 1;
+    }
+    assert!(repeated > 6, "{repeated}");
 }
 
 #[tokio::test]
