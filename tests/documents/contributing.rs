@@ -29,7 +29,7 @@ const RECIPES: &[Recipe] = &[
     },
     Recipe {
         heading: "Add a client message",
-        most_files: 7,
+        most_files: 10,
         spellings: &["unwatch", "Unwatch"],
     },
     Recipe {
