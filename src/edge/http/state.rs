@@ -20,7 +20,7 @@ use crate::presence::gateways::Gateways;
 use crate::session::context::SessionContext;
 use crate::session::socketless::sessions::SocketlessSessions;
 use crate::store::Store;
-use crate::sync::erasure::Eraser;
+use crate::sync::eraser::Eraser;
 use crate::sync::events::direct_events::DirectEvents;
 use crate::sync::follows::FollowGraph;
 use crate::sync::info::InfoWriter;
@@ -61,7 +61,7 @@ pub(crate) struct AppState {
     pub(crate) follows: Arc<FollowGraph>,
     pub(crate) info: InfoWriter,
     pub(crate) removals: Remover,
-    pub(crate) eraser: Eraser,
+    pub(crate) eraser: Arc<Eraser>,
     pub(crate) media: Arc<MediaServers>,
     pub(crate) webhooks: Endpoints,
     /// `None` if the audit trail is switched off.

@@ -18,10 +18,8 @@ impl Answers for MemoryStore {
     ) -> StoreResult<Option<String>> {
         let now = self.now();
         let mut answers = self.answers.lock();
-        // Those whose time is over would stay for ever otherwise.
-        answers.0.retain(|_, kept| kept.until > now);
-        if let Some(there) = answers.0.get(name) {
-            return Ok(Some(there.text.clone()));
+        if let Some(there) = answers.get(name, now) {
+            return Ok(Some(there));
         }
         answers.put(name, claim, now + millis(keep));
         Ok(None)
@@ -30,11 +28,18 @@ impl Answers for MemoryStore {
     async fn keep_answer(
         &self,
         name: &AnswerName,
+        claim: &str,
         answer: &str,
         keep: Duration,
-    ) -> StoreResult<()> {
-        let until = self.now() + millis(keep);
-        self.answers.lock().put(name, answer, until);
-        Ok(())
+    ) -> StoreResult<String> {
+        let now = self.now();
+        let mut answers = self.answers.lock();
+        if let Some(there) = answers.get(name, now)
+            && there != claim
+        {
+            return Ok(there);
+        }
+        answers.put(name, answer, now + millis(keep));
+        Ok(answer.to_owned())
     }
 }
