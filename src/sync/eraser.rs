@@ -8,11 +8,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::base::clock::{Clock, UnixMillis};
+use crate::base::clock::{Clock, Millis, UnixMillis};
 use crate::base::ids::{ErasureId, UserId};
 use crate::base::metrics::Metrics;
-use crate::presence::Rooms;
 use crate::presence::erasing::{ErasingUsers, Missed};
+use crate::presence::{Room, Rooms};
 use crate::store::{Store, StoreError, StoreResult};
 use crate::sync::seen::SeenUsers;
 
@@ -66,7 +66,7 @@ impl Eraser {
         heard
     }
 
-    async fn hear_since(&self, read_at: u64) -> StoreResult<()> {
+    async fn hear_since(&self, read_at: Millis) -> StoreResult<()> {
         let news = self.store.erasure_news(self.erasing.heard()).await?;
         self.metrics.erasures.set(news.running.len() as i64);
         let age = match news.oldest {
@@ -97,22 +97,28 @@ impl Eraser {
             return found;
         }
         for audience in self.rooms.audiences() {
-            if let Some(room) = audience.room() {
-                let streamer = &room.record.streamer;
-                let banned = room.bans.active(self.clock.now());
-                found.extend([streamer.clone()].into_iter().filter(|it| missed.has(it)));
-                let banned = banned.into_iter().map(|(user, _)| user);
-                found.extend(banned.filter(|user| missed.has(user)));
-            }
+            let mut users = match audience.room() {
+                Some(room) => named_by(room, self.clock.now()),
+                None => Vec::new(),
+            };
             for place in 0..audience.slices().len() {
-                let users = audience.users(place).into_iter();
-                found.extend(users.filter(|user| missed.has(user)));
+                users.extend(audience.users(place));
+                found.extend(users.drain(..).filter(|user| missed.has(user)));
                 // A digest takes its time, and there may be many users.
                 tokio::task::yield_now().await;
             }
         }
         found
     }
+}
+
+/// The streamer of a room, and who is banned from it.
+fn named_by(room: &Room, now: Millis) -> Vec<UserId> {
+    let mut users = vec![room.record.streamer.clone()];
+    for (banned, _) in room.bans.active(now) {
+        users.push(banned);
+    }
+    users
 }
 
 #[cfg(test)]
@@ -168,6 +174,8 @@ mod tests {
         expected.sort();
         assert_eq!(running, expected);
         assert!(!eraser.erasing.contains(&bob), "nothing is here of bob");
+        eraser.hear().await.unwrap();
+        assert_eq!(eraser.metrics.erasures.get(), 3);
     }
 
     fn user(n: usize) -> UserId {

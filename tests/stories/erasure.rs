@@ -327,7 +327,6 @@ async fn a_gateway_was_cut_off() {
     let ben_there = far.viewer_in(ben, "42").await;
     let mut on_air = far.streamer(max).await;
     let mut audience = far.viewer_in("fred", "51").await;
-    near.live_is_heard_by("42", 1).await;
     until("Redis knows them", PATIENCE, async || {
         for user in [erika, max, ben] {
             if redis.keys_that_name(user).await.len() < 3 {

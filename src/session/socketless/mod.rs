@@ -265,6 +265,6 @@ mod tests {
 
     #[test]
     fn a_session_is_small() {
-        assert_eq!(size_of::<SocketlessSession>(), 168);
+        assert_eq!(size_of::<SocketlessSession>(), 176);
     }
 }
