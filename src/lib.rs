@@ -117,7 +117,7 @@
 //! | what does a feed show? | `store/social/feeds.rs` |
 //! | who is kept out of a live? | `presence/bans.rs` |
 //! | how is a user erased? | `sync/erasure.rs`; `store/redis/keys/personal_data.rs` knows which keys name users |
-//! | what if a gateway heard nothing of an erasure? | `sync/eraser.rs`: it erases once more; `store/redis/scripts/erase_live.lua` |
+//! | what if a gateway heard nothing of an erasure? | `sync/eraser.rs`: the gateway erases once more |
 //! | into which slice does a user fall? | `base/slice_of_user.rs` |
 //! | of which set is a slice? | `base/ids.rs`; `presence/audience.rs` says whose slices the loops work on |
 //! | who is online on the platform? | `presence/platform.rs` |

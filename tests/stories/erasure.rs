@@ -154,9 +154,9 @@ async fn has_everything(people: &People, here: &World, there: &World) {
     redis
         .ask(&["SET", "{rollcall:events}:dead:odd", "text"])
         .await;
-    redis
-        .ask(&["HSET", "live:odd", "streamer_id", viewer])
-        .await;
+    for odd in ["live:odd", "attendance:odd@1"] {
+        redis.ask(&["HSET", odd, "streamer_id", viewer]).await;
+    }
     // A request that may be repeated, and an event that a webhook did not take.
     let answer = format!(r#"{{"made":{{"location":"/v1/users/{viewer}/statuses/x"}}}}"#);
     redis.ask(&["SET", "rollcall:answer:0", &answer]).await;

@@ -274,9 +274,7 @@ impl RedisStore {
                     ScriptCall { keys, args }
                 })),
                 NamesUsers::Events => {
-                    if let Some(found) = known(self.erase_events(user, &candidate.key).await)? {
-                        step.add(PersonalData::WebhookEvents, found);
-                    }
+                    known(self.erase_events(user, &candidate.key, step).await)?;
                 }
                 _ => others.push(candidate),
             }
@@ -422,7 +420,7 @@ impl RedisStore {
             Looked::Delete(kind) => step.add(kind, self.erase_key(&candidate.key).await?),
             Looked::Owned(live) => self.erase_live(user, live, step).await?,
             Looked::Attended(of) => {
-                let attended = self.attended(&of).await?;
+                let attended = known(self.attended(&of).await)?.flatten();
                 self.forget_attendance(&of, attended.as_ref()).await?;
                 step.is_dirty = true;
             }
@@ -544,10 +542,14 @@ impl RedisStore {
         Ok((next > 0).then_some(Place::Logins(next)))
     }
 
-    /// Deletes the events of a stream that name the user, page by page. Answers how many there were.
-    async fn erase_events(&self, user: &UserId, stream: &str) -> StoreResult<u64> {
+    /// Deletes the events of a stream that name the user, page by page.
+    async fn erase_events(
+        &self,
+        user: &UserId,
+        stream: &str,
+        step: &mut ErasedSome,
+    ) -> StoreResult<()> {
         let mut from = "-".to_owned();
-        let mut found = 0;
         loop {
             let page = args![stream, from, "+", "COUNT", EVENTS];
             let mut page = Reply::of(self.erase("XRANGE", page).await?)?;
@@ -564,11 +566,12 @@ impl RedisStore {
                 last = Some(entry);
             }
             if doomed.len() > 1 {
-                found += number(&self.erase("XDEL", doomed).await?)?;
+                let deleted = self.erase("XDEL", doomed).await?;
+                step.add(PersonalData::WebhookEvents, number(&deleted)?);
             }
             match last {
                 Some(last) => from = format!("({last}"),
-                None => return Ok(found),
+                None => return Ok(()),
             }
         }
     }
