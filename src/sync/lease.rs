@@ -2,8 +2,9 @@
 //! With each renewal the gateway looks at all leases ([`crate::presence::gateways`]).
 //!
 //! A gateway that finds itself buried registers everything again under a new id
-//! ([`crate::presence::own_lease`]), once it has heard who was erased meanwhile. A lost lease begins again under the same id; the store may
-//! have lost anything with it, so everything is checked at once.
+//! ([`crate::presence::own_lease`]), once it has heard who was erased meanwhile. A lost lease begins
+//! again under the same id; the store may have lost anything with it, so everything is checked at
+//! once.
 
 use std::sync::Arc;
 use std::time::Duration;
