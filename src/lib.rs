@@ -117,7 +117,8 @@
 //! | who is told that a live opened? | `sync/social/feeds.rs` notes it, `sync/social/fanout.rs` tells followers |
 //! | what does a feed show? | `store/social/feeds.rs` |
 //! | who is kept out of a live? | `presence/bans.rs` |
-//! | how is a user erased? | `sync/erasure.rs`; `store/redis/keys/traces.rs` knows which keys name users |
+//! | how is a user erased? | `sync/erasure.rs`; `store/redis/keys/personal_data.rs` knows which keys name users |
+//! | what if a gateway heard nothing of an erasure? | `sync/eraser.rs`: the gateway erases once more |
 //! | into which slice does a user fall? | `base/slice_of_user.rs` |
 //! | of which set is a slice? | `base/ids.rs`; `presence/audience.rs` says whose slices the loops work on |
 //! | who is online on the platform? | `presence/platform.rs` |

@@ -24,6 +24,8 @@ pub(crate) struct SessionClaims {
     pub(crate) number: u32,
     /// Whether the client asked for its friends in the live.
     pub(crate) friends: bool,
+    /// When the session began, in whole seconds: an erasure of the user after that ends it.
+    pub(crate) began: UnixMillis,
     /// Of the token with which the session began. With `--auth off`, of what its query said.
     pub(crate) bearer: Claims,
 }
@@ -49,6 +51,8 @@ struct Written<'a> {
     friends: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     ticket: bool,
+    /// In seconds.
+    iat: u64,
     sub: &'a UserId,
     role: &'static str,
     count: bool,
@@ -70,6 +74,8 @@ struct Read {
     friends: bool,
     #[serde(default)]
     ticket: bool,
+    #[serde(default)]
+    iat: u64,
     #[serde(flatten)]
     bearer: RawClaims,
 }
@@ -93,6 +99,7 @@ impl SessionClaims {
             number: self.number,
             friends: self.friends,
             ticket: used_as == Use::Ticket,
+            iat: self.began / 1_000,
             sub: &self.bearer.user,
             role: self.bearer.role.as_str(),
             count: self.bearer.counted,
@@ -144,6 +151,7 @@ impl SessionClaims {
             epoch: read.epoch,
             number: read.number,
             friends: read.friends,
+            began: read.iat.saturating_mul(1_000),
             bearer,
         })
     }
@@ -161,6 +169,7 @@ mod tests {
             epoch: Epoch(3),
             number: 1,
             friends: true,
+            began: 1_731_000_000_000,
             bearer: Claims {
                 user: UserId::parse("mail@example.org").unwrap(),
                 role: Role::Viewer,

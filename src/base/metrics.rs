@@ -289,6 +289,8 @@ metrics! {
     fanout_lag_seconds: Gauge,
     /// Users who are being erased, on all gateways
     erasures: Gauge,
+    /// Age of the oldest of these erasures, in seconds; 0 if there is none
+    erasure_oldest_seconds: Gauge,
     /// Erasures that ended on this gateway
     erasures_ended: Counter,
     /// Timelines of followers that this gateway wrote

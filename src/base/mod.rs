@@ -34,5 +34,6 @@ pub mod socket_id;
 pub mod telemetry;
 pub mod terminal;
 pub mod timer_wheel;
+pub mod user_digest;
 pub mod web_origin;
 pub mod webhook_name;

@@ -49,7 +49,8 @@ use crate::sync::catch_up::CatchUp;
 use crate::sync::changed_records::ChangedRecords;
 use crate::sync::check::Checker;
 use crate::sync::count::CountsRecorder;
-use crate::sync::erasure::{Eraser, Erasing};
+use crate::sync::eraser::Eraser;
+use crate::sync::erasure::Erasing;
 use crate::sync::events::api_events::ApiEvents;
 use crate::sync::events::count_events::CountEvents;
 use crate::sync::events::fan_events::FanEvents;
@@ -174,10 +175,11 @@ impl Core {
         }
     }
 
-    fn erasing(&self, users: &Arc<ErasingUsers>, lives: &Arc<Lives>) -> Erasing {
+    fn erasing(&self, eraser: &Arc<Eraser>, lives: &Arc<Lives>) -> Erasing {
         Erasing {
             store: self.store.clone(),
-            erasing: users.clone(),
+            eraser: eraser.clone(),
+            erasing: eraser.erasing.clone(),
             rooms: self.rooms.clone(),
             lives: lives.clone(),
             metrics: self.metrics.clone(),
@@ -351,13 +353,19 @@ impl Core {
         )
     }
 
-    fn lease_keeper(&self, config: &Config, seen: &Arc<SeenUsers>) -> LeaseKeeper {
+    fn lease_keeper(
+        &self,
+        config: &Config,
+        seen: &Arc<SeenUsers>,
+        eraser: &Arc<Eraser>,
+    ) -> LeaseKeeper {
         LeaseKeeper {
             gateways: self.gateways.clone(),
             store: self.store.clone(),
             rooms: self.rooms.clone(),
             checks: self.checks.clone(),
             seen: seen.clone(),
+            eraser: eraser.clone(),
             metrics: self.metrics.clone(),
             clock: self.clock,
             refresh: config.lease_refresh,
@@ -537,7 +545,6 @@ impl Parts {
             claim_limits,
             tasks: tasks.clone(),
         }));
-        let erasing = core.erasing(&erasing_users, &lives);
         let streams = Arc::new(StreamKeeper::new(
             store.clone(),
             lives.clone(),
@@ -600,7 +607,18 @@ impl Parts {
             clock,
             seen::APART,
         ));
-        let lease_keeper = core.lease_keeper(config, &seen);
+        let eraser = Arc::new(Eraser {
+            store: store.clone(),
+            store_for_clients: store_for_clients.clone(),
+            erasing: erasing_users.clone(),
+            rooms: rooms.clone(),
+            seen: seen.clone(),
+            metrics: metrics.clone(),
+            clock,
+            started: clock.unix(),
+        });
+        let erasing = core.erasing(&eraser, &lives);
+        let lease_keeper = core.lease_keeper(config, &seen, &eraser);
         let changed_records = Arc::new(core.changed_records(&lives, &catch_up));
         let upkeep = core.upkeep(config, &checker, &seen, &fans);
         let budgets = Arc::new(UserBudgets::new(config.user_rate));
@@ -650,7 +668,7 @@ impl Parts {
             rooms: rooms.clone(),
             lives: lives.clone(),
             user_sockets: UserSockets::new(config.sockets_per_user),
-            erasing: erasing_users.clone(),
+            erasing: erasing_users,
             budgets,
             gateways: gateways.clone(),
             trust,
@@ -678,11 +696,6 @@ impl Parts {
             outbox: outbox.clone(),
             keeper: keeper.clone(),
             absent_streamers,
-            clock,
-        };
-        let eraser = Eraser {
-            store: store_for_clients.clone(),
-            erasing: erasing_users,
             clock,
         };
         let removals = Remover {

@@ -54,6 +54,15 @@ impl Audience {
         }
     }
 
+    /// The users of the slice at this place who are here, or of whom the store is yet to be told.
+    pub fn users(&self, place: usize) -> Vec<UserId> {
+        let mut users = self.slices()[place].lock().desired().users();
+        if let Self::Platform(platform) = self {
+            users.extend(platform.seen(place));
+        }
+        users
+    }
+
     pub fn epoch(&self) -> Epoch {
         match self {
             Self::Room(room) => room.record.epoch,

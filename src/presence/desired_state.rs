@@ -309,6 +309,15 @@ impl DesiredState {
         }
     }
 
+    /// The users who are members, or about whom the store is yet to be told.
+    pub(crate) fn users(&self) -> Vec<UserId> {
+        self.wanted
+            .iter()
+            .chain(self.unsettled.keys())
+            .cloned()
+            .collect()
+    }
+
     /// Whether the store holds this user as wanted.
     pub(crate) fn is_settled(&self, user: &UserId) -> bool {
         !self.unsettled.contains_key(user)

@@ -311,6 +311,11 @@ impl Platform {
         }
     }
 
+    /// The users of the slice at this place who went, and of whom the store is yet to be told when.
+    pub fn seen(&self, place: usize) -> Vec<UserId> {
+        self.users[place].lock().seen.keys().cloned().collect()
+    }
+
     /// Takes up to [`MAX_BATCH`] users of the slice at this place who went and are not in the set
     /// any more, so that no change of the set notes when they were seen. Each comes with the time
     /// when the user was last heard.

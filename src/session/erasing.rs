@@ -1,5 +1,5 @@
 //! Closes the sessions of users who are being erased, with a socket or without one, as if a moderator
-//! had removed them from all lives.
+//! had removed them from all lives; and those of users whose erasure this gateway missed.
 
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use crate::presence::conn::Signals;
 /// Runs until told to stop. Sessions that begin later are sent away as they begin.
 pub(crate) async fn run(context: Arc<SessionContext>, stop: CancellationToken) {
     loop {
-        tokio::select! {
+        let missed = tokio::select! {
             () = stop.cancelled() => return,
-            () = context.erasing.added() => {}
-        }
+            missed = context.erasing.to_send_away() => missed,
+        };
         for conn in context.reaper.open_conns() {
-            if context.erasing.contains(&conn.identity.user) {
+            let user = &conn.identity.user;
+            if context.erasing.contains(user) || missed.has(user) {
                 conn.signal(Signals::REMOVED);
             }
         }

@@ -12,7 +12,7 @@ use super::socket::websocket_config;
 use super::*;
 use crate::auth::claims::Claims;
 use crate::base::identity::Role;
-use crate::base::ids::UserId;
+use crate::base::ids::{ErasureId, UserId};
 use crate::base::metrics::Why;
 use crate::store::{CloseReason, Closure, LiveRecord, LiveState};
 use crate::testing;
@@ -76,7 +76,8 @@ async fn a_user_who_is_being_erased_is_told_so_by_a_join() {
     let (mut client, _session) = connect(&context, "u1", 4_096).await;
     hears(&mut client, "welcome").await;
     let user = UserId::parse("u1").unwrap();
-    context.erasing.ask(&user, context.clock.now());
+    let erasure = ErasureId::random();
+    context.erasing.ask(&user, &erasure, context.clock.now());
     let join = r#"{"type":"join","live_id":"42"}"#;
     client.send(Message::text(join)).await.unwrap();
     hears(&mut client, r#""code":"being_erased""#).await;

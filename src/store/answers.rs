@@ -11,7 +11,7 @@ use data_encoding::HEXLOWER;
 use super::StoreResult;
 
 /// Names an answer.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AnswerName(Arc<str>);
 
 impl AnswerName {
@@ -39,7 +39,13 @@ pub trait Answers: Sync {
         keep: Duration,
     ) -> StoreResult<Option<String>>;
 
-    /// Keeps an answer for so long, in the place of its claim.
-    async fn keep_answer(&self, name: &AnswerName, answer: &str, keep: Duration)
-    -> StoreResult<()>;
+    /// Keeps an answer for so long in the place of its claim, unless another answer has taken it.
+    /// Answers what is kept.
+    async fn keep_answer(
+        &self,
+        name: &AnswerName,
+        claim: &str,
+        answer: &str,
+        keep: Duration,
+    ) -> StoreResult<String>;
 }

@@ -4,25 +4,35 @@
 //! gateway goes on from there.
 //!
 //! A job goes over the store in passes, each step of which erases a little, and ends after a pass
-//! that found nothing. The report that stays does not name the user.
+//! that found nothing. What stays does not name the user: a report, and for a day a digest. By the
+//! digest a gateway that was cut off during the erasure learns of it when it comes back.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::StoreResult;
+use super::{StoreError, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{ErasureId, GatewayId, LiveId, UserId};
+use crate::base::user_digest::UserDigest;
+
+/// How long it is known who was erased: a gateway that is cut off for longer may bring a user back.
+pub const ERASED_KEPT: Duration = Duration::from_secs(24 * 3_600);
+
+/// How long a report outlives its erasure.
+pub const REPORT_KEPT: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// A kind of thing that names a user.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Trace {
+pub enum PersonalData {
     /// The profile, with its name.
     Profiles,
     /// Logins that find the user.
@@ -60,7 +70,7 @@ pub enum Trace {
 }
 
 /// How many things of each kind were found and erased. Kinds of which there were none are absent.
-pub type Found = BTreeMap<Trace, u64>;
+pub type Found = BTreeMap<PersonalData, u64>;
 
 /// What a client may know of an erasure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +88,19 @@ pub struct EndedErasure {
     pub at: UnixMillis,
     /// What it erased.
     pub found: Found,
+}
+
+/// What every gateway must know of erasures.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ErasureNews {
+    /// When the store answered, by its clock.
+    pub at: UnixMillis,
+    /// The users who are being erased, each with the erasure.
+    pub running: Vec<(UserId, ErasureId)>,
+    /// When the oldest of these erasures was asked for.
+    pub oldest: Option<UnixMillis>,
+    /// The users whose erasure has ended, and when, by the store's clock.
+    pub ended: Vec<(UserDigest, UnixMillis)>,
 }
 
 /// How far a job got.
@@ -116,13 +139,15 @@ pub struct ErasedSome {
     pub open_lives: Vec<LiveId>,
     /// Where the next step begins; `None` at the end of the pass.
     pub next: Option<String>,
+    /// Why the step ended before it was done, if it did. The next one does the rest.
+    pub failed: Option<StoreError>,
 }
 
 impl ErasedSome {
     /// Notes that so many things were erased.
-    pub(crate) fn add(&mut self, trace: Trace, count: u64) {
+    pub(crate) fn add(&mut self, kind: PersonalData, count: u64) {
         if count > 0 {
-            *self.found.entry(trace).or_default() += count;
+            *self.found.entry(kind).or_default() += count;
             self.is_dirty = true;
         }
     }
@@ -131,8 +156,8 @@ impl ErasedSome {
 impl ErasureProgress {
     /// Adds the outcome of a step.
     pub fn add(&mut self, step: &ErasedSome) {
-        for (trace, count) in &step.found {
-            *self.found.entry(*trace).or_default() += count;
+        for (kind, count) in &step.found {
+            *self.found.entry(*kind).or_default() += count;
         }
         self.is_dirty |= step.is_dirty;
     }
@@ -147,8 +172,8 @@ pub trait Erasures: Sync {
     /// What is known of an erasure; `None` if there was none, or it ended long ago.
     async fn erasure(&self, id: &ErasureId) -> StoreResult<Option<Erasure>>;
 
-    /// The users whose erasure has not ended.
-    async fn being_erased(&self) -> StoreResult<Vec<UserId>>;
+    /// Which erasures run, and which ended after this time and at most [`ERASED_KEPT`] ago.
+    async fn erasure_news(&self, after: UnixMillis) -> StoreResult<ErasureNews>;
 
     /// Takes a job that no worker has taken, or that no worker has kept for
     /// [`crate::store::CLAIM_AFTER`].
@@ -167,43 +192,65 @@ pub trait Erasures: Sync {
     async fn erase_some(&self, user: &UserId, place: &str) -> StoreResult<ErasedSome>;
 }
 
-/// Whether a text names a user: the id is in it, and is no part of a longer id.
-pub(crate) fn names(text: &str, user: &UserId) -> bool {
-    let id = user.as_str();
-    for (at, _) in text.match_indices(id) {
-        let before = text[..at].bytes().next_back();
-        let after = text[at + id.len()..].bytes().next();
-        if !is_of_id(before) && !is_of_id(after) {
-            return true;
-        }
-    }
-    false
-}
-
-/// Whether an event names a user. An event that cannot be read does.
-pub(crate) fn event_names(data: &str, user: &UserId) -> bool {
-    let Ok(event) = serde_json::from_str(data) else {
+/// Whether a JSON text names a user. One that cannot be read does.
+pub(crate) fn json_names(text: &str, user: &UserId) -> bool {
+    let Ok(value) = serde_json::from_str(text) else {
         return true;
     };
-    value_names(&event, user)
+    value_names(&value, user)
 }
 
-/// Whether a field names the user, or a path in it does. A live may have the id of a user.
+/// Fields whose texts name no user: a live may have the id of a user, and people write what they
+/// like.
+const NO_USERS: [&str; 6] = ["live_id", "login", "name", "text", "title", "asked"];
+
+/// What stands before a user's id in a path.
+const BEFORE_USERS: [&str; 6] = [
+    "users",
+    "following",
+    "followers",
+    "viewers",
+    "bans",
+    "streamers",
+];
+
+/// Whether a string in it is the id, a status or a path with the id in it, or JSON that names the
+/// user.
 fn value_names(value: &Value, user: &UserId) -> bool {
     match value {
-        Value::String(text) => text == user.as_str() || text.starts_with('/') && names(text, user),
+        Value::String(text) => text_names(text, user),
         Value::Array(items) => items.iter().any(|item| value_names(item, user)),
         Value::Object(fields) => fields
             .iter()
-            .any(|(name, field)| name != "live_id" && value_names(field, user)),
+            .any(|(name, field)| !NO_USERS.contains(&name.as_str()) && value_names(field, user)),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
-/// Whether an id may go on with this byte. A colon may be a part of an id, too, but mostly stands
-/// between an id and something else.
-fn is_of_id(byte: Option<u8>) -> bool {
-    byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"_.@-".contains(&byte))
+fn text_names(text: &str, user: &UserId) -> bool {
+    if text.starts_with('/') {
+        return path_names(text, user);
+    }
+    // An answer that is kept has its body as text.
+    if text.starts_with('{') {
+        return serde_json::from_str(text).is_ok_and(|inner| value_names(&inner, user));
+    }
+    let author = text.split('~').next().unwrap_or_default();
+    author == user.as_str()
+}
+
+fn path_names(path: &str, user: &UserId) -> bool {
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let mut before = ["", ""];
+    for part in path.split('/') {
+        let [list, kind] = before;
+        let is_user = BEFORE_USERS.contains(&kind) || list == "lists";
+        if is_user && percent_decode_str(part).eq(user.as_str().bytes()) {
+            return true;
+        }
+        before = [kind, part];
+    }
+    false
 }
 
 #[cfg(test)]
@@ -211,30 +258,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_names_a_user_only_by_the_whole_id() {
+    fn json_names_a_user_only_where_a_user_may_stand() {
         let user = UserId::parse("u1").unwrap();
         for text in [
-            "u1",
-            r#"{"user_id":"u1"}"#,
-            "/v1/users/u1",
-            "u11 u1",
-            "u1~post",
-            "user.banned u1 9",
-        ] {
-            assert!(names(text, &user), "{text}");
-        }
-        for event in [
             r#"{"user_id":"u1"}"#,
             r#"{"streamer_id":"u1"}"#,
             r#"{"user_ids":["u2","u1"]}"#,
             r#"{"by":{"role":"streamer","user_id":"u1"}}"#,
             r#"{"path":"/v1/users/u1"}"#,
+            r#"{"path":"/v1/users/u%31/following/u2?limit=1"}"#,
+            r#"{"path":"/v1/lives/42/bans/u1"}"#,
+            r#"{"path":"/v1/users/u2/lists/cooks/u1"}"#,
+            r#"{"status_id":"u1~abc"}"#,
+            r#"{"made":{"location":"/v1/x","body":"{\"user_id\":\"u1\"}"}}"#,
+            "no JSON",
         ] {
-            assert!(event_names(event, &user), "{event}");
+            assert!(json_names(text, &user), "{text}");
         }
-        assert!(!event_names(r#"{"live_id":"u1","user_ids":["u2"]}"#, &user));
-        for text in ["", "u", "u11", "au1", "u1@example.org", "u-1", r#""u1.b""#] {
-            assert!(!names(text, &user), "{text}");
+        for text in [
+            r#"{"live_id":"u1","user_ids":["u2"]}"#,
+            r#"{"path":"/v1/lives/u1"}"#,
+            r#"{"user_id":"tenant:u1","name":"I know u1"}"#,
+        ] {
+            assert!(!json_names(text, &user), "{text}");
+        }
+        // An id may be a word that every answer has, or a number.
+        let answer = r#"{"asked":"1","made":{"location":"/v1/users/7","body":"{\"user_id\":\"7\",\"signup\":1}"}}"#;
+        for id in ["v1", "users", "user_id", "body", "made", "1"] {
+            let user = UserId::parse(id).unwrap();
+            assert!(!json_names(answer, &user), "{id}");
         }
     }
 }

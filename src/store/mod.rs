@@ -57,10 +57,11 @@ pub use deliveries::{
     DELIVERIES_KEPT, DELIVERIES_TTL, Deliveries, Delivery, MAX_DELIVERIES, WebhookStatus,
 };
 pub use doubts::{Doubt, Doubts};
+pub(crate) use erasures::json_names;
 pub use erasures::{
-    EndedErasure, ErasedSome, Erasure, ErasureProgress, Erasures, Found, TakenErasure, Trace,
+    ERASED_KEPT, EndedErasure, ErasedSome, Erasure, ErasureNews, ErasureProgress, Erasures, Found,
+    PersonalData, REPORT_KEPT, TakenErasure,
 };
-pub(crate) use erasures::{event_names, names};
 pub use errors::{StoreError, StoreResult, both};
 pub use events::{
     About, BuryReply, COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, NO_CAP,

@@ -23,6 +23,7 @@ mod counts;
 mod deliveries;
 mod discovery;
 mod doubts;
+mod erasure_jobs;
 mod erasures;
 mod errors;
 mod events;

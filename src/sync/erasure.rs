@@ -1,12 +1,14 @@
-//! Erases users. Each gateway reads every two seconds who is being erased: it keeps these users out,
-//! closes their sockets, and lifts their bans in its rooms. One gateway at a time works on a job, as
-//! with the jobs for followers: if it dies, another goes on where it was.
+//! Carries out erasures. Each gateway hears every two seconds who is being erased
+//! ([`crate::sync::eraser`]): it keeps these users out, closes their sockets, and lifts their bans in
+//! its rooms. One gateway at a time works on a job, as with the jobs for followers: if it dies,
+//! another goes on where it was.
 //!
 //! The worker waits until every gateway knows, and no write can arrive that began before. Then it
 //! goes over the store in passes, and ends the job after a pass that found nothing. What gateways
 //! have to take away themselves, a user who is online on a gateway that just died, say, makes the
-//! next pass wait a little. Between its steps the worker rests for as long as they took, so that
-//! joins find the store free at least half of the time.
+//! next pass wait a little. So does an error: nobody knows what the store did, or lost, with it.
+//! Between its steps the worker rests for as long as they took, so that joins find the store free at
+//! least half of the time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +17,12 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::{Clock, Millis};
-use crate::base::ids::{ErasureId, GatewayId, LiveId, UserId};
+use crate::base::ids::{GatewayId, LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::presence::Rooms;
 use crate::presence::erasing::ErasingUsers;
-use crate::store::{CloseReason, Store, StoreResult, TakenErasure};
+use crate::store::{CloseReason, Store, StoreError, StoreResult, TakenErasure};
+use crate::sync::eraser::Eraser;
 use crate::sync::lives::{LiveError, Lives};
 
 /// How often a gateway looks who is being erased.
@@ -33,27 +36,13 @@ const ALL_KNOW_AFTER: Millis = 10_000;
 const REST: Duration = Duration::from_secs(1);
 /// The longest rest after a step.
 const MAX_REST: Duration = Duration::from_millis(200);
-
-/// Asks for erasures.
-pub struct Eraser {
-    pub store: Arc<dyn Store>,
-    pub erasing: Arc<ErasingUsers>,
-    pub clock: Clock,
-}
-
-impl Eraser {
-    /// Begins the erasure of a user, unless one runs; answers the one that runs.
-    pub async fn erase(&self, user: &UserId) -> StoreResult<ErasureId> {
-        let id = self.store.ask_erasure(user).await?;
-        self.erasing.ask(user, self.clock.now());
-        tracing::info!(erasure_id = %id, "a user is to be erased");
-        Ok(id)
-    }
-}
+/// How often a gateway says of a job that it fails.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 /// Keeps users out who are being erased, and works on the jobs.
 pub struct Erasing {
     pub store: Arc<dyn Store>,
+    pub eraser: Arc<Eraser>,
     pub erasing: Arc<ErasingUsers>,
     pub rooms: Arc<Rooms>,
     pub lives: Arc<Lives>,
@@ -67,22 +56,17 @@ impl Erasing {
         tokio::select! {
             () = stop.cancelled() => {}
             () = self.watch() => {}
+            () = self.clear() => {}
             () = self.work() => {}
         }
     }
 
-    /// Looks who is being erased.
+    /// Hears who is being erased.
     async fn watch(&self) {
         loop {
-            let read_at = self.clock.now();
-            match self.store.being_erased().await {
-                Ok(users) => {
-                    self.metrics.erasures.set(users.len() as i64);
-                    self.erasing.replace(users, read_at, self.clock.now());
-                }
-                Err(error) => tracing::debug!(%error, "could not look who is being erased"),
+            if let Err(error) = self.eraser.hear().await {
+                tracing::debug!(%error, "could not look who is being erased");
             }
-            self.clear_rooms().await;
             tokio::select! {
                 () = self.erasing.asked() => {}
                 () = sleep(LOOK_EVERY) => {}
@@ -90,31 +74,44 @@ impl Erasing {
         }
     }
 
-    /// Forgets the bans of the users in the rooms here, and closes their own lives: a gateway gives
-    /// bans and records back to a store that has none.
-    async fn clear_rooms(&self) {
-        let users = self.erasing.all();
-        if users.is_empty() {
-            return;
-        }
-        for user in &users {
-            for room in self.rooms.of_streamer(user) {
-                let record = room.record_now();
-                if let Err(error) = self
-                    .lives
-                    .close_quietly(&record, CloseReason::Requested)
-                    .await
-                {
-                    tracing::debug!(live_id = %record.live, %error, "a live was not closed");
+    /// Clears the rooms here of users, beside [`Self::watch`]: it waits for the store.
+    async fn clear(&self) {
+        loop {
+            let users = self.erasing.to_clear().await;
+            self.lift_bans(&users).await;
+            for user in &users {
+                if self.erasing.contains(user) {
+                    self.close_own_lives(user).await;
                 }
             }
         }
-        let now = self.clock.now();
+    }
+
+    /// Forgets the bans of users in the rooms here: a gateway gives bans back to a store that has
+    /// none. It does so once more when the erasure has ended, because a room may have read a ban
+    /// from the store meanwhile.
+    async fn lift_bans(&self, users: &[UserId]) {
         for room in self.rooms.all() {
-            for user in &users {
+            let now = self.clock.now();
+            for user in users {
                 if room.bans.remaining(user, now).is_some() {
                     room.bans.set(user, None, now);
                 }
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Closes the lives of a user who is being erased. The passes close those of which this fails.
+    async fn close_own_lives(&self, user: &UserId) {
+        for room in self.rooms.of_streamer(user) {
+            let record = room.record_now();
+            if let Err(error) = self
+                .lives
+                .close_quietly(&record, CloseReason::Requested)
+                .await
+            {
+                tracing::debug!(live_id = %record.live, %error, "a live was not closed");
             }
         }
     }
@@ -123,7 +120,7 @@ impl Erasing {
         let worker = GatewayId::random();
         loop {
             sleep(LOOK_EVERY).await;
-            while !self.erasing.all().is_empty() {
+            while !self.erasing.is_empty() {
                 match self.store.take_erasure(&worker).await {
                     Ok(Some(taken)) => self.erase(&worker, taken).await,
                     Ok(None) => break,
@@ -138,6 +135,7 @@ impl Erasing {
 
     /// Works on a job until it is done, or another gateway has taken it over.
     async fn erase(&self, worker: &GatewayId, mut taken: TakenErasure) {
+        let mut complained: Option<Instant> = None;
         loop {
             let next = match self.store.keep_erasure(worker, &taken).await {
                 Ok(false) => return,
@@ -149,10 +147,15 @@ impl Erasing {
                 Ok(Next::Done) => return,
                 Ok(Next::After(rest)) => sleep(rest).await,
                 Err(error) => {
-                    tracing::debug!(
-                        erasure_id = %taken.id, %error,
-                        "a step of an erasure failed, will try again"
-                    );
+                    taken.progress.is_dirty = true;
+                    let is_due = complained.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY);
+                    if is_due {
+                        complained = Some(Instant::now());
+                        tracing::warn!(
+                            erasure_id = %taken.id, %error,
+                            "a step of an erasure failed, will try again until it works"
+                        );
+                    }
                     sleep(REST).await;
                 }
             }
@@ -160,7 +163,7 @@ impl Erasing {
     }
 
     fn all_know(&self, user: &UserId) -> bool {
-        let since = self.erasing.since(user);
+        let since = self.erasing.known_since(user);
         since.is_some_and(|since| self.clock.now() >= since + ALL_KNOW_AFTER)
     }
 
@@ -171,6 +174,9 @@ impl Erasing {
         taken.progress.add(&step);
         for live in &step.open_lives {
             self.close(live, &taken.user).await?;
+        }
+        if let Some(why) = step.failed {
+            return Err(why);
         }
         let rest = Next::After(began.elapsed().min(MAX_REST));
         if let Some(next) = step.next {
@@ -191,9 +197,11 @@ impl Erasing {
 
     /// Closes a live that the user owns. The next pass erases its record.
     async fn close(&self, live: &LiveId, user: &UserId) -> StoreResult<()> {
-        let record = match self.store.load_live(live).await? {
-            Some(record) if record.streamer == *user => record,
-            _ => return Ok(()),
+        let record = match self.store.load_live(live).await {
+            Ok(Some(record)) if record.streamer == *user => record,
+            // The next pass erases a record that nobody can read.
+            Ok(_) | Err(StoreError::Nonsense(_)) => return Ok(()),
+            Err(why) => return Err(why),
         };
         match self
             .lives
@@ -216,8 +224,18 @@ enum Next {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::store::{Edge, Erasures, Follows, OnlineUsers};
+    use crate::store::{Edge, EndedErasure, Erasures, Follows, OnlineUsers};
     use crate::testing::{FaultyStore, parts_on};
+
+    async fn report(store: &FaultyStore, user: &UserId) -> EndedErasure {
+        let id = store.ask_erasure(user).await.unwrap();
+        loop {
+            sleep(Duration::from_millis(50)).await;
+            if let Some(ended) = store.erasure(&id).await.unwrap().unwrap().ended {
+                return ended;
+            }
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_job_goes_on_after_an_error_and_its_user_comes_back_as_a_new_one() {
@@ -232,12 +250,7 @@ mod tests {
         store.fails_once("erase_some", 0);
         let stop = CancellationToken::new();
         let running = tokio::spawn(parts.erasing.run(stop.clone()));
-        let report = loop {
-            sleep(Duration::from_secs(1)).await;
-            if let Some(ended) = store.erasure(&id).await.unwrap().unwrap().ended {
-                break ended;
-            }
-        };
+        let report = report(&store, &ann).await;
         assert_eq!(
             serde_json::to_string(&report.found).unwrap(),
             r#"{"following":1}"#
@@ -252,6 +265,44 @@ mod tests {
             store.presence_of(&[ann]).await.unwrap()[0]
                 .last_seen
                 .is_none()
+        );
+    }
+
+    /// How long an erasure of nobody takes that a fault of the store meets after this time.
+    async fn lasts(call: &'static str, fault_after: Duration) -> Duration {
+        let store = Arc::new(FaultyStore::new());
+        let parts = parts_on(&Config::default(), store.clone());
+        let ann = UserId::parse("ann").unwrap();
+        let began = Instant::now();
+        parts.app.eraser.erase(&ann).await.unwrap();
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(parts.erasing.run(stop.clone()));
+        sleep(fault_after).await;
+        store.fails_once(call, 0);
+        report(&store, &ann).await;
+        stop.cancel();
+        running.await.unwrap();
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_needs_another_pass_and_who_cannot_hear_holds_an_erasure_up() {
+        // A call of another name never fails.
+        let undisturbed = lasts("none", Duration::ZERO).await;
+        assert!(
+            undisturbed >= Duration::from_millis(ALL_KNOW_AFTER),
+            "{undisturbed:?}"
+        );
+        let with_error = lasts("finish_erasure", Duration::ZERO).await;
+        assert!(
+            with_error >= undisturbed + REST * 2,
+            "{with_error:?}: the error, and the rest before the pass"
+        );
+        let deaf = Duration::from_secs(5);
+        let unheard = lasts("erasure_news", deaf).await;
+        assert!(
+            unheard >= deaf + Duration::from_millis(ALL_KNOW_AFTER),
+            "{unheard:?}: whoever cannot hear now may not have heard at all"
         );
     }
 }

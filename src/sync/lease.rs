@@ -2,8 +2,9 @@
 //! With each renewal the gateway looks at all leases ([`crate::presence::gateways`]).
 //!
 //! A gateway that finds itself buried registers everything again under a new id
-//! ([`crate::presence::own_lease`]). A lost lease begins again under the same id; the store may
-//! have lost anything with it, so everything is checked at once.
+//! ([`crate::presence::own_lease`]), once it has heard who was erased meanwhile. A lost lease begins
+//! again under the same id; the store may have lost anything with it, so everything is checked at
+//! once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use crate::presence::Rooms;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::store::{Health, Lease, LeaseReply, RenewLease, Store};
+use crate::sync::eraser::Eraser;
 use crate::sync::seen::SeenUsers;
 
 /// A renewal that takes longer was not waiting for the store: its call has a shorter deadline.
@@ -27,6 +29,7 @@ pub struct LeaseKeeper {
     pub rooms: Arc<Rooms>,
     pub checks: Arc<Checks>,
     pub seen: Arc<SeenUsers>,
+    pub eraser: Arc<Eraser>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     pub refresh: Duration,
@@ -91,6 +94,10 @@ impl LeaseKeeper {
         let leases = match self.store.renew_lease(&renewal).await {
             Ok(LeaseReply::Renewed(leases)) => leases,
             Ok(LeaseReply::Dead) => {
+                if let Err(why) = self.eraser.hear().await {
+                    tracing::debug!(error = %why, "could not hear who was erased, will try again");
+                    return self.refresh / 4;
+                }
                 *held = None;
                 let next = self.gateways.own.begin_anew();
                 tracing::warn!(

@@ -7,6 +7,7 @@ pub mod catch_up;
 pub mod changed_records;
 pub mod check;
 pub mod count;
+pub mod eraser;
 pub mod erasure;
 pub mod events;
 pub mod fan_asker;

@@ -52,6 +52,11 @@ impl SeenUsers {
         self.forgotten.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Forgets when a user was written: the user was erased, and is a new one from now on.
+    pub fn forget_user(&self, user: &UserId) {
+        self.written.invalidate(user);
+    }
+
     /// Notes that these users are there now.
     pub async fn note(&self, users: Vec<UserId>) -> StoreResult<()> {
         let now = self.clock.unix();
@@ -111,9 +116,16 @@ mod tests {
             .unwrap();
         here.note(users(&["u1", "u2"])).await.unwrap();
         assert_eq!(last_seen(&u1).await, None);
+        here.forget_user(&u1[0]);
+        here.note(u1.clone()).await.unwrap();
+        assert!(last_seen(&u1).await.is_some(), "one user");
+        store
+            .forget_seen(u1[0].slice_index(64), UnixMillis::MAX)
+            .await
+            .unwrap();
         here.forget();
         here.note(u1.clone()).await.unwrap();
-        assert!(last_seen(&u1).await.is_some());
+        assert!(last_seen(&u1).await.is_some(), "all");
         // The other gateway asks the store, and goes by the time that the store has.
         let first = last_seen(&u2).await.unwrap();
         while last_seen(&u2).await == Some(first) {

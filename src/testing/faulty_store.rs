@@ -537,7 +537,7 @@ answered_by_the_embedded_store! {
 
 answered_by_the_embedded_store! {
     Statuses {
-        fn put_post(&self, status: &StatusId, post: &Post) -> ();
+        fn put_post(&self, status: &StatusId, post: &Post) -> Post;
         fn drop_post(&self, status: &StatusId) -> bool;
         fn count_posts(&self, author: &UserId) -> u64;
         else
@@ -583,7 +583,7 @@ answered_by_the_embedded_store! {
 answered_by_the_embedded_store! {
     Answers {
         fn claim_answer(&self, name: &AnswerName, claim: &str, keep: Duration) -> Option<String>;
-        fn keep_answer(&self, name: &AnswerName, answer: &str, keep: Duration) -> ();
+        fn keep_answer(&self, name: &AnswerName, claim: &str, answer: &str, keep: Duration) -> String;
     }
 }
 
@@ -604,7 +604,7 @@ answered_by_the_embedded_store! {
     Erasures {
         fn ask_erasure(&self, user: &UserId) -> ErasureId;
         fn erasure(&self, id: &ErasureId) -> Option<Erasure>;
-        fn being_erased(&self) -> Vec<UserId>;
+        fn erasure_news(&self, after: UnixMillis) -> ErasureNews;
         fn take_erasure(&self, worker: &GatewayId) -> Option<TakenErasure>;
         fn keep_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> bool;
         fn finish_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> ();

@@ -146,10 +146,8 @@ async fn erasure(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     let worker = GatewayId::random();
     for user in [user("s1"), user("u1")] {
         let id = store.ask_erasure(&user).await.unwrap();
-        assert_eq!(
-            store.being_erased().await.unwrap(),
-            std::slice::from_ref(&user)
-        );
+        let news = store.erasure_news(0).await.unwrap();
+        assert_eq!(news.running, [(user.clone(), id.clone())]);
         let mut taken = store.take_erasure(&worker).await.unwrap().unwrap();
         assert!(store.keep_erasure(&worker, &taken).await.unwrap());
         let mut place = String::new();
@@ -888,7 +886,10 @@ async fn feeds(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     let day = Duration::from_secs(86_400);
     let name = AnswerName::of_digest(&[7; 16]);
     assert_eq!(store.claim_answer(&name, "claim", day).await.unwrap(), None);
-    store.keep_answer(&name, "answer", day).await.unwrap();
+    store
+        .keep_answer(&name, "claim", "answer", day)
+        .await
+        .unwrap();
     assert_eq!(
         store
             .claim_answer(&name, "again", day)

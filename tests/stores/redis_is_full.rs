@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::event_kind::EventKind;
-use rollcall::base::ids::{Group, OnlineSet, STREAMERS_SLICES, SliceId};
+use rollcall::base::ids::{Group, OnlineSet, STREAMERS_SLICES, SliceId, UserId};
+use rollcall::config::AttendanceForm;
 use rollcall::store::{
     About, Apply, ApplyReply, Arrived, CloseReply, CountLive, CountReply, Entry, Event, FanoutTask,
-    Figures, Job, LeaseReply, LiveRecord, LiveState, Peaks, RenewLease, Standing, StatusId, Store,
-    StoreError, StoreResult, Strays, Timeline,
+    Figures, Job, LeaseReply, LiveRecord, LiveState, OpenLive, OpenReply, Peaks, PersonalData,
+    RenewLease, Standing, StatusId, Store, StoreError, StoreResult, Strays, Terms, Timeline,
 };
 
 use crate::conformance::{
@@ -330,4 +331,54 @@ async fn joins_are_refused_and_do_nothing() {
             "{call:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_user_can_be_erased() {
+    let server = RedisServer::start_with(&["--maxmemory-policy", "noeviction"]).await;
+    let store: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
+    let fixed = store.fix_attendance_form(AttendanceForm::Bitmap).await;
+    assert_eq!(fixed.unwrap(), AttendanceForm::Bitmap);
+    let wish = OpenLive {
+        terms: Terms {
+            attendance: true,
+            ..Terms::default()
+        },
+        ..wish("42")
+    };
+    let OpenReply::Opened(record) = store.open_live(&wish).await.unwrap() else {
+        panic!("not opened")
+    };
+    let of = record.live_epoch();
+    store
+        .begin_attendance(&of, &record.attended())
+        .await
+        .unwrap();
+    let ann = UserId::parse("4029384756").unwrap();
+    let both = [ann.clone(), UserId::parse("77").unwrap()];
+    store.note_attendance(&of, &both).await.unwrap();
+    fill(&server);
+
+    let id = store.ask_erasure(&ann).await.unwrap();
+    let worker = gateway("a");
+    let mut taken = store.take_erasure(&worker).await.unwrap().unwrap();
+    loop {
+        assert!(store.keep_erasure(&worker, &taken).await.unwrap());
+        let place = taken.progress.place.clone();
+        let step = store.erase_some(&ann, &place).await.unwrap();
+        assert_eq!(step.failed, None);
+        taken.progress.add(&step);
+        match step.next {
+            Some(next) => taken.progress.place = next,
+            None => break,
+        }
+    }
+    assert_eq!(
+        taken.progress.found.get(&PersonalData::Attendance),
+        Some(&1)
+    );
+    store.finish_erasure(&worker, &taken).await.unwrap();
+    assert!(store.erasure(&id).await.unwrap().unwrap().ended.is_some());
+    let came = store.have_attended(&of, &both).await.unwrap();
+    assert_eq!(came, [false, true]);
 }

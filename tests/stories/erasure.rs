@@ -4,14 +4,16 @@
 use std::time::Duration;
 
 use reqwest::Method;
+use rollcall::base::secret::Secret;
 use rollcall::config::{AttendanceForm, Config, SeenIds};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use crate::support::link::Link;
 use crate::support::presence::with_shared_sessions;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, within_deadline};
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::{PATIENCE, same, throughout, until};
 use crate::support::world::World;
 
 const REMOVED: u16 = 4_003;
@@ -148,6 +150,13 @@ async fn has_everything(people: &People, here: &World, there: &World) {
         backend.put(&path, Value::Null).await.is(200);
     }
     let redis = here.redis();
+    // Other programs wrote what no gateway can read.
+    redis
+        .ask(&["SET", "{rollcall:events}:dead:odd", "text"])
+        .await;
+    for odd in ["live:odd", "attendance:odd@1"] {
+        redis.ask(&["HSET", odd, "streamer_id", viewer]).await;
+    }
     // A request that may be repeated, and an event that a webhook did not take.
     let answer = format!(r#"{{"made":{{"location":"/v1/users/{viewer}/statuses/x"}}}}"#);
     redis.ask(&["SET", "rollcall:answer:0", &answer]).await;
@@ -186,6 +195,15 @@ async fn has_everything(people: &People, here: &World, there: &World) {
     })
     .await;
     there.live_is_heard_by("42", 1).await;
+}
+
+async fn only_events_name(redis: &Redis, user: &str) -> Result<(), String> {
+    let named = redis.keys_that_name(user).await;
+    if named.iter().all(|key| key == "rollcall:events") {
+        Ok(())
+    } else {
+        Err(format!("{user} is in {named:?}"))
+    }
 }
 
 /// A streamer with an open live and a past one, each with somebody in it.
@@ -257,11 +275,7 @@ async fn nothing_is_left(people: &People) {
         eprintln!("after {:?}: {report}", asked.elapsed());
     }
     for user in [viewer, streamer] {
-        let named = redis.keys_that_name(user).await;
-        assert!(
-            named.iter().all(|key| key == "rollcall:events"),
-            "{user} is in {named:?}"
-        );
+        only_events_name(&redis, user).await.unwrap();
     }
     // What is no text: bits, and bytes of numbers.
     let came = here.backend().get("/v1/attendance?live_ids=42").await;
@@ -286,4 +300,89 @@ async fn an_erasure_that_a_gateway_does_not_survive_leaves_nothing_in_sets() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_erasure_that_a_gateway_does_not_survive_leaves_nothing_in_bitmaps() {
     within_deadline(nothing_is_left(&IN_BITMAPS)).await;
+}
+
+/// A gateway that has not heard of an erasure from its beginning to its end brings nothing back.
+async fn a_gateway_was_cut_off() {
+    let redis = Redis::start().await;
+    let link = Link::to(redis.addr()).await;
+    let url = link.url();
+    let far = World::beside(redis.clone(), |config| {
+        with_shared_sessions(config);
+        config.redis = Some(Secret::new(url));
+    })
+    .await;
+    let near = World::beside(redis.clone(), with_shared_sessions).await;
+    let backend = near.backend();
+    let [erika, max, ben] = ["erika@example.org", "max:mustermann", "ben@example.org"];
+    for (live, streamer) in [("42", "s1"), ("51", max)] {
+        let body = json!({"streamer_id": streamer, "attendance": true});
+        backend
+            .put(&format!("/v1/lives/{live}"), body)
+            .await
+            .is(201);
+    }
+    let mut erika_there = far.viewer_in(erika, "42").await;
+    let session = far.caller(erika, "42").await;
+    let ben_there = far.viewer_in(ben, "42").await;
+    let mut on_air = far.streamer(max).await;
+    let mut audience = far.viewer_in("fred", "51").await;
+    until("Redis knows them", PATIENCE, async || {
+        for user in [erika, max, ben] {
+            if redis.keys_that_name(user).await.len() < 3 {
+                return Err(user);
+            }
+        }
+        Ok(())
+    })
+    .await;
+
+    link.cut();
+    let locations = [
+        erase(&near, erika).await,
+        erase(&near, max).await,
+        erase(&near, ben).await,
+    ];
+    // While nobody hears of it, one of them leaves, and is to be noted as seen.
+    ben_there.close().await;
+    for location in &locations {
+        ended(&near, location, ERASED_WITHIN).await;
+    }
+    for user in [erika, max, ben] {
+        only_events_name(&redis, user).await.unwrap();
+    }
+    link.heal();
+    erika_there.expect_closed(REMOVED).await;
+    on_air.expect_closed(REMOVED).await;
+    assert_eq!(audience.expect("closed").await["reason"], "requested");
+    far.readyz_becomes(200).await;
+    until("all is erased again", ERASED_WITHIN, async || {
+        for user in [erika, max, ben] {
+            only_events_name(&redis, user).await?;
+        }
+        Ok::<(), String>(())
+    })
+    .await;
+    let lease = near.config.lease;
+    throughout("nothing comes back", lease * 2, async || {
+        for user in [erika, max, ben] {
+            only_events_name(&redis, user).await?;
+        }
+        Ok::<(), String>(())
+    })
+    .await;
+    for gateway in [&near, &far] {
+        let gone = gateway.backend().get("/v1/lives/51").await;
+        assert_eq!(gone.problem(404), "live_not_found");
+    }
+    // An old session does not come back either, here or there.
+    for gateway in [&near, &far] {
+        assert_eq!(session.beat(gateway).await.problem(403), "removed");
+    }
+    assert_eq!(backend.live("42").await["viewers"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_heard_nothing_of_an_erasure_brings_nobody_back() {
+    within_deadline(a_gateway_was_cut_off()).await;
 }

@@ -17,7 +17,12 @@ use super::requests::{InPath, run_to_completion};
 use super::state::AppState;
 use crate::auth::permissions::Action;
 use crate::base::ids::{ErasureId, UserId};
-use crate::store::{Erasure, Trace};
+use crate::store::{Erasure, PersonalData};
+use crate::sync::eraser::EraseError;
+
+/// After how many seconds to ask again if too many users are being erased. Some have been erased by
+/// then.
+const TOO_MANY_RETRY: u64 = 10;
 
 /// The parameters of paths that name users.
 const USERS: [&str; 3] = ["user_id", "streamer_id", "member"];
@@ -40,7 +45,7 @@ pub(super) struct ErasureNow {
     /// How many things of each kind it found and erased; null while it runs. Kinds of which there
     /// were none are absent.
     #[schema(example = json!({"profiles": 1, "sessions": 3}))]
-    found: Option<BTreeMap<Trace, u64>>,
+    found: Option<BTreeMap<PersonalData, u64>>,
 }
 
 impl ErasureNow {
@@ -61,7 +66,7 @@ impl ErasureNow {
     }
 }
 
-refusals!(EraseRefused = InvalidId, StoreUnavailable);
+refusals!(EraseRefused = InvalidId, TooManyErasures, StoreUnavailable);
 refusals!(ShowRefused = InvalidId, ErasureNotFound, StoreUnavailable);
 
 /// Erase a user
@@ -80,7 +85,17 @@ pub(super) async fn erase(
     InPath(user): InPath<UserId>,
 ) -> Result<Response, Problem> {
     let store = state.store_for_clients.clone();
-    let id = run_to_completion(async move { state.eraser.erase(&user).await }).await?;
+    let erased = run_to_completion(async move {
+        match state.eraser.erase(&user).await {
+            Ok(id) => Ok(id),
+            Err(EraseError::Store(why)) => Err(why.into()),
+            Err(why @ EraseError::TooMany) => {
+                let problem = Problem::new(Kind::TooManyErasures, why.to_string());
+                Err(problem.retry_after(TOO_MANY_RETRY))
+            }
+        }
+    });
+    let id = erased.await?;
     let known = store.erasure(&id).await?.ok_or_else(not_found)?;
     let headers = [(header::LOCATION, format!("/v1/erasures/{id}"))];
     let body = Json(ErasureNow::of(id, known));

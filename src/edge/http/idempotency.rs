@@ -9,7 +9,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -59,7 +59,8 @@ impl IntoParams for IdempotencyKey {
 /// What the id of a new thing is made of.
 pub(super) type Seed = [u8; 16];
 
-/// A request that was sent with a key, without its body: a digest of caller, path and key.
+/// A request that was sent with a key, without its body: a digest of caller, route, what the path
+/// names, and key.
 type CallDigest = [u8; 32];
 
 /// Whether the client may repeat the request.
@@ -120,7 +121,7 @@ impl<S: Sync> FromRequestParts<S> for Repeatable {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let mut given = parts.headers.get_all(HEADER).into_iter();
-        let Some(key) = given.next() else {
+        let Some(key) = given.next().cloned() else {
             return Ok(Self::No);
         };
         let is_visible = key.as_bytes().iter().all(u8::is_ascii_graphic);
@@ -135,11 +136,19 @@ impl<S: Sync> FromRequestParts<S> for Repeatable {
             Some(actor) => actor.to_string(),
             None => String::new(),
         };
-        let call = [
-            caller.as_bytes(),
-            parts.uri.path().as_bytes(),
-            key.as_bytes(),
-        ];
+        let route = parts.extensions.get::<MatchedPath>().cloned();
+        let mut call = vec![caller.as_bytes(), key.as_bytes()];
+        if let Some(route) = &route {
+            call.push(route.as_str().as_bytes());
+        }
+        // The same path may be spelt in several ways.
+        let Ok(named) = RawPathParams::from_request_parts(parts, &()).await else {
+            return Err(Problem::new(
+                Kind::InvalidId,
+                "the path has bytes that are no text",
+            ));
+        };
+        call.extend(named.iter().map(|(_, value)| value.as_bytes()));
         Ok(Self::Yes(digest(&call)))
     }
 }
@@ -206,14 +215,21 @@ impl Repeatable {
         let making = make(Some(first_half(&asked)));
         let made = run_to_completion(async move {
             let made = making.await?;
+            let claimed = claim.text()?;
             let kept = Kept {
                 made: Some(made.clone()),
                 ..claim
             };
-            store.keep_answer(&name, &kept.text()?, KEPT_FOR).await?;
-            Ok::<Made, Problem>(made)
+            let kept = store
+                .keep_answer(&name, &claimed, &kept.text()?, KEPT_FOR)
+                .await?;
+            match Kept::read(&kept)?.made {
+                // The same request was answered meanwhile. Its answer is the one that stays.
+                Some(first) if first != made => Ok(replayed(first)),
+                _ => Ok(made.into_response()),
+            }
         });
-        Ok(made.await?.into_response())
+        made.await
     }
 }
 

@@ -121,6 +121,8 @@ kinds! {
     RateLimited = TOO_MANY_REQUESTS "rate_limited" "Too many requests",
     /// The client's address has as many sockets as one address may have.
     TooManySockets = TOO_MANY_REQUESTS "too_many_sockets" "The address has too many sockets",
+    /// As many users are being erased as may be at a time.
+    TooManyErasures = TOO_MANY_REQUESTS "too_many_erasures" "Too many users are being erased",
     Internal = INTERNAL_SERVER_ERROR "internal" "The gateway failed",
     StoreUnavailable = SERVICE_UNAVAILABLE "store_unavailable" "The store does not answer, or refuses",
     /// More clients connect than are admitted at a time.

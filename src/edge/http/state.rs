@@ -20,7 +20,7 @@ use crate::presence::gateways::Gateways;
 use crate::session::context::SessionContext;
 use crate::session::socketless::sessions::SocketlessSessions;
 use crate::store::Store;
-use crate::sync::erasure::Eraser;
+use crate::sync::eraser::Eraser;
 use crate::sync::events::api_events::ApiEvents;
 use crate::sync::follows::FollowGraph;
 use crate::sync::live_changes::LiveChanger;
@@ -61,7 +61,7 @@ pub(crate) struct AppState {
     pub(crate) follows: Arc<FollowGraph>,
     pub(crate) live_changes: LiveChanger,
     pub(crate) removals: Remover,
-    pub(crate) eraser: Eraser,
+    pub(crate) eraser: Arc<Eraser>,
     pub(crate) media: Arc<MediaServers>,
     pub(crate) webhooks: Endpoints,
     /// `None` if the audit trail is switched off.

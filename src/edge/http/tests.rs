@@ -4,6 +4,7 @@ mod asyncapi;
 mod audit;
 mod authorization;
 mod documents;
+mod erasures;
 mod fans;
 mod follows;
 mod idempotency;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::bounded::Text;
+use super::erasures::check;
 use super::idempotency::{IdempotencyKey, Made, Repeatable, Seed};
 use super::online::{self, tracked};
 use super::problem::{Kind, Problem, refusals};
@@ -18,7 +19,7 @@ use super::requests::{InPath, JsonObject, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::{LiveId, Login, UserId};
 use crate::edge::fields::Place;
-use crate::store::{Edge, Profile, PutProfile, Store};
+use crate::store::{Edge, Profile, PutProfile};
 
 type Name = Text<1, 100>;
 
@@ -103,6 +104,7 @@ refusals!(
     InvalidIdempotencyKey,
     LoginTaken,
     IdempotencyKeyReused,
+    BeingErased,
     BodyTooLarge,
     UnsupportedMediaType,
     StoreUnavailable
@@ -143,14 +145,12 @@ pub(super) async fn create(
     let asked = [body.login, name.clone()];
     let store = state.store_for_clients.clone();
     repeatable
-        .carry_out(store.clone(), &asked, |seed| {
-            sign_up(store, seed, login, name)
-        })
+        .carry_out(store, &asked, |seed| sign_up(state, seed, login, name))
         .await
 }
 
 async fn sign_up(
-    store: Arc<dyn Store>,
+    state: Arc<AppState>,
     seed: Option<Seed>,
     login: Login,
     name: String,
@@ -159,6 +159,9 @@ async fn sign_up(
         Some(seed) => UserId::of_bits(seed),
         None => UserId::random(),
     };
+    // The id comes of the key, so this may be a user who signed up before.
+    check(&state, &user)?;
+    let store = &state.store_for_clients;
     let location = format!("/v1/users/{user}");
     if seed.is_some()
         && let Some(there) = store.profile(&user).await?

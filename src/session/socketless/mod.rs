@@ -25,6 +25,7 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::close_codes::Close;
 use super::memberships::Memberships;
+use crate::base::clock::UnixMillis;
 use crate::base::keyed_permits::KeyedPermit;
 use crate::base::session_key::SessionKey;
 use crate::presence::Fan;
@@ -113,6 +114,8 @@ impl End {
 pub(crate) struct SocketlessSession {
     pub(crate) key: SessionKey,
     pub(crate) conn: Arc<Conn>,
+    /// When it began, here or on another gateway.
+    began: UnixMillis,
     /// `None` once the session has ended.
     memberships: Mutex<Option<Memberships>>,
     /// Wakes the stream of events, if one is open.
@@ -145,6 +148,7 @@ impl SocketlessSession {
     fn new(
         key: SessionKey,
         number: u32,
+        began: UnixMillis,
         memberships: Memberships,
         signalled: Arc<Queue<Arc<Self>>>,
         permit: Option<KeyedPermit>,
@@ -152,6 +156,7 @@ impl SocketlessSession {
         Arc::new(Self {
             key,
             conn: memberships.conn.clone(),
+            began,
             memberships: Mutex::new(Some(memberships)),
             stream: ArcSwapOption::empty(),
             number: AtomicU32::new(number),
@@ -260,6 +265,6 @@ mod tests {
 
     #[test]
     fn a_session_is_small() {
-        assert_eq!(size_of::<SocketlessSession>(), 168);
+        assert_eq!(size_of::<SocketlessSession>(), 176);
     }
 }

@@ -144,8 +144,7 @@ impl SocketlessSessions {
         wish: &JoinRequest,
     ) -> Result<Joined, Denied> {
         self.check_room()?;
-        let key = self.secret.new_key();
-        let session = self.new_session(key, 0, newcomer);
+        let session = self.fresh_session(newcomer);
         let begun = match self.join(&session, wish, None).await {
             Ok(room) => self.joined(&session, room),
             Err(why) => Err(why),
@@ -172,11 +171,18 @@ impl SocketlessSessions {
         Ok(())
     }
 
-    /// A session with no seat yet, which nobody finds yet.
+    /// A new session with no seat yet, which nobody finds yet.
+    fn fresh_session(&self, newcomer: Newcomer) -> Arc<SocketlessSession> {
+        let key = self.secret.new_key();
+        self.new_session(key, 0, self.context.clock.unix(), newcomer)
+    }
+
+    /// A session that may have begun elsewhere, with no seat yet, which nobody finds yet.
     fn new_session(
         &self,
         key: SessionKey,
         number: u32,
+        began: UnixMillis,
         newcomer: Newcomer,
     ) -> Arc<SocketlessSession> {
         let Newcomer {
@@ -191,7 +197,7 @@ impl SocketlessSessions {
         }
         let memberships = Memberships::new(self.context.clone(), conn);
         let signalled = self.signalled.clone();
-        SocketlessSession::new(key, number, memberships, signalled, permit)
+        SocketlessSession::new(key, number, began, memberships, signalled, permit)
     }
 
     /// Takes a seat in the live, or in this epoch of it only.
@@ -268,6 +274,7 @@ impl SocketlessSessions {
             epoch: room.record.epoch,
             number: session.number(),
             friends: session.asks_friends(),
+            began: session.began,
             bearer: self.bearer(&session.conn),
         };
         let id = claims.sign(&self.secret);
@@ -352,6 +359,7 @@ impl SocketlessSessions {
             epoch,
             number,
             friends,
+            began,
             bearer,
         } = claims;
         let wish = JoinRequest {
@@ -370,7 +378,8 @@ impl SocketlessSessions {
         if let Some(why) = self.ended.over(&key, number) {
             return Err(Denied::Over(why));
         }
-        if self.context.erasing.contains(&bearer.user) {
+        let erasing = &self.context.erasing;
+        if erasing.contains(&bearer.user) || erasing.has_erased_since(&bearer.user, began) {
             return Err(Denied::Over(Over::Removed));
         }
         self.check_room()?;
@@ -383,7 +392,7 @@ impl SocketlessSessions {
             claims: Some(Arc::new(bearer)),
             permit,
         };
-        let session = self.new_session(key, number, newcomer);
+        let session = self.new_session(key, number, began, newcomer);
         match self.join(&session, &wish, Some(epoch)).await {
             Ok(_) => {
                 let kept = self.keep(&session);
@@ -538,7 +547,7 @@ impl SocketlessSessions {
             claims: None,
             permit,
         };
-        let session = self.new_session(self.secret.new_key(), 0, newcomer);
+        let session = self.fresh_session(newcomer);
         for _ in 0..joining::TRIES {
             let room = self.context.lives.find(live).await?;
             if epoch.is_some_and(|epoch| epoch != room.record.epoch) {
@@ -581,8 +590,44 @@ fn may_pass(code: ErrorCode) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::user_digest::UserDigest;
+    use crate::presence::erasing::Missed;
     use crate::session::close_codes::Close;
+    use crate::store::ErasureNews;
     use crate::testing;
+
+    #[tokio::test]
+    async fn a_session_does_not_outlive_an_erasure_of_its_user_that_ended_long_ago() {
+        let app = testing::app();
+        let presences = &app.presences;
+        let room = testing::open_live(&presences.context, "42").await;
+        let user = testing::viewer("u1");
+        let digest = UserDigest::of(&user.user);
+        let newcomer = Newcomer {
+            identity: user,
+            claims: None,
+            permit: None,
+        };
+        let wish = JoinRequest::plain(room.record.live.clone());
+        let before = presences.begin(newcomer, &wish).await.unwrap().claims;
+        // Another gateway, which has never heard of the session, hears of the erasure.
+        let other = testing::app().presences.clone();
+        testing::open_live(&other.context, "42").await;
+        let news = ErasureNews {
+            at: before.began + 60_000,
+            ended: vec![(digest, before.began + 30_000)],
+            ..ErasureNews::default()
+        };
+        other.context.erasing.hear(news, Missed::default(), 1, 2);
+        let denied = other.find_or_resume(before.clone(), None).await;
+        assert!(matches!(denied, Err(Denied::Over(Over::Removed))));
+        let after = SessionClaims {
+            began: before.began + 40_000,
+            ..before
+        };
+        let denied = other.find_or_resume(after, None).await.err();
+        assert!(!matches!(denied, Some(Denied::Over(_))), "{denied:?}");
+    }
 
     #[tokio::test]
     async fn a_removal_from_a_former_live_ends_no_id_from_after_the_switch() {

@@ -18,9 +18,8 @@ impl Answers for MemoryStore {
     ) -> StoreResult<Option<String>> {
         let now = self.now();
         let mut answers = self.answers.lock();
-        answers.forget(now);
-        if let Some(there) = answers.get(name) {
-            return Ok(Some(there.to_owned()));
+        if let Some(there) = answers.get(name, now) {
+            return Ok(Some(there));
         }
         answers.put(name, claim, now + millis(keep));
         Ok(None)
@@ -29,11 +28,18 @@ impl Answers for MemoryStore {
     async fn keep_answer(
         &self,
         name: &AnswerName,
+        claim: &str,
         answer: &str,
         keep: Duration,
-    ) -> StoreResult<()> {
-        let until = self.now() + millis(keep);
-        self.answers.lock().put(name, answer, until);
-        Ok(())
+    ) -> StoreResult<String> {
+        let now = self.now();
+        let mut answers = self.answers.lock();
+        if let Some(there) = answers.get(name, now)
+            && there != claim
+        {
+            return Ok(there);
+        }
+        answers.put(name, answer, now + millis(keep));
+        Ok(answer.to_owned())
     }
 }

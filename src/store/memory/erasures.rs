@@ -4,20 +4,21 @@
 use async_trait::async_trait;
 
 use super::MemoryStore;
+use crate::base::clock::UnixMillis;
 use crate::base::ids::{ErasureId, GatewayId, Group, LiveId, UserId};
 use crate::store::{
-    EndedErasure, ErasedSome, Erasure, Erasures, LiveEpoch, LiveState, StatusId, StoreResult,
-    TakenErasure, Trace, event_names, names,
+    ErasedSome, Erasure, ErasureNews, Erasures, LiveEpoch, LiveState, PersonalData, StatusId,
+    StoreResult, TakenErasure, json_names,
 };
 
 impl MemoryStore {
     fn erase_social(&self, user: &UserId, step: &mut ErasedSome) {
         let (profiles, logins) = self.users.lock().erase(user);
-        step.add(Trace::Profiles, profiles);
-        step.add(Trace::Logins, logins);
+        step.add(PersonalData::Profiles, profiles);
+        step.add(PersonalData::Logins, logins);
         let (following, followers) = self.graph.lock().erase(user);
-        step.add(Trace::Following, following);
-        step.add(Trace::Followers, followers);
+        step.add(PersonalData::Following, following);
+        step.add(PersonalData::Followers, followers);
         let mut feeds = self.feeds.lock();
         let mut entries = 0;
         feeds.timelines.retain(|timeline, there| {
@@ -29,22 +30,25 @@ impl MemoryStore {
             entries += (before - there.len()) as u64;
             !there.is_empty()
         });
-        step.add(Trace::TimelineEntries, entries);
+        step.add(PersonalData::TimelineEntries, entries);
         let before = feeds.posts.len();
         feeds.posts.retain(|id, _| match StatusId::parse(id) {
             Some(id) => id.author() != user,
             None => true,
         });
-        step.add(Trace::Announcements, (before - feeds.posts.len()) as u64);
+        step.add(
+            PersonalData::Announcements,
+            (before - feeds.posts.len()) as u64,
+        );
         let before = feeds.lists.len();
         feeds.lists.retain(|(owner, _), _| owner != user);
-        step.add(Trace::Lists, (before - feeds.lists.len()) as u64);
+        step.add(PersonalData::Lists, (before - feeds.lists.len()) as u64);
         let mut places = 0;
         feeds.lists.retain(|_, members| {
             places += u64::from(members.remove(user));
             !members.is_empty()
         });
-        step.add(Trace::ListPlaces, places);
+        step.add(PersonalData::ListPlaces, places);
         step.is_dirty |= feeds.jobs.pulled.remove(user).is_some();
         step.is_dirty |= feeds
             .jobs
@@ -57,7 +61,7 @@ impl MemoryStore {
         let mut lives = self.lives.lock();
         let mut closed: Vec<LiveId> = Vec::new();
         for (live, kept) in &mut lives.kept {
-            step.add(Trace::Bans, kept.book.erase(user));
+            step.add(PersonalData::Bans, kept.book.erase(user));
             if kept.record.streamer != *user {
                 continue;
             }
@@ -76,18 +80,17 @@ impl MemoryStore {
                 keys.push(digest.clone());
             }
         }
-        step.add(Trace::StreamKeys, keys.len() as u64);
+        step.add(PersonalData::StreamKeys, keys.len() as u64);
         for digest in keys {
             lives.streams.keys.remove(&digest);
         }
-        for live in &closed {
-            lives.kept.remove(live);
-            lives.streams.streams.remove(live);
-            lives.histories.retain(|of, _| of.live != *live);
-        }
-        step.add(Trace::Lives, closed.len() as u64);
+        lives.erase(&closed, self.now());
+        step.add(PersonalData::Lives, closed.len() as u64);
         let past = lives.past.remove(user);
-        step.add(Trace::PastLives, past.map_or(0, |past| past.len() as u64));
+        step.add(
+            PersonalData::PastLives,
+            past.map_or(0, |past| past.len() as u64),
+        );
         drop(lives);
         step.is_dirty |= self.claims.lock().remove(user).is_some();
     }
@@ -111,7 +114,7 @@ impl MemoryStore {
             all.remove(of);
         }
         drop(all);
-        step.add(Trace::Attendance, attended);
+        step.add(PersonalData::Attendance, attended);
         step.is_dirty |= !own.is_empty();
         for mut slice in self.slices.iter_mut() {
             let live = slice.key().set.live().cloned();
@@ -120,21 +123,24 @@ impl MemoryStore {
                     slice.forget_stays(of.epoch);
                 }
             }
-            step.add(Trace::Sessions, slice.erase_stays(user));
+            step.add(PersonalData::Sessions, slice.erase_stays(user));
             step.is_dirty |= slice.contains(Group::All, user);
         }
         for slice in &self.user_slices {
             let mut known = slice.lock();
-            step.add(Trace::LastSeen, u64::from(known.seen.contains_key(user)));
+            step.add(
+                PersonalData::LastSeen,
+                u64::from(known.seen.contains_key(user)),
+            );
             known.forget(user);
         }
     }
 
     fn erase_texts(&self, user: &UserId, step: &mut ErasedSome) {
-        let gone = self.answers.lock().erase(|text| names(text, user));
-        step.add(Trace::Answers, gone);
-        let gone = self.events.lock().erase(|data| event_names(data, user));
-        step.add(Trace::WebhookEvents, gone);
+        let gone = self.answers.lock().erase(|text| json_names(text, user));
+        step.add(PersonalData::Answers, gone);
+        let gone = self.events.lock().erase(|data| json_names(data, user));
+        step.add(PersonalData::WebhookEvents, gone);
     }
 }
 
@@ -146,11 +152,13 @@ impl Erasures for MemoryStore {
     }
 
     async fn erasure(&self, id: &ErasureId) -> StoreResult<Option<Erasure>> {
-        Ok(self.erasures.lock().reports.get(id).cloned())
+        let now = self.now();
+        Ok(self.erasures.lock().report(id, now))
     }
 
-    async fn being_erased(&self) -> StoreResult<Vec<UserId>> {
-        Ok(self.erasures.lock().jobs.keys().cloned().collect())
+    async fn erasure_news(&self, after: UnixMillis) -> StoreResult<ErasureNews> {
+        let now = self.now();
+        Ok(self.erasures.lock().news(after, now))
     }
 
     async fn take_erasure(&self, _: &GatewayId) -> StoreResult<Option<TakenErasure>> {
@@ -163,14 +171,7 @@ impl Erasures for MemoryStore {
 
     async fn finish_erasure(&self, _: &GatewayId, taken: &TakenErasure) -> StoreResult<()> {
         let now = self.now();
-        let mut erasures = self.erasures.lock();
-        erasures.jobs.remove(&taken.user);
-        if let Some(report) = erasures.reports.get_mut(&taken.id) {
-            report.ended = Some(EndedErasure {
-                at: now,
-                found: taken.progress.found.clone(),
-            });
-        }
+        self.erasures.lock().finish(taken, now);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The answers that the embedded store keeps, as plain data.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::base::clock::UnixMillis;
 use crate::store::AnswerName;
@@ -13,27 +13,66 @@ struct Kept {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct KeptAnswers(HashMap<AnswerName, Kept>);
+pub(super) struct KeptAnswers {
+    kept: HashMap<AnswerName, Kept>,
+    /// The same, in the order in which they are due to be forgotten.
+    due: BTreeSet<(UnixMillis, AnswerName)>,
+}
 
 impl KeptAnswers {
-    pub(super) fn get(&self, name: &AnswerName) -> Option<&str> {
-        self.0.get(name).map(|kept| kept.text.as_str())
+    /// What is kept under a name. Forgets whatever is due.
+    pub(super) fn get(&mut self, name: &AnswerName, now: UnixMillis) -> Option<String> {
+        while let Some((until, due)) = self.due.first().cloned()
+            && until <= now
+        {
+            self.remove(&due);
+        }
+        Some(self.kept.get(name)?.text.clone())
     }
 
     pub(super) fn put(&mut self, name: &AnswerName, text: &str, until: UnixMillis) {
+        self.remove(name);
         let text = text.to_owned();
-        self.0.insert(name.clone(), Kept { text, until });
+        self.kept.insert(name.clone(), Kept { text, until });
+        self.due.insert((until, name.clone()));
     }
 
-    /// Forgets the answers whose time is over.
-    pub(super) fn forget(&mut self, now: UnixMillis) {
-        self.0.retain(|_, kept| kept.until > now);
+    fn remove(&mut self, name: &AnswerName) {
+        if let Some(kept) = self.kept.remove(name) {
+            self.due.remove(&(kept.until, name.clone()));
+        }
     }
 
     /// Forgets the answers that are meant. Answers how many there were.
     pub(super) fn erase(&mut self, is_meant: impl Fn(&str) -> bool) -> u64 {
-        let before = self.0.len();
-        self.0.retain(|_, kept| !is_meant(&kept.text));
-        (before - self.0.len()) as u64
+        let mut meant = Vec::new();
+        for (name, kept) in &self.kept {
+            if is_meant(&kept.text) {
+                meant.push(name.clone());
+            }
+        }
+        for name in &meant {
+            self.remove(name);
+        }
+        meant.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_of_what_was_due_or_erased() {
+        let mut answers = KeptAnswers::default();
+        let [one, two] = [1, 2].map(|n| AnswerName::of_digest(&[n; 16]));
+        answers.put(&one, "claim", 10);
+        answers.put(&one, "answer", 20);
+        answers.put(&two, "other", 15);
+        assert_eq!(answers.get(&one, 14).as_deref(), Some("answer"));
+        assert_eq!(answers.get(&two, 15), None);
+        assert_eq!((answers.kept.len(), answers.due.len()), (1, 1));
+        assert_eq!(answers.erase(|text| text == "answer"), 1);
+        assert!(answers.kept.is_empty() && answers.due.is_empty());
     }
 }

@@ -10,10 +10,10 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 use crate::store::removals::RemovalLog;
 use crate::store::{
-    ChangeLive, ChangeReply, CloseLive, CloseReply, Closure, Counted, Figures, FinishClose,
-    Happened, Info, ListedLive, LiveChange, LiveEpoch, LiveRecord, LiveState, MAX_RECORD_FIELDS,
-    OpenLive, OpenReply, Peaks, PendingEvent, Point, Rank, RankedLive, RecordEvents, Standing,
-    Summary, Sums, Uniques,
+    ChangeLive, ChangeReply, CloseLive, CloseReason, CloseReply, Closure, Counted, ERASED_KEPT,
+    Figures, FinishClose, Happened, Info, ListedLive, LiveChange, LiveEpoch, LiveRecord, LiveState,
+    MAX_RECORD_FIELDS, OpenLive, OpenReply, Peaks, PendingEvent, Point, Rank, RankedLive,
+    RecordEvents, Standing, Summary, Sums, Uniques,
 };
 
 /// A record, and what belongs to its epoch.
@@ -164,9 +164,37 @@ pub(super) struct Records {
     pub(super) histories: HashMap<LiveEpoch, BTreeMap<UnixMillis, Point>>,
     pub(super) past: HashMap<UserId, BTreeMap<(UnixMillis, LiveEpoch), Summary>>,
     pub(super) streams: StreamRecords,
+    /// The last epoch of each live that an erasure took away, for a day.
+    erased: HashMap<LiveId, Erased>,
+}
+
+/// What is left of an epoch whose record was erased.
+#[derive(Debug, Clone)]
+struct Erased {
+    epoch: Epoch,
+    closed_at: UnixMillis,
+    until: UnixMillis,
 }
 
 impl Records {
+    /// Erases the records of these closed lives, with all that lies beside them. What is left keeps
+    /// [`Self::keep`] from writing them again.
+    pub(super) fn erase(&mut self, lives: &[LiveId], now: UnixMillis) {
+        self.erased.retain(|_, erased| erased.until > now);
+        for live in lives {
+            if let Some(Kept { record, .. }) = self.kept.remove(live) {
+                let erased = Erased {
+                    epoch: record.epoch,
+                    closed_at: record.closure.map_or(0, |closure| closure.at),
+                    until: now + millis(ERASED_KEPT),
+                };
+                self.erased.insert(live.clone(), erased);
+            }
+            self.streams.streams.remove(live);
+            self.histories.retain(|of, _| of.live != *live);
+        }
+    }
+
     pub(super) fn open(&mut self, request: &OpenLive, floor: Epoch, now: UnixMillis) -> OpenReply {
         self.forget(now);
         let last = self.kept.get(&request.live).map(|kept| &kept.record);
@@ -219,6 +247,18 @@ impl Records {
             .get_mut(&known.live)
             .filter(|kept| kept.record.epoch >= known.epoch);
         let Some(kept) = kept else {
+            if let Some(erased) = self.erased.get(&known.live)
+                && erased.epoch >= known.epoch
+            {
+                return Standing::Over(LiveRecord {
+                    state: LiveState::Closed,
+                    closure: Some(Closure {
+                        reason: CloseReason::Requested,
+                        at: erased.closed_at,
+                    }),
+                    ..known.clone()
+                });
+            }
             let mut book = RemovalLog::default();
             book.leap_over(known.removals);
             let record = LiveRecord {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::reply::text;
-use super::{RedisStore, args};
+use super::{RedisStore, args, scripts};
 use crate::base::clock::millis;
 use crate::store::{AnswerName, Answers, StoreResult};
 
@@ -38,11 +38,19 @@ impl Answers for RedisStore {
     async fn keep_answer(
         &self,
         name: &AnswerName,
+        claim: &str,
         answer: &str,
         keep: Duration,
-    ) -> StoreResult<()> {
-        let args = args![self.keys().answer(name), answer, "PX", millis(keep)];
-        let steps = async { self.router.command("SET", args).await.map(drop) };
+    ) -> StoreResult<String> {
+        let keys = vec![self.keys().answer(name)];
+        let args = args![claim, answer, millis(keep)];
+        let steps = async {
+            let mut kept = self
+                .router
+                .script(&scripts::KEEP_ANSWER, keys, args)
+                .await?;
+            kept.text()
+        };
         self.router.call("keep_answer", steps).await
     }
 }

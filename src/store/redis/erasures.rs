@@ -1,12 +1,12 @@
-//! The calls on erasures. The jobs are kept as those for followers are, with the same scripts: a
-//! stream that the gateways read as one consumer group, and a hash that notes which gateway works
-//! on a job and how far it got.
+//! The calls on erasures, and the walk that erases. [`super::erasure_jobs`] keeps the jobs.
 //!
 //! A pass goes over all keys of all masters, because nothing says in which lists, timelines and
 //! answers a user is. Erasures are rare, so the walk is worth more than an index that every write
 //! would have to keep. A step takes one page of keys, and touches each key by itself: keys of a
 //! cluster lie in different slots. Its place is the cursor of the page, so another gateway goes on
-//! where one was stopped. Keys that a master gets from another meanwhile are found by the next pass.
+//! where one was stopped. A cursor means nothing to a server that started since: the place names the
+//! run of the server, and if that is another one, its keys are looked at anew. Keys that a master
+//! gets from another meanwhile are found by the next pass.
 //!
 //! The logins are one large key that knows many users: steps of their own go over it.
 
@@ -14,25 +14,23 @@ use async_trait::async_trait;
 use fred::types::Value;
 
 use super::events::entry;
-use super::keys::ERASURE_TTL;
-use super::keys::traces::{NamesUsers, Size};
+use super::keys::personal_data::{NamesUsers, Size};
 use super::last_seen::write_member;
+use super::lives::record;
 use super::node::{Command, Node, Share};
-use super::reply::{Reply, next_answer, number, text};
+use super::reply::{Reply, next_answer, nonsense, number};
 use super::router::ScriptCall;
 use super::scripts::Script;
 use super::{RedisStore, args, attendance, scripts};
-use crate::base::clock::millis;
+use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, ErasureId, GatewayId, LiveId, Login, UserId};
 use crate::config::AttendanceForm;
 use crate::store::{
-    Attendance, CLAIM_AFTER, EndedErasure, ErasedSome, Erasure, ErasureProgress, Erasures,
-    LiveEpoch, MAX_BATCH, MOST_SESSIONS, StoreError, StoreResult, TakenErasure, Trace, event_names,
-    names,
+    Attendance, ERASED_KEPT, ErasedSome, Erasure, ErasureNews, Erasures, LiveEpoch, LiveRecord,
+    LiveState, MAX_BATCH, MOST_SESSIONS, PersonalData, StoreError, StoreResult, TakenErasure,
+    json_names,
 };
 
-/// The consumer group of the gateways.
-const GROUP: &str = "gateways";
 /// Keys of a step, about.
 const PAGE: usize = 500;
 /// Events of a stream that are read at once.
@@ -41,40 +39,77 @@ const EVENTS: usize = 250;
 /// Where a step of a pass begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Place {
-    /// At this cursor of the keys of a master.
-    Keys(String, u64),
+    /// In the keys of a master.
+    Keys(KeysPlace),
     /// At this cursor of the logins.
     Logins(u64),
+}
+
+/// A place in the keys of a master.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct KeysPlace {
+    host: String,
+    /// Where to go on; `None` at the first page.
+    at: Option<Cursor>,
+}
+
+/// A cursor of a SCAN, which only the run of the server understands that made it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Cursor {
+    run: String,
+    cursor: u64,
+}
+
+impl KeysPlace {
+    fn first_of(host: String) -> Self {
+        Self { host, at: None }
+    }
 }
 
 impl Place {
     /// Reads what [`Self::write`] wrote. `None` at the beginning of a pass, and for a text that
     /// another version wrote, with which the pass begins anew.
     fn read(text: &str) -> Option<Self> {
-        let mut words = text.split(' ');
-        let place = match words.next()? {
-            "keys" => {
-                let host = words.next()?.to_owned();
-                Self::Keys(host, words.next()?.parse().ok()?)
+        let words: Vec<_> = text.split(' ').collect();
+        match words[..] {
+            ["keys", host] => Some(Self::Keys(KeysPlace::first_of(host.to_owned()))),
+            ["keys", host, run, cursor] => {
+                let run = run.to_owned();
+                let cursor = cursor.parse().ok()?;
+                Some(Self::Keys(KeysPlace {
+                    host: host.to_owned(),
+                    at: Some(Cursor { run, cursor }),
+                }))
             }
-            "logins" => Self::Logins(words.next()?.parse().ok()?),
-            _ => return None,
-        };
-        Some(place)
+            ["logins", cursor] => Some(Self::Logins(cursor.parse().ok()?)),
+            _ => None,
+        }
     }
 
     fn write(&self) -> String {
         match self {
-            Self::Keys(host, cursor) => format!("keys {host} {cursor}"),
+            Self::Keys(KeysPlace { host, at: None }) => format!("keys {host}"),
+            Self::Keys(KeysPlace {
+                host,
+                at: Some(Cursor { run, cursor }),
+            }) => format!("keys {host} {run} {cursor}"),
             Self::Logins(cursor) => format!("logins {cursor}"),
         }
     }
 }
 
 /// A key that may name the user.
-struct Suspect {
+struct Candidate {
     key: String,
     how: NamesUsers,
+}
+
+/// How a step deals with a key.
+enum Look {
+    /// These commands erase at once. The first tells how many things of the kind there were.
+    Erase(Option<PersonalData>, Vec<Command>),
+    /// This command reads, and [`read_look`] says what to do then.
+    Read(Command),
 }
 
 /// What a look into a key says.
@@ -82,17 +117,15 @@ enum Looked {
     /// Nothing of the user.
     Nothing,
     /// So many things, which are gone now.
-    Gone(Option<Trace>, u64),
+    Gone(Option<PersonalData>, u64),
     /// The user is there, until gateways take the user away.
     Remains,
     /// The profile, with the logins that it knows.
     Profile(Vec<Login>),
     /// The key says that it names the user, and goes.
-    Doomed(Trace),
-    /// The user's bit is set.
-    Bit,
-    /// A record of a live of the user, and whether the live is closed.
-    Owned(LiveId, bool),
+    Delete(PersonalData),
+    /// A record of a live of the user.
+    Owned(LiveId),
     /// The attendance of a live of the user.
     Attended(LiveEpoch),
     /// A stream key of this live.
@@ -100,116 +133,6 @@ enum Looked {
 }
 
 impl RedisStore {
-    fn erasure_keys(&self) -> Vec<String> {
-        vec![self.keys().erasures(), self.keys().erasures_progress()]
-    }
-
-    async fn do_ask(&self, user: &UserId) -> StoreResult<ErasureId> {
-        let new = ErasureId::random();
-        let mut keys = self.erasure_keys();
-        keys.extend([
-            self.keys().erasures_asked(),
-            self.keys().erasure_report(&new),
-        ]);
-        let args = args![user, new, ERASURE_TTL.as_secs()];
-        let id = self
-            .router
-            .script(&scripts::ASK_ERASURE, keys, args)
-            .await?
-            .text()?;
-        Ok(ErasureId::parse(&id).unwrap_or(new))
-    }
-
-    async fn read_erasure(&self, id: &ErasureId) -> StoreResult<Option<Erasure>> {
-        let args = args![
-            self.keys().erasure_report(id),
-            "asked_at",
-            "ended_at",
-            "found"
-        ];
-        let mut fields = Reply::of(self.router.command("HMGET", args).await?)?;
-        let asked_at = match fields.piece() {
-            Some(asked_at) if !asked_at.is_null() => number(&asked_at)?,
-            _ => return Ok(None),
-        };
-        let ended = match (fields.piece(), fields.piece()) {
-            (Some(at), Some(found)) if !at.is_null() => Some(EndedErasure {
-                at: number(&at)?,
-                found: serde_json::from_str(&text(found)?).unwrap_or_default(),
-            }),
-            _ => None,
-        };
-        Ok(Some(Erasure { asked_at, ended }))
-    }
-
-    async fn take(&self, worker: &GatewayId) -> StoreResult<Option<TakenErasure>> {
-        let args = args![worker, GROUP, millis(CLAIM_AFTER), 1];
-        let mut reply = self
-            .router
-            .script(&scripts::TAKE_FANOUTS, self.erasure_keys(), args)
-            .await?;
-        // How many there are, and the age of the oldest.
-        reply.number()?;
-        reply.number()?;
-        let Some(job) = reply.piece() else {
-            return Ok(None);
-        };
-        let job = text(job)?;
-        let user = reply.text()?;
-        reply.text()?;
-        let progress = reply.text()?;
-        let asked = args![self.keys().erasures_asked(), user];
-        let id = self.router.command("HGET", asked).await?.into_string();
-        let id = id.and_then(|id| ErasureId::parse(&id).ok());
-        let Ok(user) = UserId::parse(&user) else {
-            // Another program wrote this job.
-            let args = args![worker, GROUP, job, user];
-            self.router
-                .script(&scripts::FINISH_FANOUT, self.erasure_keys(), args)
-                .await?;
-            return Ok(None);
-        };
-        Ok(Some(TakenErasure {
-            job,
-            id: id.unwrap_or_else(ErasureId::random),
-            user,
-            progress: serde_json::from_str(&progress).unwrap_or_default(),
-        }))
-    }
-
-    async fn keep(&self, worker: &GatewayId, taken: &TakenErasure) -> StoreResult<bool> {
-        let progress = serde_json::to_string(&taken.progress).unwrap_or_default();
-        let args = args![worker, GROUP, taken.job, taken.user, progress];
-        self.router
-            .script(&scripts::KEEP_FANOUT, self.erasure_keys(), args)
-            .await?
-            .flag()
-    }
-
-    async fn finish(&self, worker: &GatewayId, taken: &TakenErasure) -> StoreResult<()> {
-        let mut keys = self.erasure_keys();
-        keys.extend([
-            self.keys().erasures_asked(),
-            self.keys().erasure_report(&taken.id),
-        ]);
-        let ErasureProgress { found, .. } = &taken.progress;
-        let found = serde_json::to_string(found).unwrap_or_default();
-        let args = args![
-            worker,
-            GROUP,
-            taken.job,
-            taken.user,
-            found,
-            ERASURE_TTL.as_secs()
-        ];
-        self.router
-            .script(&scripts::FINISH_ERASURE, keys, args)
-            .await?;
-        Ok(())
-    }
-
-    // --------------------------------------------------------------------------------- one step
-
     /// The master whose keys come after those of `done`, in the order of their names.
     fn master_after(&self, done: Option<&str>) -> Option<String> {
         let map = self.router.topology().map();
@@ -220,15 +143,20 @@ impl RedisStore {
     async fn step(&self, user: &UserId, place: &str) -> StoreResult<ErasedSome> {
         let place = match (Place::read(place), self.master_after(None)) {
             (Some(place), _) => place,
-            (None, Some(host)) => Place::Keys(host, 0),
+            (None, Some(host)) => Place::Keys(KeysPlace::first_of(host)),
             (None, None) => return Err(StoreError::Lost("no master is known".to_owned())),
         };
         let mut step = ErasedSome::default();
-        let next = match place {
-            Place::Keys(host, cursor) => {
-                Some(self.erase_keys(user, host, cursor, &mut step).await?)
+        let next = match &place {
+            Place::Keys(keys) => self.erase_keys(user, keys, &mut step).await.map(Some),
+            Place::Logins(cursor) => self.erase_logins(user, *cursor, &mut step).await,
+        };
+        let next = match next {
+            Ok(next) => next,
+            Err(why) => {
+                step.failed = Some(why);
+                Some(place)
             }
-            Place::Logins(cursor) => self.erase_logins(user, cursor, &mut step).await?,
         };
         step.next = next.map(|place| place.write());
         Ok(step)
@@ -238,116 +166,174 @@ impl RedisStore {
     async fn erase_keys(
         &self,
         user: &UserId,
-        host: String,
-        cursor: u64,
+        place: &KeysPlace,
         step: &mut ErasedSome,
     ) -> StoreResult<Place> {
         let map = self.router.topology().map();
         let node = map
             .nodes()
             .iter()
-            .find(|node| node.host().to_string() == host);
-        // A master that is gone has no keys any more. Another has them, and the next pass finds
-        // them there.
-        let (keys, cursor) = match node {
-            Some(node) => self.page_of_keys(node, cursor).await?,
-            None => {
-                step.is_dirty = true;
-                (Vec::new(), 0)
-            }
-        };
-        let parts = match self.attendance_form() {
-            AttendanceForm::Set => [Some(attendance::part_of(user)), None],
-            AttendanceForm::Bitmap => [None, attendance::bit(user).map(|bit| bit.part)],
-        };
-        let mut suspects = Vec::new();
-        for key in keys {
-            if let Some(how) = self.keys().names_users(&key, user, parts) {
-                suspects.push(Suspect { key, how });
-            }
-        }
-        self.erase_suspects(user, suspects, step).await?;
-        Ok(if cursor > 0 {
-            Place::Keys(host, cursor)
+            .find(|node| node.host().to_string() == place.host);
+        let mut next = None;
+        if let Some(node) = node {
+            let (keys, after) = self.page_of_keys(node, place.at.as_ref(), step).await?;
+            next = after;
+            self.erase_from(user, keys, step).await?;
         } else {
-            match self.master_after(Some(&host)) {
-                Some(next) => Place::Keys(next, 0),
-                None => Place::Logins(0),
-            }
+            // A master that is gone has no keys any more. Another has them, and the next pass finds
+            // them there.
+            step.is_dirty = true;
+        }
+        if next.is_some() {
+            return Ok(Place::Keys(KeysPlace {
+                host: place.host.clone(),
+                at: next,
+            }));
+        }
+        Ok(match self.master_after(Some(&place.host)) {
+            Some(host) => Place::Keys(KeysPlace::first_of(host)),
+            None => Place::Logins(0),
         })
     }
 
-    async fn page_of_keys(&self, node: &Node, cursor: u64) -> StoreResult<(Vec<String>, u64)> {
-        let args = args![cursor, "MATCH", self.keys().matching("*"), "COUNT", PAGE];
+    /// A page of the keys of a master, and where the next one begins. Notes in the step if the
+    /// server started since the cursor was made: then its keys are looked at from the beginning,
+    /// and another pass is needed.
+    async fn page_of_keys(
+        &self,
+        node: &Node,
+        at: Option<&Cursor>,
+        step: &mut ErasedSome,
+    ) -> StoreResult<(Vec<String>, Option<Cursor>)> {
         let steps = async {
+            let run = run_of(node).await?;
+            let from = match at {
+                Some(at) if at.run == run => at.cursor,
+                Some(_) => {
+                    step.is_dirty = true;
+                    0
+                }
+                None => 0,
+            };
+            let args = args![from, "MATCH", self.keys().matching("*"), "COUNT", PAGE];
             let answer = node
                 .send(Share::Own, "SCAN", args)
                 .await
                 .map_err(StoreError::from)?;
             let mut reply = Reply::of(answer)?;
-            let next = reply.number()?;
+            let next = reply.cursor()?.map(|cursor| Cursor { run, cursor });
             Ok((reply.list()?.texts().collect(), next))
         };
         self.router.call("erase_some", steps).await
     }
 
-    async fn erase_suspects(
+    /// Erases what these keys have of the user.
+    async fn erase_from(
         &self,
         user: &UserId,
-        suspects: Vec<Suspect>,
+        keys: Vec<String>,
+        step: &mut ErasedSome,
+    ) -> StoreResult<()> {
+        let parts = match self.attendance_form() {
+            AttendanceForm::Set => [Some(attendance::part_of(user)), None],
+            AttendanceForm::Bitmap => [None, attendance::bit(user).map(|bit| bit.part)],
+        };
+        let mut candidates = Vec::new();
+        for key in keys {
+            if let Some(how) = self.keys().names_users(&key, user, parts) {
+                candidates.push(Candidate { key, how });
+            }
+        }
+        self.erase_candidates(user, candidates, step).await
+    }
+
+    async fn erase_candidates(
+        &self,
+        user: &UserId,
+        candidates: Vec<Candidate>,
         step: &mut ErasedSome,
     ) -> StoreResult<()> {
         let mut others = Vec::new();
         let mut timelines = Vec::new();
         let mut stays = Vec::new();
-        for suspect in suspects {
-            match suspect.how {
+        let mut bits = Vec::new();
+        for candidate in candidates {
+            match candidate.how {
                 NamesUsers::Timeline => timelines.push(ScriptCall {
-                    keys: vec![suspect.key],
+                    keys: vec![candidate.key],
                     args: args![format_args!("{user}~")],
                 }),
                 NamesUsers::Stays(sessions) => stays.push(ScriptCall {
-                    keys: vec![suspect.key, sessions],
+                    keys: vec![candidate.key, sessions],
                     args: args![user, MOST_SESSIONS],
                 }),
-                NamesUsers::Events => self.erase_events(user, &suspect.key, step).await?,
-                _ => others.push(suspect),
+                // An id that is no number has no bit.
+                NamesUsers::AttendanceBits => bits.extend(attendance::bit(user).map(|bit| {
+                    let args = args![bit.offset];
+                    let keys = vec![candidate.key];
+                    ScriptCall { keys, args }
+                })),
+                NamesUsers::Events => {
+                    known(self.erase_events(user, &candidate.key, step).await)?;
+                }
+                _ => others.push(candidate),
             }
         }
-        self.erase_by_script(
-            &scripts::ERASE_STATUSES,
-            timelines,
-            Trace::TimelineEntries,
-            step,
-        )
-        .await?;
-        self.erase_by_script(&scripts::ERASE_STAYS, stays, Trace::Sessions, step)
-            .await?;
+        for (script, calls, kind) in [
+            (
+                &scripts::ERASE_STATUSES,
+                timelines,
+                PersonalData::TimelineEntries,
+            ),
+            (&scripts::ERASE_STAYS, stays, PersonalData::Sessions),
+            (&scripts::CLEAR_BIT, bits, PersonalData::Attendance),
+        ] {
+            self.erase_by_script(script, calls, kind, step).await?;
+        }
         let looked = self
             .router
             .read_each(
                 "erase_some",
                 &others,
-                |suspect| self.look_commands(suspect, user),
-                |suspect, answers| read_look(suspect, user, answers),
+                |candidate| match self.look(candidate, user) {
+                    Look::Erase(_, commands) => commands,
+                    Look::Read(command) => vec![command],
+                },
+                |candidate, answers| match self.look(candidate, user) {
+                    Look::Erase(kind, commands) => {
+                        let mut count = next_answer(answers);
+                        for _ in 1..commands.len() {
+                            // Each answer is taken, so that the next key finds its own.
+                            if let Err(why) = next_answer(answers) {
+                                count = Err(why);
+                            }
+                        }
+                        Ok(Looked::Gone(kind, number(&count?)?))
+                    }
+                    Look::Read(_) => read_look(candidate, user, next_answer(answers)?),
+                },
             )
             .await;
-        for (suspect, found) in others.iter().zip(looked) {
-            match found {
-                Ok(found) => self.act_on(user, suspect, found, step).await?,
-                // A key of another type, which another program wrote.
-                Err(StoreError::Nonsense(_)) => {}
-                Err(why) => return Err(why),
+        let mut failed = Ok(());
+        for (candidate, found) in others.iter().zip(looked) {
+            let done = match known(found) {
+                Ok(Some(found)) => self.act_on(user, candidate, found, step).await,
+                Ok(None) => Ok(()),
+                Err(why) => Err(why),
+            };
+            // The others are erased all the same, and count.
+            if done.is_err() {
+                failed = done;
             }
         }
-        Ok(())
+        failed
     }
 
     async fn erase_by_script(
         &self,
         script: &'static Script,
         calls: Vec<ScriptCall>,
-        trace: Trace,
+        kind: PersonalData,
         step: &mut ErasedSome,
     ) -> StoreResult<()> {
         if calls.is_empty() {
@@ -359,46 +345,52 @@ impl RedisStore {
                 Ok(self.router.script_each(script, calls).await)
             })
             .await?;
+        let mut failed = Ok(());
         for answer in answers {
-            match answer {
-                Ok(mut count) => step.add(trace, count.number()?),
-                Err(StoreError::Nonsense(_)) => {}
-                Err(why) => return Err(why),
+            match known(answer) {
+                Ok(Some(mut count)) => step.add(kind, count.number()?),
+                Ok(None) => {}
+                Err(why) => failed = Err(why),
             }
         }
-        Ok(())
+        failed
     }
 
-    /// The commands that look into a key, and erase what they can at once.
-    fn look_commands(&self, suspect: &Suspect, user: &UserId) -> Vec<Command> {
-        let key = &suspect.key;
-        match &suspect.how {
-            NamesUsers::Own(Some(size)) => {
-                vec![(size.command, args![key]), ("UNLINK", args![key])]
+    /// How to deal with a key.
+    fn look(&self, candidate: &Candidate, user: &UserId) -> Look {
+        let key = &candidate.key;
+        let unlink = ("UNLINK", args![key]);
+        match &candidate.how {
+            NamesUsers::Own(Some(Size { kind, command })) => {
+                Look::Erase(Some(*kind), vec![(command, args![key]), unlink])
             }
-            NamesUsers::Own(None) => vec![("UNLINK", args![key])],
-            NamesUsers::Profile => vec![("HMGET", args![key, "login", "former"])],
-            NamesUsers::Ranked(_) => vec![("ZREM", args![key, user])],
+            NamesUsers::Own(None) => Look::Erase(None, vec![unlink]),
+            NamesUsers::Ranked(kind) => Look::Erase(*kind, vec![("ZREM", args![key, user])]),
             NamesUsers::Removals => {
-                vec![("ZREM", args![key, user, format_args!("+{user}")])]
+                let args = args![key, user, format_args!("+{user}")];
+                Look::Erase(Some(PersonalData::Bans), vec![("ZREM", args)])
             }
-            NamesUsers::AttendanceSet => vec![("SREM", args![key, user])],
-            NamesUsers::AttendanceBits => match attendance::bit(user) {
-                Some(bit) => vec![("GETBIT", args![key, bit.offset])],
-                None => Vec::new(),
-            },
-            NamesUsers::Attended(_) => vec![("HMGET", args![key, "streamer_id"])],
+            NamesUsers::AttendanceSet => {
+                let args = args![key, user];
+                Look::Erase(Some(PersonalData::Attendance), vec![("SREM", args)])
+            }
             NamesUsers::LastSeen => {
                 let mut args = args![key];
                 args.push(write_member(self.seen_ids(), user));
-                vec![("ZREM", args)]
+                Look::Erase(Some(PersonalData::LastSeen), vec![("ZREM", args)])
             }
-            NamesUsers::Record(_) => vec![("HMGET", args![key, "streamer_id", "state"])],
-            NamesUsers::Answer | NamesUsers::StreamKey => vec![("GET", args![key])],
-            NamesUsers::OnlineSet => vec![("SISMEMBER", args![key, user])],
-            NamesUsers::OnlineHash => vec![("HGET", args![key, user])],
-            NamesUsers::Unfinished => vec![("HGETALL", args![key])],
-            NamesUsers::Timeline | NamesUsers::Stays(_) | NamesUsers::Events => Vec::new(),
+            NamesUsers::Profile => Look::Read(("HMGET", args![key, "login", "former"])),
+            NamesUsers::Attended(_) | NamesUsers::Record(_) => {
+                Look::Read(("HGET", args![key, "streamer_id"]))
+            }
+            NamesUsers::Answer | NamesUsers::StreamKey => Look::Read(("GET", args![key])),
+            NamesUsers::OnlineSet => Look::Read(("SISMEMBER", args![key, user])),
+            NamesUsers::OnlineHash => Look::Read(("HGET", args![key, user])),
+            NamesUsers::Unfinished => Look::Read(("HGETALL", args![key])),
+            NamesUsers::Timeline
+            | NamesUsers::Stays(_)
+            | NamesUsers::AttendanceBits
+            | NamesUsers::Events => Look::Erase(None, Vec::new()),
         }
     }
 
@@ -406,13 +398,13 @@ impl RedisStore {
     async fn act_on(
         &self,
         user: &UserId,
-        suspect: &Suspect,
+        candidate: &Candidate,
         found: Looked,
         step: &mut ErasedSome,
     ) -> StoreResult<()> {
         match found {
             Looked::Nothing => {}
-            Looked::Gone(Some(trace), count) => step.add(trace, count),
+            Looked::Gone(Some(kind), count) => step.add(kind, count),
             Looked::Gone(None, count) => step.is_dirty |= count > 0,
             Looked::Remains => step.is_dirty = true,
             Looked::Profile(logins) => {
@@ -420,34 +412,27 @@ impl RedisStore {
                     self.free_login(user, &login, step).await?;
                 }
                 // The profile goes last: it knows the logins.
-                step.add(Trace::Profiles, self.erase_key(&suspect.key).await?);
+                step.add(
+                    PersonalData::Profiles,
+                    self.erase_key(&candidate.key).await?,
+                );
             }
-            Looked::Doomed(trace) => step.add(trace, self.erase_key(&suspect.key).await?),
-            Looked::Bit => {
-                if let Some(bit) = attendance::bit(user) {
-                    let args = args![suspect.key, "SET", "u1", bit.offset, 0];
-                    self.erase("BITFIELD", args).await?;
-                    step.add(Trace::Attendance, 1);
-                }
-            }
-            Looked::Owned(live, false) => {
-                step.is_dirty = true;
-                step.open_lives.push(live);
-            }
-            Looked::Owned(live, true) => {
-                self.erase_live(&live).await?;
-                step.add(Trace::Lives, 1);
-            }
+            Looked::Delete(kind) => step.add(kind, self.erase_key(&candidate.key).await?),
+            Looked::Owned(live) => self.erase_live(user, live, step).await?,
             Looked::Attended(of) => {
-                let attended = self.attended(&of).await?;
+                let attended = known(self.attended(&of).await)?.flatten();
                 self.forget_attendance(&of, attended.as_ref()).await?;
                 step.is_dirty = true;
             }
             Looked::StreamKey(live) => {
                 let args = args![self.keys().live(&live), "streamer_id"];
-                let owner = self.erase("HGET", args).await?.into_string();
-                if owner.is_none_or(|owner| owner == user.as_str()) {
-                    step.add(Trace::StreamKeys, self.erase_key(&suspect.key).await?);
+                let owner = self.erase("HGET", args).await?;
+                // A live without a record has not begun yet, or is over: its key ends by itself.
+                if is_text(&owner, user) {
+                    step.add(
+                        PersonalData::StreamKeys,
+                        self.erase_key(&candidate.key).await?,
+                    );
                 }
             }
         }
@@ -484,30 +469,56 @@ impl RedisStore {
             Ok(1)
         };
         let freed = self.router.call("erase_some", steps).await?;
-        step.add(Trace::Logins, freed);
+        step.add(PersonalData::Logins, freed);
         Ok(())
     }
 
-    /// Erases the record of a closed live, and all that lies beside it.
-    async fn erase_live(&self, live: &LiveId) -> StoreResult<()> {
-        let record = self.keys().live(live);
-        let epoch = self.erase("HGET", args![record, "epoch"]).await?;
-        let mut all = vec![
-            self.keys().removals(live),
-            self.keys().bans(live),
-            self.keys().streams(live),
-        ];
-        if let Ok(epoch) = number(&epoch) {
-            all.push(self.keys().history(&LiveEpoch {
+    /// Erases the record of a live of the user, and all that lies beside it, once the live is
+    /// closed. A record that nobody can read goes at once.
+    async fn erase_live(
+        &self,
+        user: &UserId,
+        live: LiveId,
+        step: &mut ErasedSome,
+    ) -> StoreResult<()> {
+        step.is_dirty = true;
+        let key = self.keys().live(&live);
+        let fields = Reply::of(self.erase("HGETALL", args![key]).await?)?;
+        // What is known of the closed epoch: nothing, if nobody can read the record.
+        let mut closed = [String::new(), String::new()];
+        let mut epoch = Epoch(0);
+        match record(&live, fields) {
+            Ok(Some(LiveRecord {
+                state: LiveState::Closed,
+                epoch: there,
+                closure,
+                ..
+            })) => {
+                let at = closure.map_or(0, |closure| closure.at);
+                epoch = there;
+                closed = [epoch.to_string(), at.to_string()];
+            }
+            Ok(Some(_)) => {
+                step.open_lives.push(live);
+                return Ok(());
+            }
+            Ok(None) => return Ok(()),
+            Err(_) => {}
+        }
+        let mut keys = self.record_keys(&live);
+        keys.extend([
+            self.keys().streams(&live),
+            self.keys().history(&LiveEpoch {
                 live: live.clone(),
-                epoch: Epoch(epoch),
-            }));
-        }
-        // The record goes last: it leads to the others.
-        all.push(record);
-        for key in all {
-            self.erase_key(&key).await?;
-        }
+                epoch,
+            }),
+            self.keys().erased_live(&live),
+        ]);
+        let [epoch, at] = closed;
+        let args = args![user, epoch, at, ERASED_KEPT.as_secs()];
+        let steps = self.router.script(&scripts::ERASE_LIVE, keys, args);
+        let erased = self.router.call("erase_some", steps).await?.number()?;
+        step.add(PersonalData::Lives, erased);
         Ok(())
     }
 
@@ -548,7 +559,7 @@ impl RedisStore {
                 let (entry, fields) = entry(piece)?;
                 if fields
                     .get("data")
-                    .is_some_and(|data| event_names(data, user))
+                    .is_some_and(|data| json_names(data, user))
                 {
                     doomed.push(Value::from(entry.to_string()));
                 }
@@ -556,7 +567,7 @@ impl RedisStore {
             }
             if doomed.len() > 1 {
                 let deleted = self.erase("XDEL", doomed).await?;
-                step.add(Trace::WebhookEvents, number(&deleted)?);
+                step.add(PersonalData::WebhookEvents, number(&deleted)?);
             }
             match last {
                 Some(last) => from = format!("({last}"),
@@ -566,108 +577,99 @@ impl RedisStore {
     }
 }
 
-/// Reads the answers to [`RedisStore::look_commands`].
-fn read_look(
-    suspect: &Suspect,
-    user: &UserId,
-    answers: &mut dyn Iterator<Item = StoreResult<Value>>,
-) -> StoreResult<Looked> {
-    // An id that is no number has no bit.
-    if suspect.how == NamesUsers::AttendanceBits && attendance::bit(user).is_none() {
-        return Ok(Looked::Nothing);
+/// The run of a server: another one after each start.
+async fn run_of(node: &Node) -> StoreResult<String> {
+    let info = node
+        .send(Share::Own, "INFO", args!["server"])
+        .await
+        .map_err(StoreError::from)?
+        .into_string()
+        .unwrap_or_default();
+    for line in info.lines() {
+        if let Some(run) = line.strip_prefix("run_id:") {
+            return Ok(run.trim().to_owned());
+        }
     }
-    let first = next_answer(answers);
-    match &suspect.how {
-        NamesUsers::Own(Some(Size { trace, .. })) => {
-            // Take both answers, so that the next key finds its own.
-            next_answer(answers)?;
-            Ok(Looked::Gone(Some(*trace), number(&first?)?))
-        }
-        NamesUsers::Own(None) => Ok(Looked::Gone(None, number(&first?)?)),
-        NamesUsers::Ranked(trace) => Ok(Looked::Gone(*trace, number(&first?)?)),
-        NamesUsers::Removals => Ok(Looked::Gone(Some(Trace::Bans), number(&first?)?)),
-        NamesUsers::AttendanceSet => Ok(Looked::Gone(Some(Trace::Attendance), number(&first?)?)),
-        NamesUsers::LastSeen => Ok(Looked::Gone(Some(Trace::LastSeen), number(&first?)?)),
+    Err(nonsense("a server that does not name its run"))
+}
+
+/// An answer about a key; `None` for a key of another type, which another program wrote.
+fn known<T>(answer: StoreResult<T>) -> StoreResult<Option<T>> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(StoreError::Nonsense(_)) => Ok(None),
+        Err(why) => Err(why),
+    }
+}
+
+/// Reads the answer to a [`Look::Read`].
+fn read_look(candidate: &Candidate, user: &UserId, answer: Value) -> StoreResult<Looked> {
+    let (is_there, found) = match &candidate.how {
         NamesUsers::Profile => {
-            let logins = Reply::of(first?)?.texts();
-            Ok(Looked::Profile(
-                logins.filter_map(|it| Login::parse(&it).ok()).collect(),
-            ))
+            let logins = Reply::of(answer)?.texts();
+            let logins = logins.filter_map(|it| Login::parse(&it).ok()).collect();
+            (true, Looked::Profile(logins))
         }
-        NamesUsers::AttendanceBits => Ok(if_there(number(&first?)? > 0, Looked::Bit)),
-        NamesUsers::OnlineSet => Ok(if_there(number(&first?)? > 0, Looked::Remains)),
-        NamesUsers::OnlineHash => Ok(if_there(!first?.is_null(), Looked::Remains)),
-        NamesUsers::Attended(of) => {
-            let owner = Reply::of(first?)?.texts().next();
-            let is_own = owner.as_deref() == Some(user.as_str());
-            Ok(if_there(is_own, Looked::Attended(of.clone())))
-        }
-        NamesUsers::Record(live) => {
-            let fields = Reply::of(first?)?.pieces();
-            let is_own = is_text(fields.first(), user.as_str());
-            let is_closed = is_text(fields.get(1), "closed");
-            Ok(if_there(is_own, Looked::Owned(live.clone(), is_closed)))
-        }
+        NamesUsers::OnlineSet => (number(&answer)? > 0, Looked::Remains),
+        NamesUsers::OnlineHash => (!answer.is_null(), Looked::Remains),
+        NamesUsers::Attended(of) => (is_text(&answer, user), Looked::Attended(of.clone())),
+        NamesUsers::Record(live) => (is_text(&answer, user), Looked::Owned(live.clone())),
         NamesUsers::Answer => {
-            let answer = first?.into_string().unwrap_or_default();
-            Ok(if_there(
-                names(&answer, user),
-                Looked::Doomed(Trace::Answers),
-            ))
+            let is_there = answer.as_string().is_some_and(|it| json_names(&it, user));
+            (is_there, Looked::Delete(PersonalData::Answers))
         }
-        NamesUsers::StreamKey => match LiveId::parse(&first?.into_string().unwrap_or_default()) {
-            Ok(live) => Ok(Looked::StreamKey(live)),
-            Err(_) => Ok(Looked::Nothing),
+        NamesUsers::StreamKey => match LiveId::parse(&answer.into_string().unwrap_or_default()) {
+            Ok(live) => (true, Looked::StreamKey(live)),
+            Err(_) => (false, Looked::Nothing),
         },
         NamesUsers::Unfinished => {
-            let fields = Reply::of(first?)?.pairs()?;
-            let is_there = fields
-                .iter()
-                .any(|(name, value)| names(name, user) || names(value, user));
-            Ok(if_there(is_there, Looked::Remains))
+            let fields = Reply::of(answer)?.texts();
+            let is_there = fields.into_iter().any(|text| has_word(&text, user));
+            (is_there, Looked::Remains)
         }
-        NamesUsers::Timeline | NamesUsers::Stays(_) | NamesUsers::Events => Ok(Looked::Nothing),
-    }
+        _ => (false, Looked::Nothing),
+    };
+    Ok(if is_there { found } else { Looked::Nothing })
 }
 
-fn is_text(piece: Option<&Value>, text: &str) -> bool {
-    piece.and_then(Value::as_bytes) == Some(text.as_bytes())
+fn is_text(answer: &Value, user: &UserId) -> bool {
+    answer.as_bytes() == Some(user.as_str().as_bytes())
 }
 
-fn if_there(is_there: bool, found: Looked) -> Looked {
-    if is_there { found } else { Looked::Nothing }
+/// Whether one of the words of a job or a change is the user, or a status of the user.
+fn has_word(text: &str, user: &UserId) -> bool {
+    text.split([' ', '~']).any(|word| word == user.as_str())
 }
 
 #[async_trait]
 impl Erasures for RedisStore {
     async fn ask_erasure(&self, user: &UserId) -> StoreResult<ErasureId> {
-        self.router.call("ask_erasure", self.do_ask(user)).await
+        let steps = self.do_ask_erasure(user);
+        self.router.call("ask_erasure", steps).await
     }
 
     async fn erasure(&self, id: &ErasureId) -> StoreResult<Option<Erasure>> {
         self.router.call("erasure", self.read_erasure(id)).await
     }
 
-    async fn being_erased(&self) -> StoreResult<Vec<UserId>> {
-        let args = args![self.keys().erasures_progress()];
-        let steps = async { Ok(Reply::of(self.router.command("HKEYS", args).await?)?.users()) };
-        self.router.call("being_erased", steps).await
+    async fn erasure_news(&self, after: UnixMillis) -> StoreResult<ErasureNews> {
+        let steps = self.read_erasure_news(after);
+        self.router.call("erasure_news", steps).await
     }
 
     async fn take_erasure(&self, worker: &GatewayId) -> StoreResult<Option<TakenErasure>> {
-        self.router.call("take_erasure", self.take(worker)).await
+        let steps = self.do_take_erasure(worker);
+        self.router.call("take_erasure", steps).await
     }
 
     async fn keep_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> StoreResult<bool> {
-        self.router
-            .call("keep_erasure", self.keep(worker, taken))
-            .await
+        let steps = self.do_keep_erasure(worker, taken);
+        self.router.call("keep_erasure", steps).await
     }
 
     async fn finish_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> StoreResult<()> {
-        self.router
-            .call("finish_erasure", self.finish(worker, taken))
-            .await
+        let steps = self.do_finish_erasure(worker, taken);
+        self.router.call("finish_erasure", steps).await
     }
 
     async fn erase_some(&self, user: &UserId, place: &str) -> StoreResult<ErasedSome> {
@@ -681,14 +683,34 @@ mod tests {
 
     #[test]
     fn a_place_is_read_as_it_was_written() {
+        let host = "[::1]:6379".to_owned();
+        let cursor = Cursor {
+            run: "0a1b".to_owned(),
+            cursor: u64::MAX,
+        };
         for place in [
-            Place::Keys("[::1]:6379".to_owned(), u64::MAX),
+            Place::Keys(KeysPlace::first_of(host.clone())),
+            Place::Keys(KeysPlace {
+                host,
+                at: Some(cursor),
+            }),
             Place::Logins(7),
         ] {
             assert_eq!(Place::read(&place.write()), Some(place));
         }
-        for other in ["", "keys", "keys a", "logins x", "dead", "lists 1"] {
+        for other in ["", "keys", "keys a 1", "keys a b c", "logins x", "lists 1"] {
             assert_eq!(Place::read(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_change_names_a_user_by_a_whole_word() {
+        let user = UserId::parse("u1").unwrap();
+        for text in ["u1 s1", "add u1~abc", "g1 5 u1"] {
+            assert!(has_word(text, &user), "{text}");
+        }
+        for text in ["", "u11 s1", "add u1.b~abc", "g1 5 tenant:u1"] {
+            assert!(!has_word(text, &user), "{text}");
         }
     }
 }

@@ -10,7 +10,7 @@
 //! so that one pattern matches all keys of an installation, and inside them, because the slice's
 //! own key has it. Neither ids nor prefixes contain braces, so none can move a key to another slot.
 
-pub(super) mod traces;
+pub(super) mod personal_data;
 
 use std::fmt::{self, Display};
 use std::time::Duration;
@@ -54,9 +54,6 @@ pub const CLAIMS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long the totals of a slice outlive its last write: its fence, and the counters of different
 /// users. A close counts and deletes them.
 pub const TOTALS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
-
-/// How long the report of an erasure outlives its end.
-pub const ERASURE_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
 const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
 const BEATS_CHANNEL: &str = "rollcall:beats:";
@@ -255,6 +252,12 @@ impl Keys {
     /// which grows with each write. Outlasts the close, because messages come late.
     pub fn streams(&self, live: &LiveId) -> String {
         self.beside(&self.live(live), "streams")
+    }
+
+    /// STRING: `<epoch> <when it was closed, Unix ms>` of the last epoch of a live that an erasure took
+    /// away. It does not name the streamer. Expires a day after the erasure.
+    pub fn erased_live(&self, live: &LiveId) -> String {
+        self.beside(&self.live(live), "erased")
     }
 
     /// STRING: the live to which a stream key belongs, by a digest of the media server and the key.
@@ -681,6 +684,12 @@ impl Keys {
         self.beside(&self.erasures(), format_args!("report:{id}"))
     }
 
+    /// ZSET, in the same slot: a digest of each user whose erasure ended within a day, scored by the
+    /// end. It does not name the users. Expires a day after the last end.
+    pub fn erased(&self) -> String {
+        self.beside(&self.erasures(), "erased")
+    }
+
     /// HASH: the thing that changes → `<begin, Unix ms> <how>`. These are changes of several keys
     /// that are under way or were left half done. The hash of a user's id decides the partition of
     /// the user's changes. Empty at rest.
@@ -889,6 +898,7 @@ impl Keys {
             self.live(live),
             self.removals(live),
             self.streams(live),
+            self.erased_live(live),
             self.stream_key("0"),
             self.attended(&of),
             self.attended_lives(user),
@@ -913,6 +923,7 @@ impl Keys {
             self.fanout_progress(),
             self.erasures(),
             self.erasures_progress(),
+            self.erased(),
             self.pulled(),
             self.changes(0),
         ];

@@ -323,13 +323,10 @@ impl RedisStore {
         ]);
         args.extend(self.publish_args(&record.live, message));
         args.extend(flag_args(&record.terms));
+        let mut keys = self.record_keys(&record.live);
+        keys.push(self.keys().erased_live(&record.live));
         let mut reply = self
-            .change(
-                &record.live,
-                &scripts::KEEP_LIVE,
-                self.record_keys(&record.live),
-                args,
-            )
+            .change(&record.live, &scripts::KEEP_LIVE, keys, args)
             .await?;
         match reply.text()?.as_str() {
             "open" => Ok(Standing::Open {
@@ -341,6 +338,14 @@ impl RedisStore {
                 Ok(Standing::Rewritten)
             }
             "over" => Ok(Standing::Over(sure_record(&record.live, reply)?)),
+            "erased" => Ok(Standing::Over(LiveRecord {
+                state: LiveState::Closed,
+                closure: Some(Closure {
+                    reason: CloseReason::Requested,
+                    at: reply.number()?,
+                }),
+                ..record.clone()
+            })),
             other => Err(nonsense(format!("a live that is kept answered {other}"))),
         }
     }

@@ -30,6 +30,7 @@ const PRELUDE: &str = concat!(
     include_str!("scripts/prelude/members.lua"),
     include_str!("scripts/prelude/records.lua"),
     include_str!("scripts/prelude/events.lua"),
+    include_str!("scripts/prelude/jobs.lua"),
 );
 
 /// A script, with the functions of the prelude that it calls, directly or not, in front. Leaves out
@@ -121,7 +122,11 @@ scripts! {
     TAKE_FANOUTS = "take_fanouts.lua",
     KEEP_FANOUT = "keep_fanout.lua",
     FINISH_FANOUT = "finish_fanout.lua",
+    KEEP_ANSWER = "keep_answer.lua",
     ASK_ERASURE = "ask_erasure.lua",
+    READ_ERASURES = "read_erasures.lua",
+    CLEAR_BIT = "clear_bit.lua",
+    ERASE_LIVE = "erase_live.lua",
     FINISH_ERASURE = "finish_erasure.lua",
     ERASE_STATUSES = "erase_statuses.lua",
     ERASE_STAYS = "erase_stays.lua",

@@ -156,9 +156,9 @@ pub struct Post {
 /// Announcements. Each author's newest [`crate::store::MAX_TIMELINE`] are kept.
 #[async_trait]
 pub trait Statuses: Sync {
-    /// Keeps an announcement, and puts it into the author's profile. Forgets the author's oldest
-    /// announcement if there are too many.
-    async fn put_post(&self, status: &StatusId, post: &Post) -> StoreResult<()>;
+    /// Keeps an announcement unless there is one with the id, and puts it into the author's profile.
+    /// Answers the one that is there. Forgets the author's oldest announcement if there are too many.
+    async fn put_post(&self, status: &StatusId, post: &Post) -> StoreResult<Post>;
 
     /// Forgets an announcement. Returns false if there is no such announcement.
     async fn drop_post(&self, status: &StatusId) -> StoreResult<bool>;

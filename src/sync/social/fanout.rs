@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::ids::GatewayId;
 use crate::base::metrics::Metrics;
 use crate::store::{
-    Edge, FanoutTask, StatusState, Store, StoreResult, TakenJob, Timeline, states_of,
+    Content, Edge, FanoutTask, StatusState, Store, StoreResult, TakenJob, Timeline, states_of,
 };
 use crate::sync::social::feeds::Feeds;
 
@@ -173,13 +173,17 @@ impl Fanout {
         if !self.store.keep_fanout(worker, &active.taken).await? {
             return Ok(Next::Lost);
         }
-        let job = active.taken.job.clone();
+        let mut job = active.taken.job.clone();
         let state = states_of(self.store.as_ref(), std::slice::from_ref(&job.entry.id))
             .await
             .pop();
         let state = state.unwrap_or(Ok(StatusState::Unknown))?;
         let is_first = active.taken.done_to.is_none() && !active.is_due;
         let is_early = is_first && active.since.elapsed() < PATIENCE;
+        if let StatusState::Stands(Content::Post(post)) = &state {
+            // Another gateway may have made the same announcement a moment before.
+            job.entry.at = post.at;
+        }
         match (job.task, state) {
             (FanoutTask::Add, StatusState::Stands(_)) => {}
             (FanoutTask::Add, StatusState::Unknown)

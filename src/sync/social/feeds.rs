@@ -209,10 +209,12 @@ impl Feeds {
             }
         };
         let at = self.clock.unix();
-        let entry = Entry { at, id };
-        let post = Post { at, text, data };
+        let mut entry = Entry { at, id };
         self.note(FanoutTask::Add, &entry).await?;
-        self.store.put_post(&entry.id, &post).await?;
+        let post = Post { at, text, data };
+        // The same request may be under way on another gateway. The first one tells the time.
+        let post = self.store.put_post(&entry.id, &post).await?;
+        entry.at = post.at;
         self.look_for_jobs();
         Ok(Some(ShownStatus {
             entry,

@@ -378,7 +378,7 @@ calls! {
 
 calls! {
     Statuses {
-        [write] put_post(status: &StatusId, post: &Post) -> (), at list();
+        [write] put_post(status: &StatusId, post: &Post) -> Post, at list();
         [write] drop_post(status: &StatusId) -> bool, at list();
         [read] count_posts(author: &UserId) -> u64, at user(author);
         else
@@ -414,7 +414,7 @@ calls! {
     Erasures {
         [write] ask_erasure(user: &UserId) -> ErasureId, at list();
         [read] erasure(id: &ErasureId) -> Option<Erasure>, at list();
-        [read] being_erased() -> Vec<UserId>, at list();
+        [read] erasure_news(after: UnixMillis) -> ErasureNews, at list();
         [write] take_erasure(worker: &GatewayId) -> Option<TakenErasure>, at list();
         [write] keep_erasure(worker: &GatewayId, taken: &TakenErasure) -> bool, at list();
         [write] finish_erasure(worker: &GatewayId, taken: &TakenErasure) -> (), at list();
@@ -425,7 +425,7 @@ calls! {
 calls! {
     Answers {
         [write] claim_answer(name: &AnswerName, claim: &str, keep: Duration) -> Option<String>, at list();
-        [write] keep_answer(name: &AnswerName, answer: &str, keep: Duration) -> (), at list();
+        [write] keep_answer(name: &AnswerName, claim: &str, answer: &str, keep: Duration) -> String, at list();
     }
 }
 

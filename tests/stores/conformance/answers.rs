@@ -23,10 +23,13 @@ async fn a_name_is_claimed_once_and_its_answer_takes_the_place_of_the_claim(stor
     assert_eq!(claim(&one, "first \u{fc}").await, "");
     assert_eq!(claim(&one, "second").await, "first \u{fc}");
     assert_eq!(claim(&other, "other").await, "");
-    store
-        .keep_answer(&one, "answer \u{fc}", LONG)
-        .await
-        .unwrap();
+    let keep = async |answer: &str| {
+        let kept = store.keep_answer(&one, "first \u{fc}", answer, LONG);
+        kept.await.unwrap()
+    };
+    assert_eq!(keep("answer \u{fc}").await, "answer \u{fc}");
+    // The same request, under way on another gateway, is a moment later.
+    assert_eq!(keep("another").await, "answer \u{fc}");
     assert_eq!(claim(&one, "third").await, "answer \u{fc}");
     assert_eq!(claim(&other, "fourth").await, "other");
 }
@@ -35,7 +38,10 @@ async fn an_answer_is_forgotten_after_its_time(store: Arc<dyn Store>) {
     let name = AnswerName::of_digest(&[3; 16]);
     let soon = Duration::from_millis(50);
     store.claim_answer(&name, "claim", LONG).await.unwrap();
-    store.keep_answer(&name, "answer", soon).await.unwrap();
+    store
+        .keep_answer(&name, "claim", "answer", soon)
+        .await
+        .unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let there = store.claim_answer(&name, "again", soon).await.unwrap();

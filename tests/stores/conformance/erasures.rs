@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{ErasureId, GatewayId, Group, ListName, Login, PostId, SliceId, UserId};
+use rollcall::base::user_digest::UserDigest;
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::store::{
     About, AnswerName, ApplyReply, BuryReply, CloseReply, DeadEvent, Edge, Entry, ErasedSome,
-    ErasureProgress, Event, Found, LiveRecord, OpenLive, Post, QueueKind, ReadEvents, ReadFrom,
-    RemoveUser, SenderTurn, StatusId, Store, Terms, Timeline, Trace, WebhookQueue,
+    ErasureProgress, Event, Found, LiveRecord, LiveState, OpenLive, PersonalData, Post, QueueKind,
+    ReadEvents, ReadFrom, RemoveUser, SenderTurn, Standing, StatusId, Store, Terms, Timeline,
+    WebhookQueue,
 };
 
 use super::{Caller, LONG, end, finish_close, live, on_each, opened_as, user, wish};
@@ -50,19 +52,23 @@ async fn erased(store: &Arc<dyn Store>, user: &UserId) -> Found {
 
 async fn an_erasure_is_asked_for_once_and_its_report_stays(store: Arc<dyn Store>) {
     let worker = GatewayId::random();
-    let nothing: Vec<UserId> = Vec::new();
-    assert_eq!(store.being_erased().await.unwrap(), nothing);
+    let before = store.erasure_news(0).await.unwrap();
+    assert!(before.running.is_empty() && before.ended.is_empty() && before.oldest.is_none());
     assert_eq!(store.take_erasure(&worker).await.unwrap(), None);
     assert_eq!(store.erasure(&ErasureId::random()).await.unwrap(), None);
     let id = store.ask_erasure(&user(1)).await.unwrap();
     assert_eq!(store.ask_erasure(&user(1)).await.unwrap(), id);
     let other = store.ask_erasure(&user(2)).await.unwrap();
     assert_ne!(id, other);
-    let mut known = store.being_erased().await.unwrap();
-    known.sort();
-    assert_eq!(known, [user(1), user(2)]);
+    let mut news = store.erasure_news(before.at - 1).await.unwrap();
+    news.running.sort();
+    assert_eq!(
+        news.running,
+        [(user(1), id.clone()), (user(2), other.clone())]
+    );
     let report = store.erasure(&id).await.unwrap().unwrap();
     assert!(report.asked_at > 1_700_000_000_000 && report.ended.is_none());
+    assert!(news.oldest >= Some(before.at) && news.oldest <= Some(news.at));
 
     let mut taken = store.take_erasure(&worker).await.unwrap().unwrap();
     let second = store.take_erasure(&worker).await.unwrap().unwrap();
@@ -72,16 +78,21 @@ async fn an_erasure_is_asked_for_once_and_its_report_stays(store: Arc<dyn Store>
         taken = second;
     }
     assert_eq!((&taken.id, &taken.progress), (&id, &Default::default()));
-    taken.progress.found.insert(Trace::Lists, 3);
+    taken.progress.found.insert(PersonalData::Lists, 3);
     taken.progress.place = "somewhere".to_owned();
     assert!(store.keep_erasure(&worker, &taken).await.unwrap());
     store.finish_erasure(&worker, &taken).await.unwrap();
     assert!(!store.keep_erasure(&worker, &taken).await.unwrap(), "over");
-    assert_eq!(store.being_erased().await.unwrap(), [user(2)]);
+    let news = store.erasure_news(before.at - 1).await.unwrap();
+    assert_eq!(news.running, [(user(2), other)]);
     let report = store.erasure(&id).await.unwrap().unwrap();
     let ended = report.ended.unwrap();
     assert!(ended.at >= report.asked_at);
-    assert_eq!(ended.found, Found::from([(Trace::Lists, 3)]));
+    assert_eq!(ended.found, Found::from([(PersonalData::Lists, 3)]));
+    // For a day it is known who was erased, without the name.
+    assert_eq!(news.ended, [(UserDigest::of(&user(1)), ended.at)]);
+    let later = store.erasure_news(ended.at).await.unwrap();
+    assert!(later.ended.is_empty(), "{later:?}");
     assert_ne!(
         store.ask_erasure(&user(1)).await.unwrap(),
         id,
@@ -217,7 +228,10 @@ async fn two_users(store: &Arc<dyn Store>) -> LiveRecord {
         is_kept_for_webhooks(store, &record, n).await;
         let name = AnswerName::of_digest(&[n as u8; 16]);
         let answer = format!(r#"{{"body":"{{\"user_id\":\"{one}\"}}"}}"#);
-        store.keep_answer(&name, &answer, LONG).await.unwrap();
+        store
+            .keep_answer(&name, "claim", &answer, LONG)
+            .await
+            .unwrap();
     }
     record
 }
@@ -225,23 +239,23 @@ async fn two_users(store: &Arc<dyn Store>) -> LiveRecord {
 async fn what_names_a_user_goes_and_what_names_others_stays(store: Arc<dyn Store>) {
     let record = two_users(&store).await;
     let found = erased(&store, &user(1)).await;
-    for (trace, count) in [
-        (Trace::Profiles, 1),
-        (Trace::Logins, 1),
-        (Trace::Following, 1),
-        (Trace::Followers, 1),
-        (Trace::Announcements, 1),
-        (Trace::TimelineEntries, 3),
-        (Trace::Sessions, 2),
-        (Trace::Lists, 1),
-        (Trace::ListPlaces, 1),
-        (Trace::LastSeen, 1),
-        (Trace::Attendance, 1),
-        (Trace::Bans, 2),
-        (Trace::Answers, 1),
-        (Trace::WebhookEvents, 2),
+    for (kind, count) in [
+        (PersonalData::Profiles, 1),
+        (PersonalData::Logins, 1),
+        (PersonalData::Following, 1),
+        (PersonalData::Followers, 1),
+        (PersonalData::Announcements, 1),
+        (PersonalData::TimelineEntries, 3),
+        (PersonalData::Sessions, 2),
+        (PersonalData::Lists, 1),
+        (PersonalData::ListPlaces, 1),
+        (PersonalData::LastSeen, 1),
+        (PersonalData::Attendance, 1),
+        (PersonalData::Bans, 2),
+        (PersonalData::Answers, 1),
+        (PersonalData::WebhookEvents, 2),
     ] {
-        assert_eq!(found.get(&trace), Some(&count), "{trace:?} in {found:?}");
+        assert_eq!(found.get(&kind), Some(&count), "{kind:?} in {found:?}");
     }
     // All is as if there had never been a user 1.
     let of = record.live_epoch();
@@ -317,6 +331,10 @@ async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn Store>)
         .note_stream_key("two", &other.live, LONG)
         .await
         .unwrap();
+    store
+        .note_stream_key("soon", &live("44"), LONG)
+        .await
+        .unwrap();
     let open = pass(&store, &streamer).await;
     assert!(open.is_dirty && open.open_lives == [live("42")], "{open:?}");
     assert!(store.load_live(&live("42")).await.unwrap().is_some());
@@ -330,8 +348,12 @@ async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn Store>)
         .await
         .unwrap();
     let first = pass(&store, &streamer).await;
-    assert_eq!(first.found.get(&Trace::Lives), Some(&1), "{first:?}");
-    assert_eq!(first.found.get(&Trace::PastLives), Some(&1), "{first:?}");
+    assert_eq!(first.found.get(&PersonalData::Lives), Some(&1), "{first:?}");
+    assert_eq!(
+        first.found.get(&PersonalData::PastLives),
+        Some(&1),
+        "{first:?}"
+    );
     // A step may have found the attendance after the record, or before.
     pass(&store, &streamer).await;
     assert_eq!(pass(&store, &streamer).await, ErasedSome::default());
@@ -346,6 +368,29 @@ async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn Store>)
         "who came to the streamer's live is forgotten, too"
     );
     assert_eq!(store.find_stream_key("one").await.unwrap(), None);
+    // A gateway that heard of nothing does not open it again.
+    let Standing::Over(over) = store.keep_live(&record, "").await.unwrap() else {
+        panic!("it is over")
+    };
+    assert_eq!((over.epoch, over.state), (record.epoch, LiveState::Closed));
+    assert!(over.closure.unwrap().at >= record.opened_at);
+    assert_eq!(store.load_live(&live("42")).await.unwrap(), None);
+    let close = store.begin_close(&end(&record)).await.unwrap();
+    assert_eq!(close, CloseReply::Absent);
+    // Another may have a live of that name.
+    let next = OpenLive {
+        streamer: user(8),
+        ..wish("42")
+    };
+    let next = opened_as(&store, &next).await;
+    assert!(next.epoch > record.epoch);
+    let Standing::Open { .. } = store.keep_live(&next, "").await.unwrap() else {
+        panic!("it is open")
+    };
+    assert_eq!(pass(&store, &streamer).await, ErasedSome::default());
+    // A stream that is about to begin has no record yet.
+    let soon = store.find_stream_key("soon").await.unwrap();
+    assert_eq!(soon, Some(live("44")));
     // The lives of others stay.
     assert_eq!(
         store.find_stream_key("two").await.unwrap(),

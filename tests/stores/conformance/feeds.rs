@@ -16,6 +16,7 @@ on_each!(
     a_timeline_keeps_the_newest_once_and_pages_miss_nobody,
     a_streamer_s_lives_are_paged_to_their_end_however_many_are_on_air,
     a_write_that_is_too_late_is_refused_or_needless,
+    an_announcement_stays_as_it_was_made_first,
     an_author_s_oldest_announcements_are_forgotten,
     a_list_has_each_member_once_and_is_bounded,
     a_job_is_taken_once_and_remembers_how_far_it_got,
@@ -46,6 +47,18 @@ async fn posted(store: &Arc<dyn Store>, author: usize, n: u64) -> Entry {
     };
     store.put_post(&entry.id, &post).await.unwrap();
     entry
+}
+
+async fn an_announcement_stays_as_it_was_made_first(store: Arc<dyn Store>) {
+    let first = posted(&store, 1, 1).await;
+    let again = Post {
+        at: first.at + 5,
+        text: "text 1".to_owned(),
+        data: None,
+    };
+    let there = store.put_post(&first.id, &again).await.unwrap();
+    assert_eq!((there.at, there.data.is_some()), (first.at, true));
+    assert_eq!(store.count_posts(&user(1)).await.unwrap(), 1);
 }
 
 async fn on_air(store: &Arc<dyn Store>, name: &str, streamer: usize) -> Entry {

@@ -4,7 +4,9 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Request};
 
 use super::world::{Answer, World};
+use crate::base::ids::UserId;
 use crate::config::Config;
+use crate::store::Erasures;
 
 const ANN: &str = r#"{"login":"ann","name":"Ann"}"#;
 const BOB: &str = r#"{"login":"bob","name":"Bob"}"#;
@@ -128,4 +130,42 @@ async fn without_a_key_two_equal_requests_make_two_things() {
         assert_eq!(made.header("location"), format!("{path}/{status}"));
     }
     assert_eq!(world.statuses(&user).await, 2);
+}
+
+#[tokio::test]
+async fn a_path_is_the_same_however_it_is_spelt() {
+    let world = World::new();
+    world.put("/v1/users/a@b", ANN).await.is(201);
+    let hi = r#"{"text":"hi"}"#;
+    for path in ["/v1/users/a@b/statuses", "/v1/users/a%40b/statuses"] {
+        world.post_with("k", path, hi).await.is(201);
+    }
+    assert_eq!(world.statuses("a@b").await, 1);
+    world.put("/v1/users/a", BOB).await.is(201);
+    world
+        .post_with("k", "/v1/users/a/statuses", hi)
+        .await
+        .is(201);
+    assert_eq!(
+        world.statuses("a").await,
+        1,
+        "another user's path is another"
+    );
+}
+
+#[tokio::test]
+async fn a_sign_up_waits_for_the_erasure_of_the_user_that_it_made_before() {
+    let world = World::new();
+    let user = id_of(&world.post_with("k", "/v1/users", ANN).await);
+    world.delete(&format!("/v1/users/{user}")).await.is(202);
+    // The answer is erased with the profile, while the client repeats its request.
+    world
+        .store
+        .erase_some(&UserId::parse(&user).unwrap(), "")
+        .await
+        .unwrap();
+    world
+        .post_with("k", "/v1/users", ANN)
+        .await
+        .is_problem(409, "being_erased");
 }

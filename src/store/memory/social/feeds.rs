@@ -12,8 +12,11 @@ use crate::store::{
 
 #[async_trait]
 impl Statuses for MemoryStore {
-    async fn put_post(&self, status: &StatusId, post: &Post) -> StoreResult<()> {
+    async fn put_post(&self, status: &StatusId, post: &Post) -> StoreResult<Post> {
         let mut feeds = self.feeds.lock();
+        if let Some(there) = feeds.posts.get(status.as_str()) {
+            return Ok(there.clone());
+        }
         feeds.posts.insert(status.as_str().to_owned(), post.clone());
         feeds.add(
             &Timeline::Profile(status.author().clone()),
@@ -22,7 +25,7 @@ impl Statuses for MemoryStore {
                 id: status.clone(),
             },
         );
-        Ok(())
+        Ok(post.clone())
     }
 
     async fn drop_post(&self, status: &StatusId) -> StoreResult<bool> {

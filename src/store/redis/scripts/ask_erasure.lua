@@ -7,6 +7,8 @@ if there and redis.call('HGET', KEYS[2], ARGV[1]) then
   return there
 end
 local now = whole((clock()))
+-- This write comes first: it needs no memory, so a full Redis accepts the script, which frees memory (see basics.lua).
+redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('HSET', KEYS[3], ARGV[1], ARGV[2])
 redis.call('HSET', KEYS[4], 'asked_at', now)
 redis.call('EXPIRE', KEYS[4], ARGV[3])

@@ -2,7 +2,7 @@
 -- KEYS  1 stream of jobs  2 their progress
 -- ARGV  1 worker  2 the group  3 id  4 the job  5 how far it got
 -- Returns  1, or 0 if the job belongs to another worker
-if string.match(redis.call('HGET', KEYS[2], ARGV[4]) or '', '^%S+') ~= ARGV[1] then
+if not has_job(KEYS, ARGV) then
   return 0
 end
 -- This write comes first: it needs no memory, so jobs that free memory go on even if Redis is full (see basics.lua).

@@ -1,12 +1,13 @@
 -- Keeps the record of a live that a gateway holds open: raises its peaks, and writes the record again if it is gone.
--- KEYS  1 record  2 removals  3 bans
+-- KEYS  1 record  2 removals  3 bans  4 the last epoch of the live that was erased
 -- ARGV  1 epoch  2 streamer  3 slices  4 opened at  5 opened by  6 peak viewers  7 peak fans
 --       8 number of the last removal that the gateway knows of  9 how far numbers leap over lost ones
 --       10 title or empty  11 streamer timeout, s, or empty
 --       12 version  13 version of the information, or 0  14 information or empty
 --       15 channel  16 message, for a record that is written again  17 1 if the live has attendance, or empty
 --       18 1 if the live is in no feed, or empty
--- Returns  {'open', number of the last removal, version} | {'rewritten'} | {'over', fields of the record…}
+-- Returns  {'open', number of the last removal, version} | {'rewritten'}
+--          | {'over', fields of the record…} | {'erased', when the epoch was closed}
 local state, epoch, viewers, fans, removals, known = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch',
   'peak_viewers', 'peak_fans', 'removals', 'version'))
 
@@ -40,6 +41,10 @@ end
 -- Epochs only grow, so a record of an older epoch came back from a backup.
 local older = tonumber(epoch or '') and tonumber(epoch) < tonumber(ARGV[1])
 if older or (not state and redis.call('EXISTS', KEYS[1]) == 0) then
+  local erased, closed_at = string.match(redis.call('GET', KEYS[4]) or '', '^(%d+) (%d+)$')
+  if erased and tonumber(erased) >= tonumber(ARGV[1]) then
+    return { 'erased', closed_at }
+  end
   redis.call('UNLINK', unpack(KEYS))
   redis.call('HSET', KEYS[1], 'state', 'open', 'streamer_id', ARGV[2], 'epoch', ARGV[1], 'slices', ARGV[3],
     'opened_at', ARGV[4], 'opened_by', ARGV[5], 'peak_viewers', ARGV[6], 'peak_fans', ARGV[7])

@@ -32,7 +32,7 @@ impl RedisStore {
 
 #[async_trait]
 impl Statuses for RedisStore {
-    async fn put_post(&self, status: &StatusId, post: &Post) -> StoreResult<()> {
+    async fn put_post(&self, status: &StatusId, post: &Post) -> StoreResult<Post> {
         let Some(id) = post_of(status) else {
             return Err(nonsense("an announcement of a live"));
         };
@@ -40,8 +40,8 @@ impl Statuses for RedisStore {
         let args = args![MAX_TIMELINE, post.at, status, id, json];
         let keys = self.post_keys(status.author());
         let steps = self.router.script(&scripts::PUT_POST, keys, args);
-        self.router.call("put_post", steps).await?;
-        Ok(())
+        let there = self.router.call("put_post", steps).await?.text()?;
+        serde_json::from_str(&there).map_err(|why| nonsense(why.to_string()))
     }
 
     async fn drop_post(&self, status: &StatusId) -> StoreResult<bool> {

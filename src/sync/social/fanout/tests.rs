@@ -8,10 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::Fanout;
 use crate::base::clock::Clock;
-use crate::base::ids::{GatewayId, LiveId, UserId};
+use crate::base::ids::{GatewayId, LiveId, PostId, UserId};
 use crate::config::Config;
 use crate::store::memory::MemoryStore;
-use crate::store::{CloseReason, Entry, FanoutJobs, Follows, Timeline, Timelines};
+use crate::store::{
+    CloseReason, Entry, FanoutJobs, FanoutTask, Follows, Job, Post, StatusId, Statuses, Timeline,
+    Timelines,
+};
 use crate::testing::{app_on, open_live};
 
 /// With many such jobs, the waiting ones would have all places, and nobody would take the jobs over
@@ -58,6 +61,51 @@ async fn a_removal_does_not_wait_for_ever_for_an_addition_of_a_gateway_that_is_g
         }
     };
     timeout(Duration::from_secs(60), is_gone).await.unwrap();
+    stop.cancel();
+    worker.await.unwrap();
+}
+
+/// Two gateways may make the same announcement at the same moment; each notes a job with its own
+/// time.
+#[tokio::test(start_paused = true)]
+async fn an_announcement_has_one_time_in_every_timeline() {
+    let store = Arc::new(MemoryStore::new(Clock::start()));
+    let app = app_on(&Config::default(), store.clone());
+    let (user, author) = (UserId::parse("u1").unwrap(), UserId::parse("s1").unwrap());
+    store.follow(&user, &author).await.unwrap();
+    let id = StatusId::of_post(author, PostId::parse("p").unwrap());
+    for at in [1_000, 1_005] {
+        let post = Post {
+            at,
+            text: "soup".to_owned(),
+            data: None,
+        };
+        store.put_post(&id, &post).await.unwrap();
+    }
+    let entry = Entry { at: 1_005, id };
+    let job = Job {
+        task: FanoutTask::Add,
+        entry: entry.clone(),
+    };
+    store.enqueue_fanout(&job).await.unwrap();
+    let stop = CancellationToken::new();
+    let fanout = Fanout {
+        store: store.clone(),
+        feeds: app.feeds.clone(),
+        metrics: app.metrics.clone(),
+        limit: 10,
+    };
+    let worker = tokio::spawn(fanout.run(stop.clone()));
+    let home = Timeline::Home(user);
+    let entries = loop {
+        sleep(Duration::from_millis(50)).await;
+        let mut pages = store.read_timelines(&[(home.clone(), None)], 10).await;
+        let page = pages.pop().unwrap().unwrap();
+        if !page.is_empty() {
+            break page;
+        }
+    };
+    assert_eq!(entries, [Entry { at: 1_000, ..entry }]);
     stop.cancel();
     worker.await.unwrap();
 }

@@ -3,7 +3,7 @@
 
 use super::{Keys, LIVES, read_slice};
 use crate::base::ids::{LiveId, UserId};
-use crate::store::{LiveEpoch, Trace};
+use crate::store::{LiveEpoch, PersonalData};
 
 /// How a key may name a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(in crate::store::redis) enum NamesUsers {
     /// The profile of the user.
     Profile,
     /// A sorted set with users as members.
-    Ranked(Option<Trace>),
+    Ranked(Option<PersonalData>),
     /// The removals from a live: users, some with `+` before them.
     Removals,
     /// A timeline of another user, which may have statuses of the user.
@@ -48,12 +48,12 @@ pub(in crate::store::redis) enum NamesUsers {
 /// How to count the contents of a key, and as what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store::redis) struct Size {
-    pub(in crate::store::redis) trace: Trace,
+    pub(in crate::store::redis) kind: PersonalData,
     pub(in crate::store::redis) command: &'static str,
 }
 
-const fn own(trace: Trace, command: &'static str) -> NamesUsers {
-    NamesUsers::Own(Some(Size { trace, command }))
+const fn own(kind: PersonalData, command: &'static str) -> NamesUsers {
+    NamesUsers::Own(Some(Size { kind, command }))
 }
 
 impl Keys {
@@ -120,7 +120,7 @@ impl Keys {
         if beside.starts_with("live:") {
             return match companion {
                 "removals" => Some(NamesUsers::Removals),
-                "bans" => Some(NamesUsers::Ranked(Some(Trace::Bans))),
+                "bans" => Some(NamesUsers::Ranked(Some(PersonalData::Bans))),
                 _ => None,
             };
         }
@@ -139,8 +139,8 @@ impl Keys {
             return None;
         }
         match companion {
-            "posts" => Some(own(Trace::Announcements, "HLEN")),
-            "summaries" => Some(own(Trace::PastLives, "HLEN")),
+            "posts" => Some(own(PersonalData::Announcements, "HLEN")),
+            "summaries" => Some(own(PersonalData::PastLives, "HLEN")),
             "open" => Some(NamesUsers::Own(None)),
             _ => None,
         }
@@ -157,13 +157,13 @@ fn named_after(family: &str, rest: &str, user: &str) -> Option<NamesUsers> {
     match (family, kind) {
         ("user", _) if is_own => Some(NamesUsers::Profile),
         ("attended" | "past-lives", _) if is_own => Some(NamesUsers::Own(None)),
-        ("following", _) if is_own => Some(own(Trace::Following, "ZCARD")),
-        ("followers", _) if is_own => Some(own(Trace::Followers, "ZCARD")),
+        ("following", _) if is_own => Some(own(PersonalData::Following, "ZCARD")),
+        ("followers", _) if is_own => Some(own(PersonalData::Followers, "ZCARD")),
         // The user's own end tells how many there are.
         ("following" | "followers", _) => Some(NamesUsers::Ranked(None)),
-        ("list", _) if is_own => Some(own(Trace::Lists, "EXISTS")),
-        ("list", _) => Some(NamesUsers::Ranked(Some(Trace::ListPlaces))),
-        ("statuses", _) if is_own => Some(own(Trace::TimelineEntries, "ZCARD")),
+        ("list", _) if is_own => Some(own(PersonalData::Lists, "EXISTS")),
+        ("list", _) => Some(NamesUsers::Ranked(Some(PersonalData::ListPlaces))),
+        ("statuses", _) if is_own => Some(own(PersonalData::TimelineEntries, "ZCARD")),
         ("statuses", "home" | "feed") => Some(NamesUsers::Timeline),
         _ => None,
     }
@@ -209,7 +209,7 @@ mod tests {
                 (keys.user(&other), None),
                 (
                     keys.edge(&mine, Edge::Following),
-                    Some(own(Trace::Following, "ZCARD")),
+                    Some(own(PersonalData::Following, "ZCARD")),
                 ),
                 (
                     keys.edge(&other, Edge::Followers),
@@ -217,18 +217,21 @@ mod tests {
                 ),
                 (
                     keys.list_of(&mine, &list),
-                    Some(own(Trace::Lists, "EXISTS")),
+                    Some(own(PersonalData::Lists, "EXISTS")),
                 ),
                 (
                     keys.list_of(&other, &list),
-                    Some(NamesUsers::Ranked(Some(Trace::ListPlaces))),
+                    Some(NamesUsers::Ranked(Some(PersonalData::ListPlaces))),
                 ),
                 (
                     keys.timeline(&Timeline::Home(other.clone())),
                     Some(NamesUsers::Timeline),
                 ),
                 (keys.timeline(&Timeline::Profile(other.clone())), None),
-                (keys.posts(&mine), Some(own(Trace::Announcements, "HLEN"))),
+                (
+                    keys.posts(&mine),
+                    Some(own(PersonalData::Announcements, "HLEN")),
+                ),
                 (keys.posts(&other), None),
                 (keys.attendance_set(&of, 7), Some(NamesUsers::AttendanceSet)),
                 (keys.attendance_set(&of, 8), None),
