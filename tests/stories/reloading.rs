@@ -237,7 +237,7 @@ async fn a_back_end_that_may_has_the_files_read_at_once_and_is_named_in_the_log(
             !shop.is_good(program.addr).await,
             "it is revoked with the answer"
         );
-        logs(&program, &["as asked over HTTP", "by=\"key ops\""]).await;
+        logs(&program, &["as asked over HTTP", "by=\"key:ops\""]).await;
     })
     .await;
 }

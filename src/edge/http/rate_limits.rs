@@ -3,7 +3,6 @@
 //! and [`super::bill`] charges the requests for which nobody else has paid. Upgrades with good tokens
 //! cost the address nothing.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -46,17 +45,6 @@ impl Payer {
             Self::Key(_) => "key",
             Self::User(_) => "user",
             Self::Address(_) => "address",
-        }
-    }
-}
-
-/// The name of a caller in logs, such as `key shop`.
-impl fmt::Display for Payer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Key(name) => write!(f, "key {name}"),
-            Self::User(user) => write!(f, "user {user}"),
-            Self::Address(address) => write!(f, "address {address}"),
         }
     }
 }
