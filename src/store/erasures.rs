@@ -200,9 +200,22 @@ pub(crate) fn json_names(text: &str, user: &UserId) -> bool {
     value_names(&value, user)
 }
 
-/// Fields whose texts name no user: a live may have the id of a user, and people write what they
-/// like.
-const NO_USERS: [&str; 6] = ["live_id", "login", "name", "text", "title", "asked"];
+/// Fields whose texts name no user: a live may have the id of a user, a user the name of a role, and
+/// people write what they like.
+const NO_USERS: [&str; 12] = [
+    "action",
+    "asked",
+    "gateway_id",
+    "key",
+    "live_id",
+    "login",
+    "name",
+    "reason",
+    "role",
+    "text",
+    "title",
+    "type",
+];
 
 /// What stands before a user's id in a path.
 const BEFORE_USERS: [&str; 6] = [

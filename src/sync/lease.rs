@@ -95,8 +95,8 @@ impl LeaseKeeper {
             Ok(LeaseReply::Renewed(leases)) => leases,
             Ok(LeaseReply::Dead) => {
                 if let Err(why) = self.eraser.hear().await {
-                    tracing::debug!(error = %why, "could not hear who was erased, will try again");
-                    return self.refresh / 4;
+                    // Whom it still has then, although erased, is erased once more when it hears.
+                    tracing::warn!(error = %why, "this gateway could not hear who was erased meanwhile");
                 }
                 *held = None;
                 let next = self.gateways.own.begin_anew();

@@ -196,7 +196,9 @@ async fn unless_open(
         return Ok(None);
     }
     let types = store.key_types(&[key.of(&live)]).await?;
-    let is_there = types.iter().any(|kind| kind != "none");
+    // Other types have no users. The type of a key that may not be read is not known.
+    let has_users = |kind: &String| matches!(kind.as_str(), "set" | "zset" | "hash" | "?");
+    let is_there = types.iter().any(has_users);
     Ok(is_there.then_some(live))
 }
 

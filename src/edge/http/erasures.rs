@@ -66,7 +66,12 @@ impl ErasureNow {
     }
 }
 
-refusals!(EraseRefused = InvalidId, TooManyErasures, StoreUnavailable);
+refusals!(
+    EraseRefused = InvalidId,
+    RateLimited,
+    TooManyErasures,
+    StoreUnavailable
+);
 refusals!(ShowRefused = InvalidId, ErasureNotFound, StoreUnavailable);
 
 /// Erase a user

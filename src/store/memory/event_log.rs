@@ -269,15 +269,15 @@ impl EventLog {
         if !waited {
             return Burial::Before;
         }
-        let stream = match queue.kind {
-            QueueKind::Stream => &self.stream,
-            QueueKind::Replay => &self.webhook(&queue.webhook).replays,
+        let is_due = match queue.kind {
+            // Its entries are trimmed, and never erased.
+            QueueKind::Stream => true,
+            QueueKind::Replay => {
+                let replays = &self.webhook(&queue.webhook).replays;
+                replays.entries.contains_key(&entry)
+            }
         };
-        if stream.entries.contains_key(&entry) {
-            Burial::Due
-        } else {
-            Burial::Gone
-        }
+        if is_due { Burial::Due } else { Burial::Gone }
     }
 
     pub(super) fn end_sending(&mut self, queue: &WebhookQueue, gateway: &GatewayId) {

@@ -189,6 +189,8 @@ impl Records {
                     until: now + millis(ERASED_KEPT),
                 };
                 self.erased.insert(live.clone(), erased);
+                self.closed
+                    .retain(|(_, of, streamer)| of.live != *live || *streamer != record.streamer);
             }
             self.streams.streams.remove(live);
             self.histories.retain(|of, _| of.live != *live);

@@ -17,8 +17,8 @@ use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::base::webhook_name::WebhookName;
 use crate::store::{
     About, BuryReply, COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS,
-    MAX_RECORD_FIELDS, NotedCounts, ReadEvents, ReadFrom, SenderTurn, StoreResult, StreamEvent,
-    UNDELIVERED_TTL, WebhookQueue,
+    MAX_RECORD_FIELDS, NotedCounts, QueueKind, ReadEvents, ReadFrom, SenderTurn, StoreResult,
+    StreamEvent, UNDELIVERED_TTL, WebhookQueue,
 };
 
 /// A stream that never expires.
@@ -180,7 +180,8 @@ impl RedisStore {
         let lifetime = UNDELIVERED_TTL.as_secs();
         let mut args = args![gateway, group(&queue.webhook), entry, kept, lifetime];
         args.extend(event_args(&dead.event));
-        args.extend(args![dead.why, dead.attempts]);
+        let may_be_erased = queue.kind == QueueKind::Replay;
+        args.extend(args![dead.why, dead.attempts, u8::from(may_be_erased)]);
         let keys = vec![
             self.keys().queue(queue),
             self.keys().event_sender(queue),

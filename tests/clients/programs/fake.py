@@ -119,6 +119,32 @@ async def a_join_that_was_withdrawn_does_not_win() -> None:
         assert first["type"] == "heartbeat", first
 
 
+async def of_two_joins_that_were_withdrawn_neither_wins() -> None:
+    async with gateway() as played, Rollcall(played.url, user_id="u1") as client:
+        socket = await played.connection(heartbeat_ms=60_000)
+
+        async def gives_up(live_id: str) -> Message:
+            joining = asyncio.create_task(client.join(live_id))
+            request = await asked(socket, "join")
+            joining.cancel()
+            return request
+
+        late = await gives_up("a")
+        await asked(socket, "leave")
+        joining = asyncio.create_task(client.join("b"))
+        await asked(socket, "join")
+        await say(socket, {**late, "type": "joined"})
+        # The client has heard the answer once it has heard what comes after it.
+        heard = asyncio.Event()
+        client.on("info", lambda _: heard.set())
+        await say(socket, {"type": "info", "live_id": "a", "info": None, "info_version": 1})
+        await heard.wait()
+        joining.cancel()
+        # It does not go back to the first one.
+        message = json.loads(await socket.recv())
+        assert message["type"] == "leave", message
+
+
 async def an_error_says_which_live_it_is_about() -> None:
     async with gateway() as played, Rollcall(played.url, user_id="u1") as client:
         told: list[ErrorMessage] = []
@@ -161,6 +187,7 @@ async def main() -> None:
         a_suspended_machine_asks_at_once,
         a_dead_connection_is_noticed_without_heartbeats,
         a_join_that_was_withdrawn_does_not_win,
+        of_two_joins_that_were_withdrawn_neither_wins,
         an_error_says_which_live_it_is_about,
         a_renewal_that_fails_is_logged,
     ):

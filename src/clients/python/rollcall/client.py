@@ -433,9 +433,14 @@ class Rollcall:
                 return
             room.connection = connection
             room.held = None
-            # Another join is under way: should it fail, this is where the client is.
-            if self._room is not None and self._room is not room:
-                self._room.held = room
+            newer = self._room
+            if newer is not None and newer is not room:
+                if room.is_withdrawn and newer.held is not None:
+                    # Should the newer join fail, the client must go back to where it was before both.
+                    newer.held.connection = None
+                else:
+                    # Should the newer join fail, this is where the client is.
+                    newer.held = room
             if not room.joined.done():
                 room.joined.set_result(cast(Joined, joined))
             if self._is_away:
@@ -461,7 +466,11 @@ class Rollcall:
         room.is_withdrawn = True
         if self._room is not room:
             return
-        self._room = room.held
+        held = room.held
+        if held is not None and held.is_withdrawn:
+            # That join was answered after all, and nobody wants to be there.
+            held = None
+        self._room = held
         if self._connection is None:
             return
         if self._room is not None:

@@ -2,7 +2,8 @@
 -- KEYS  1 stream  2 turn  3 events given up
 -- ARGV  1 gateway  2 group  3 entry  4 about how many to keep  5 lifetime of an event given up, s  6 id  7 type
 --       8 the name of the field that says what it is about  9 that field  10 data  11 why  12 attempts
--- Returns  {'buried'} | {'gone'}, which waits no more either: the stream has it no longer | {'other'}, which is the sender
+--       13 1 if an erasure deletes entries of the stream
+-- Returns  {'buried'} | {'gone'}, which waits no more either: it was erased | {'other'}, which is the sender
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then
   return { 'other' }
 end
@@ -11,7 +12,7 @@ if redis.call('XACK', KEYS[1], ARGV[2], ARGV[3]) == 0 then
   -- An earlier call, whose answer was lost, already noted that the event arrived, or moved the event.
   return { 'buried' }
 end
-if #redis.call('XRANGE', KEYS[1], ARGV[3], ARGV[3]) == 0 then
+if ARGV[13] == '1' and #redis.call('XRANGE', KEYS[1], ARGV[3], ARGV[3]) == 0 then
   -- Nobody may bring back what was erased.
   return { 'gone' }
 end
