@@ -66,7 +66,7 @@ async def answer(socket: ServerConnection) -> None:
 
 async def a_suspended_machine_asks_at_once() -> None:
     clock = rollcall.connection.since_boot
-    rollcall.connection.DOUBT = 0.2
+    rollcall.connection.DOUBT = 2
     async with gateway() as played, Rollcall(played.url, user_id="u1"):
         first = await played.connection()
         answering = asyncio.create_task(answer(first))
@@ -83,10 +83,10 @@ async def a_suspended_machine_asks_at_once() -> None:
 
 
 async def a_dead_connection_is_noticed_without_heartbeats() -> None:
-    rollcall.client.PING_EVERY = 0.2
+    rollcall.client.PING_EVERY = 1
     async with gateway() as played, Rollcall(played.url, user_id="u1", heartbeat=False):
         first = await played.connection()
-        await asyncio.sleep(1)
+        await asyncio.sleep(2.5)
         assert not first.close_code, "its Pings are answered"
         first.transport.pause_reading()
         await played.connection()
