@@ -204,7 +204,7 @@ fn spans_of_requests_joins_and_flushes_arrive_and_a_trace_is_continued() {
         "PUT /v1/lives/{live_id}",
         "GET /ws",
         "socket",
-        "session_id",
+        "socket_id",
         "flush",
     ] {
         posted.waits_for(what);
