@@ -361,6 +361,12 @@ async fn run(
     let lease = Stage::new();
     let (failed, _) = watch::channel(None);
     flusher.spawn("flush", &failed, parts.flusher.run(flusher.stop.clone()));
+    // The last ends of sessions come when the readers stop.
+    flusher.spawn(
+        "ends of sessions",
+        &failed,
+        parts.session_ends.run(flusher.stop.clone()),
+    );
     // The lease is in a stage of its own, which stops last: the last flush needs the lease.
     lease.spawn("lease", &failed, parts.lease.run(lease.stop.clone()));
     readers.spawn("counts", &failed, parts.counts.run(readers.stop.clone()));
@@ -395,6 +401,13 @@ async fn run(
         "sessions without a socket",
         &failed,
         app.presences.clone().run(readers.stop.clone()),
+    );
+    readers.spawn(
+        "missed ends of sessions",
+        &failed,
+        app.presences
+            .clone()
+            .ask_for_missed_ends(readers.stop.clone()),
     );
     readers.spawn(
         "streamer timeout",

@@ -33,6 +33,7 @@ mod parts;
 mod record_events;
 pub mod redis;
 mod removals;
+mod session_ends;
 mod sessions;
 pub mod slice;
 mod slices;
@@ -88,6 +89,7 @@ pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation,
     Removals, RemoveReply, RemoveUser,
 };
+pub use session_ends::{EndedSession, Over, SessionEnds};
 pub use sessions::{
     MANY_SESSIONS, MOST_SESSIONS, SESSIONS_A_CALL, SHORT_BREAK, Session, SessionPlace, Sessions,
     Stay, Stays, Watched, session_id,
@@ -142,6 +144,7 @@ pub trait Store:
     + OnlineUsers
     + Attendance
     + Sessions
+    + SessionEnds
     + Bus
     + Status
     + Send

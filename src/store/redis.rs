@@ -51,6 +51,7 @@ mod reply;
 mod requirements;
 mod router;
 mod scripts;
+mod session_ends;
 mod sessions;
 mod slices;
 mod slots;

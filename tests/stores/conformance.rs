@@ -38,6 +38,7 @@ mod messages;
 mod other_sets;
 mod profiles;
 mod removals;
+mod session_ends;
 mod sessions;
 mod slices;
 mod streamers;

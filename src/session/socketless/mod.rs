@@ -30,9 +30,9 @@ use crate::base::keyed_permits::KeyedPermit;
 use crate::base::session_key::SessionKey;
 use crate::presence::Fan;
 use crate::presence::conn::{Conn, Signals};
-use crate::presence::ended_sessions::Over;
 use crate::presence::figures::Figures;
 use crate::presence::queue::Queue;
+use crate::store::Over;
 use datagram_state::DatagramState;
 
 /// How a client says that it is there, as the label of a metric.

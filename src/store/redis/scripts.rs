@@ -123,6 +123,8 @@ scripts! {
     KEEP_FANOUT = "keep_fanout.lua",
     FINISH_FANOUT = "finish_fanout.lua",
     KEEP_ANSWER = "keep_answer.lua",
+    END_SESSIONS = "end_sessions.lua",
+    READ_SESSION_ENDS = "read_session_ends.lua",
     ASK_ERASURE = "ask_erasure.lua",
     READ_ERASURES = "read_erasures.lua",
     CLEAR_BIT = "clear_bit.lua",
