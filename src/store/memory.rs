@@ -28,6 +28,7 @@ mod place;
 mod records;
 mod removals;
 mod session_ends;
+mod shared_secrets;
 mod slices;
 mod social;
 mod stream_records;
@@ -91,6 +92,7 @@ pub struct MemoryStore {
     users: Mutex<Users>,
     answers: Mutex<Expiring<AnswerName, String>>,
     session_ends: Mutex<Expiring<SessionKey, EndedSession>>,
+    secrets: Mutex<Vec<String>>,
     erasures: Mutex<erasure_jobs::ErasureJobs>,
     /// When the users of each slice were seen last.
     user_slices: Vec<Mutex<UserSlice>>,
@@ -118,6 +120,7 @@ impl MemoryStore {
             users: Mutex::default(),
             answers: Mutex::default(),
             session_ends: Mutex::default(),
+            secrets: Mutex::default(),
             erasures: Mutex::default(),
             user_slices: (0..USERS_SLICES).map(|_| Mutex::default()).collect(),
             events: Mutex::default(),

@@ -35,6 +35,7 @@ pub mod redis;
 mod removals;
 mod session_ends;
 mod sessions;
+mod shared_secrets;
 pub mod slice;
 mod slices;
 mod social;
@@ -94,6 +95,7 @@ pub use sessions::{
     MANY_SESSIONS, MOST_SESSIONS, SESSIONS_A_CALL, SHORT_BREAK, Session, SessionPlace, Sessions,
     Stay, Stays, Watched, session_id,
 };
+pub use shared_secrets::{MAX_SECRETS, SharedSecrets};
 pub use slices::{
     Apply, ApplyReply, CALL_DEADLINE, Compared, DOUBT_AFTER_LOSS, DroppedNotes, Fence, HeldFrom,
     HeldMembers, HeldPage, Holders, LATEST_ENTRY, MAX_LIVES, MemberPage, PutBackPage, Settled,
@@ -145,6 +147,7 @@ pub trait Store:
     + Attendance
     + Sessions
     + SessionEnds
+    + SharedSecrets
     + Bus
     + Status
     + Send

@@ -53,6 +53,7 @@ mod router;
 mod scripts;
 mod session_ends;
 mod sessions;
+mod shared_secrets;
 mod slices;
 mod slots;
 mod social;

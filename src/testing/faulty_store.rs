@@ -596,6 +596,12 @@ answered_by_the_embedded_store! {
 }
 
 answered_by_the_embedded_store! {
+    SharedSecrets {
+        fn share_secrets(&self, own: &[String]) -> Vec<String>;
+    }
+}
+
+answered_by_the_embedded_store! {
     FanoutJobs {
         fn enqueue_fanout(&self, job: &Job) -> ();
         fn take_fanouts(&self, worker: &GatewayId, most: usize) -> TakenJobs;

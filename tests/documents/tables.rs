@@ -334,6 +334,7 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.fanout(),
         keys.fanout_progress(),
         keys.pulled(),
+        keys.presence_secret(),
         keys.session_end(&session)
             .replace(&session.to_string(), "<session>"),
     ];

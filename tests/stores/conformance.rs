@@ -40,6 +40,7 @@ mod profiles;
 mod removals;
 mod session_ends;
 mod sessions;
+mod shared_secrets;
 mod slices;
 mod streamers;
 mod streams;

@@ -413,6 +413,30 @@ on_redis! {
     }
 }
 
+on_redis! {
+    async fn gateways_without_a_file_share_a_secret_also_when_redis_was_emptied(world) {
+        let other = world.another_gateway().await;
+        world.open("42").await;
+        let caller = world.caller("u1", "42").await;
+        for at in [&other, &world] {
+            caller.beat(at).await.is(200);
+        }
+        world.redis().ask(&["FLUSHALL"]).await;
+        let young = world.another_gateway().await;
+        for at in [&young, &other, &world] {
+            until("the session goes on", PATIENCE, async || {
+                same(caller.beat(at).await.status, 200)
+            })
+            .await;
+        }
+        let began_there = young.caller("u2", "42").await;
+        until("all know it", PATIENCE, async || {
+            same(began_there.beat(&world).await.status, 200)
+        })
+        .await;
+    }
+}
+
 on_both_stores! {
     async fn a_header_has_the_id_so_that_no_log_has_it(world) {
         world.open("42").await;

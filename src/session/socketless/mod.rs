@@ -13,6 +13,7 @@ pub(crate) mod attendant;
 pub mod datagram_state;
 pub(crate) mod events;
 pub(crate) mod sessions;
+pub(crate) mod shared_secret;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -32,6 +32,7 @@ pub struct Backup {
     user_slices: Vec<UserSlice>,
     events: EventLog,
     session_ends: Expiring<SessionKey, EndedSession>,
+    secrets: Vec<String>,
 }
 
 impl MemoryStore {
@@ -57,6 +58,7 @@ impl MemoryStore {
                 .collect(),
             events: self.events.lock().clone(),
             session_ends: self.session_ends.lock().clone(),
+            secrets: self.secrets.lock().clone(),
         }
     }
 
@@ -78,6 +80,7 @@ impl MemoryStore {
         }
         *self.events.lock() = backup.events;
         *self.session_ends.lock() = backup.session_ends;
+        *self.secrets.lock() = backup.secrets;
     }
 
     /// Loses all data, except who follows whom.

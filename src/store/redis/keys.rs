@@ -652,6 +652,12 @@ impl Keys {
         self.beside(&channel, format_args!("ended:{session}"))
     }
 
+    /// STRING: the secrets behind sessions without a socket that the gateways made up, a line each. The
+    /// first one signs. Never expires.
+    pub fn presence_secret(&self) -> String {
+        self.key("rollcall:presence-secret")
+    }
+
     /// STREAM: jobs that bring a status to the followers of its author, or take it from them.
     /// Gateways share the jobs as one consumer group. Empty at rest. Never expires.
     pub fn fanout(&self) -> String {
@@ -928,6 +934,7 @@ impl Keys {
             self.list_of(user, list),
             self.answer(&AnswerName::of_digest(&[0; 16])),
             self.session_end(&SessionKey::from_bytes([0; KEY_BYTES])),
+            self.presence_secret(),
             self.fanout(),
             self.fanout_progress(),
             self.erasures(),

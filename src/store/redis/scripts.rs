@@ -125,6 +125,7 @@ scripts! {
     KEEP_ANSWER = "keep_answer.lua",
     END_SESSIONS = "end_sessions.lua",
     READ_SESSION_ENDS = "read_session_ends.lua",
+    SHARE_SECRETS = "share_secrets.lua",
     ASK_ERASURE = "ask_erasure.lua",
     READ_ERASURES = "read_erasures.lua",
     CLEAR_BIT = "clear_bit.lua",

@@ -438,6 +438,12 @@ calls! {
 }
 
 calls! {
+    SharedSecrets {
+        [write] share_secrets(own: &[String]) -> Vec<String>, at list();
+    }
+}
+
+calls! {
     UserLists {
         [write] put_in_list(owner: &UserId, list: &ListName, member: &UserId) -> PutInList, at user(owner);
         [write] take_out_of_list(owner: &UserId, list: &ListName, member: &UserId) -> bool, at user(owner);
