@@ -65,7 +65,8 @@
 //! | how are other HTTP services asked? | `base/http_client.rs` makes every client |
 //! | how does a viewer without a WebSocket join, and stay? | `session/socketless/`, called by `edge/http/presence.rs` |
 //! | how does another gateway go on with such a session? | `auth/session_claims.rs`: its id tells all |
-//! | what keeps a session that left from coming back? | `presence/ended_sessions.rs` |
+//! | what keeps a session that left from coming back? | `store/session_ends.rs`, which `sync/session_ends.rs` writes |
+//! | with which secret are such ids signed? | `auth/presence_secret.rs`; `session/socketless/shared_secret.rs` if no file has it |
 //! | how does a datagram look? | `edge/datagrams/wire.rs` |
 //! | what becomes of a datagram? | `edge/datagrams/responder.rs` |
 //! | which datagrams has a session sent before? | `session/socketless/datagram_state.rs` |

@@ -10,6 +10,7 @@ mod attacks;
 mod flood;
 mod honest;
 mod issuer;
+mod neighbours;
 mod occupation;
 mod report;
 mod wire;

@@ -6,11 +6,14 @@
 //! with no other.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::hkdf::{HKDF_SHA256, Prk, Salt};
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
+use data_encoding::BASE64URL_NOPAD;
 use jsonwebtoken::{DecodingKey, EncodingKey};
+use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 
 use crate::base::from_files::FromFiles;
@@ -69,24 +72,28 @@ fn expand(root: &Prk, info: &[&[u8]]) -> [u8; DERIVED] {
 }
 
 pub(crate) struct PresenceSecret {
-    /// `None`: the secret was made up at the start, and no other gateway knows it.
+    /// `None`: there is no file, or it is not looked at again.
     path: Option<PathBuf>,
-    /// The present secret first; another one follows while it changes.
+    /// The present secret first; others follow while it changes.
     derived: ArcSwap<Vec<Derived>>,
+    /// The same secrets as texts, if gateways made them up; empty if a file has them.
+    made_up: Mutex<Vec<String>>,
 }
 
-/// A secret that no other gateway knows.
+/// A secret that no other gateway knows yet.
 impl Default for PresenceSecret {
     fn default() -> Self {
+        let secret = BASE64URL_NOPAD.encode(&rand::random::<[u8; DERIVED]>());
         Self {
             path: None,
-            derived: ArcSwap::from_pointee(vec![Derived::from(&rand::random::<[u8; DERIVED]>())]),
+            derived: ArcSwap::from_pointee(vec![Derived::from(secret.as_bytes())]),
+            made_up: Mutex::new(vec![secret]),
         }
     }
 }
 
 impl PresenceSecret {
-    /// Reads the file of the setting. Without one, makes a secret up.
+    /// Reads the file of the setting. Without one, makes a secret up, which gateways share.
     ///
     /// # Errors
     /// The file cannot be used; the text says why.
@@ -98,6 +105,7 @@ impl PresenceSecret {
         Ok(Self {
             path: Some(path),
             derived,
+            made_up: Mutex::default(),
         })
     }
 
@@ -111,6 +119,25 @@ impl PresenceSecret {
             path: None,
             ..opened
         })
+    }
+
+    /// The secrets that this gateway and others made up, the present one first; none if a file has
+    /// the secret.
+    pub(crate) fn made_up(&self) -> Vec<String> {
+        self.made_up.lock().clone()
+    }
+
+    /// Takes these in place of the ones that were made up.
+    pub(crate) fn adopt(&self, secrets: Vec<String>) {
+        let mut made_up = self.made_up.lock();
+        if secrets.is_empty() || *made_up == secrets {
+            return;
+        }
+        let derived = secrets
+            .iter()
+            .map(|secret| Derived::from(secret.as_bytes()));
+        self.derived.store(Arc::new(derived.collect()));
+        *made_up = secrets;
     }
 
     /// A key for a new session.
@@ -217,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_file_every_gateway_has_a_secret_of_its_own() {
+    fn without_a_file_every_gateway_has_a_secret_of_its_own_at_first() {
         let one = PresenceSecret::open(None).unwrap();
         let other = PresenceSecret::open(None).unwrap();
         assert_eq!(other.datagram_key(&one.new_key()), None);

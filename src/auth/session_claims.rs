@@ -26,6 +26,10 @@ pub(crate) struct SessionClaims {
     pub(crate) friends: bool,
     /// When the session began, in whole seconds: an erasure of the user after that ends it.
     pub(crate) began: UnixMillis,
+    /// The last removal from the live when the id was made. A later one may be of the user.
+    pub(crate) removals: u64,
+    /// Until when the id is good, whatever else it says.
+    pub(crate) good_until: UnixMillis,
     /// Of the token with which the session began. With `--auth off`, of what its query said.
     pub(crate) bearer: Claims,
 }
@@ -51,6 +55,10 @@ struct Written<'a> {
     friends: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     ticket: bool,
+    #[serde(skip_serializing_if = "is_none")]
+    removals: u64,
+    /// In seconds.
+    until: u64,
     /// In seconds.
     iat: u64,
     sub: &'a UserId,
@@ -64,6 +72,11 @@ struct Written<'a> {
     fan_of: Option<&'a [UserId]>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it so")]
+fn is_none(number: &u64) -> bool {
+    *number == 0
+}
+
 #[derive(Deserialize)]
 struct Read {
     sid: SessionKey,
@@ -74,6 +87,9 @@ struct Read {
     friends: bool,
     #[serde(default)]
     ticket: bool,
+    #[serde(default)]
+    removals: u64,
+    until: u64,
     #[serde(default)]
     iat: u64,
     #[serde(flatten)]
@@ -99,6 +115,8 @@ impl SessionClaims {
             number: self.number,
             friends: self.friends,
             ticket: used_as == Use::Ticket,
+            removals: self.removals,
+            until: self.good_until / 1_000,
             iat: self.began / 1_000,
             sub: &self.bearer.user,
             role: self.bearer.role.as_str(),
@@ -114,7 +132,7 @@ impl SessionClaims {
             .unwrap_or_default()
     }
 
-    /// Reads an id. `None` if no gateway signed it, or its token has expired.
+    /// Reads an id. `None` if no gateway signed it, or it is no longer good.
     pub(crate) fn read(id: &str, secret: &PresenceSecret, now: UnixMillis) -> Option<Self> {
         Self::read_as(Use::Id, id, secret, now)
     }
@@ -142,7 +160,8 @@ impl SessionClaims {
         }
         let bearer = read.bearer.read()?;
         let leeway = LEEWAY.as_millis() as UnixMillis;
-        if bearer.expires_at.saturating_add(leeway) <= now {
+        let good_until = read.until.saturating_mul(1_000);
+        if good_until.min(bearer.expires_at.saturating_add(leeway)) <= now {
             return None;
         }
         Some(Self {
@@ -151,6 +170,8 @@ impl SessionClaims {
             epoch: read.epoch,
             number: read.number,
             friends: read.friends,
+            removals: read.removals,
+            good_until,
             began: read.iat.saturating_mul(1_000),
             bearer,
         })
@@ -169,6 +190,8 @@ mod tests {
             epoch: Epoch(3),
             number: 1,
             friends: true,
+            removals: 7,
+            good_until: 1_732_000_060_000,
             began: 1_731_000_000_000,
             bearer: Claims {
                 user: UserId::parse("mail@example.org").unwrap(),
@@ -211,6 +234,16 @@ mod tests {
         let last = 1_732_000_030_499;
         assert!(SessionClaims::read(&id, &secret, last).is_some());
         assert_eq!(SessionClaims::read(&id, &secret, last + 1), None);
+        let short = SessionClaims {
+            good_until: 1_731_999_999_000,
+            ..claims(&secret)
+        }
+        .sign(&secret);
+        assert!(SessionClaims::read(&short, &secret, 1_731_999_998_999).is_some());
+        assert_eq!(
+            SessionClaims::read(&short, &secret, 1_731_999_999_000),
+            None
+        );
         let stranger = PresenceSecret::open(None).unwrap();
         assert_eq!(SessionClaims::read(&id, &stranger, 0), None);
         for at in [3, id.len() / 2, id.len() - 3] {

@@ -170,7 +170,7 @@ pub const SETTINGS: &[Setting] = &[
         hint: "FILE",
         doc: "A file with the secret behind sessions without a WebSocket, or two while it changes, a line each",
         more: "The same for all gateways, so that any of them goes on with a session when another one is gone. Without \
-               it a session ends with its gateway. Read again on change.",
+               it, gateways share a random secret in Redis. Read again on change.",
         take: |c, text| set(&mut c.presence_secret_file, Ok(Some(PathBuf::from(text)))),
         ..PLAIN
     },

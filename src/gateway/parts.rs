@@ -68,6 +68,7 @@ use crate::sync::removals::Remover;
 use crate::sync::resync_limit::ResyncLimit;
 use crate::sync::room_friends::FriendsTask;
 use crate::sync::seen::{self, SeenUsers};
+use crate::sync::session_ends::SessionEndWriter;
 use crate::sync::social::fanout::Fanout;
 use crate::sync::social::feeds::Feeds;
 use crate::sync::streamer_timeout::StreamerTimeout;
@@ -139,6 +140,15 @@ impl Core {
             absent_streamers: absent_streamers.clone(),
             ended_sessions: ended_sessions.clone(),
             metrics: self.metrics.clone(),
+            clock: self.clock,
+        }
+    }
+
+    fn session_ends(&self, ended: &Arc<EndedSessions>) -> SessionEndWriter {
+        SessionEndWriter {
+            store: self.store.clone(),
+            ended: ended.clone(),
+            outbox: self.outbox.clone(),
             clock: self.clock,
         }
     }
@@ -479,6 +489,7 @@ pub struct Parts {
     pub api_events: Option<Arc<ApiEvents>>,
     pub fanout: Fanout,
     pub erasing: Erasing,
+    pub(crate) session_ends: SessionEndWriter,
     pub app: Arc<AppState>,
 }
 
@@ -517,6 +528,7 @@ impl Parts {
         // peers and dashboards
         let ended_sessions = Arc::<EndedSessions>::default();
         let subscriber = core.subscriber(&absent_streamers, &ended_sessions);
+        let session_ends = core.session_ends(&ended_sessions);
         let publisher = Arc::new(core.publisher(config));
         let counts = core.counts_task(&trust);
 
@@ -685,7 +697,7 @@ impl Parts {
             sessions.clone(),
             presence_secret,
             ended_sessions,
-            outbox.clone(),
+            store_for_clients.clone(),
             config.max_presences,
         ));
 
@@ -758,6 +770,7 @@ impl Parts {
             api_events,
             fanout,
             erasing,
+            session_ends,
             app,
         })
     }

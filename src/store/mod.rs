@@ -33,7 +33,9 @@ mod parts;
 mod record_events;
 pub mod redis;
 mod removals;
+mod session_ends;
 mod sessions;
+mod shared_secrets;
 pub mod slice;
 mod slices;
 mod social;
@@ -88,10 +90,12 @@ pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation,
     Removals, RemoveReply, RemoveUser,
 };
+pub use session_ends::{EndedSession, Over, SessionEnds};
 pub use sessions::{
     MANY_SESSIONS, MOST_SESSIONS, SESSIONS_A_CALL, SHORT_BREAK, Session, SessionPlace, Sessions,
     Stay, Stays, Watched, session_id,
 };
+pub use shared_secrets::{MAX_SECRETS, SharedSecrets};
 pub use slices::{
     Apply, ApplyReply, CALL_DEADLINE, Compared, DOUBT_AFTER_LOSS, DroppedNotes, Fence, HeldFrom,
     HeldMembers, HeldPage, Holders, LATEST_ENTRY, MAX_LIVES, MemberPage, PutBackPage, Settled,
@@ -142,6 +146,8 @@ pub trait Store:
     + OnlineUsers
     + Attendance
     + Sessions
+    + SessionEnds
+    + SharedSecrets
     + Bus
     + Status
     + Send

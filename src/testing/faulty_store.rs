@@ -17,6 +17,7 @@ use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{
     Epoch, ErasureId, GatewayId, Group, ListName, LiveId, Login, SliceId, UserId,
 };
+use crate::base::session_key::SessionKey;
 use crate::base::webhook_name::WebhookName;
 use crate::config::{AttendanceForm, SeenIds};
 use crate::store::memory::MemoryStore;
@@ -584,6 +585,19 @@ answered_by_the_embedded_store! {
     Answers {
         fn claim_answer(&self, name: &AnswerName, claim: &str, keep: Duration) -> Option<String>;
         fn keep_answer(&self, name: &AnswerName, claim: &str, answer: &str, keep: Duration) -> String;
+    }
+}
+
+answered_by_the_embedded_store! {
+    SessionEnds {
+        fn end_sessions(&self, ended: &[EndedSession], message: &str) -> ();
+        fn ended_sessions(&self, keys: &[SessionKey]) -> Vec<EndedSession>;
+    }
+}
+
+answered_by_the_embedded_store! {
+    SharedSecrets {
+        fn share_secrets(&self, own: &[String]) -> Vec<String>;
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use super::flood::{self, UNHARMED};
 use super::issuer::{Forgery, Issuer};
+use super::neighbours::{self, SPARED};
 use super::occupation::{ANSWERED, Occupation};
 use super::wire::{ENDED, Wire, fragment, frame, text};
 use crate::bench::servers::Gateway;
@@ -67,6 +68,8 @@ enum Act {
     Occupy(Occupation),
     /// Sends datagrams that no app has sent, beside an app.
     FloodWithDatagrams,
+    /// Sends senseless ids of sessions from the address of viewers who beat over HTTP.
+    GuessIds,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +80,11 @@ enum Upgraded {
 
 const fn attack(name: &'static str, expected: &'static str, act: Act) -> Attack {
     let clients = match act {
-        Act::HoldHalfOpen | Act::NeverRead | Act::Occupy(_) | Act::FloodWithDatagrams => 1,
+        Act::HoldHalfOpen
+        | Act::NeverRead
+        | Act::Occupy(_)
+        | Act::FloodWithDatagrams
+        | Act::GuessIds => 1,
         _ => 4,
     };
     Attack {
@@ -178,6 +185,7 @@ pub(super) const ALL: &[Attack] = &[
         UNHARMED,
         Act::FloodWithDatagrams,
     ),
+    attack("1,000 senseless ids a second", SPARED, Act::GuessIds),
 ];
 
 /// The header of a frame of 2^40 bytes, and the first of them.
@@ -271,6 +279,7 @@ impl Act {
                 let streamer = scene.issuer.viewer(user, &json!({"role": "streamer"}))?;
                 how.carry_out(scene.proxied.server.addr, &streamer).await
             }
+            Self::GuessIds => neighbours::guess(scene).await,
             Self::FloodWithDatagrams => flood::flood(address, &viewer()?, live_id).await,
         }
     }

@@ -18,9 +18,10 @@ use crate::base::clock::Millis;
 use crate::base::gcra::Rate;
 use crate::edge::http::state::AppState;
 use crate::presence::Fan;
-use crate::presence::ended_sessions::Over;
 use crate::session::socketless::datagram_state::{Arrival, Opening};
+use crate::session::socketless::sessions::EVERY_ID;
 use crate::session::socketless::{SocketlessSession, Way};
+use crate::store::Over;
 
 /// How many hashes a second each socket spends on datagrams that turn out to be worth nothing.
 /// Beyond that, those of addresses that are not validated are dropped unread. A tenth of a core
@@ -241,11 +242,8 @@ impl Responder {
         };
         let request = &arrived.request;
         let presences = &self.shared.app.presences;
-        // Whoever left never comes back, so an old leave is as good as a new one. A copy of it must
-        // not be told to the other gateways again.
-        if !presences.has_ended(&request.session) {
-            presences.leave(request.session);
-        }
+        // Whoever left never comes back, so an old leave is as good as a new one.
+        presences.leave(request.session, EVERY_ID);
         if !self.recent.admit(&request.session, arrived.now) {
             return self.drop(Fate::Limited);
         }

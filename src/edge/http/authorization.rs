@@ -121,10 +121,14 @@ impl Guard {
                 Permission::OwnLives | Permission::Yes => Ok(()),
             };
         }
-        // The address pays for the check of a token, so that nobody can make the gateway check many
-        // tokens, or guess one.
-        state.rate_limits.take(Payer::address(&parts.extensions))?;
-        let claims = self.verify(tokens, presented).await?;
+        let claims = match self.verify(tokens, presented).await {
+            Ok(claims) => claims,
+            Err(problem) => {
+                // Who shows a good token does not pay for those who guess from the same address.
+                state.rate_limits.take(Payer::address(&parts.extensions))?;
+                return Err(problem);
+            }
+        };
         self.charge_caller(Payer::User(claims.user.clone()), parts)?;
         let actor = Actor::Bearer(claims.role, claims.user.clone());
         parts.extensions.insert(actor);

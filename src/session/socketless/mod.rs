@@ -13,6 +13,7 @@ pub(crate) mod attendant;
 pub mod datagram_state;
 pub(crate) mod events;
 pub(crate) mod sessions;
+pub(crate) mod shared_secret;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -30,9 +31,9 @@ use crate::base::keyed_permits::KeyedPermit;
 use crate::base::session_key::SessionKey;
 use crate::presence::Fan;
 use crate::presence::conn::{Conn, Signals};
-use crate::presence::ended_sessions::Over;
 use crate::presence::figures::Figures;
 use crate::presence::queue::Queue;
+use crate::store::Over;
 use datagram_state::DatagramState;
 
 /// How a client says that it is there, as the label of a metric.

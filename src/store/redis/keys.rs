@@ -20,6 +20,7 @@ use crate::base::ids::{
     USERS_SLICES, UserId,
 };
 use crate::base::key_prefix::KeyPrefix;
+use crate::base::session_key::{KEY_BYTES, SessionKey};
 use crate::base::webhook_name::WebhookName;
 use crate::store::{
     ATTENDANCE_KEPT, AnswerName, Channel, Edge, LiveEpoch, MAX_BAN, QueueKind, Rank, Timeline,
@@ -644,6 +645,19 @@ impl Keys {
         self.key(format_args!("rollcall:answer:{name}"))
     }
 
+    /// STRING: `<number> <why>`, the ids of a session without a socket below the number are over. In
+    /// the slot of the gateways' channel, on which the script that writes it publishes.
+    pub fn session_end(&self, session: &SessionKey) -> String {
+        let channel = self.channel(&Channel::Gateways);
+        self.beside(&channel, format_args!("ended:{session}"))
+    }
+
+    /// STRING: the secrets behind sessions without a socket that the gateways made up, a line each. The
+    /// first one signs. Never expires.
+    pub fn presence_secret(&self) -> String {
+        self.key("rollcall:presence-secret")
+    }
+
     /// STREAM: jobs that bring a status to the followers of its author, or take it from them.
     /// Gateways share the jobs as one consumer group. Empty at rest. Never expires.
     pub fn fanout(&self) -> String {
@@ -919,6 +933,8 @@ impl Keys {
             self.posts(user),
             self.list_of(user, list),
             self.answer(&AnswerName::of_digest(&[0; 16])),
+            self.session_end(&SessionKey::from_bytes([0; KEY_BYTES])),
+            self.presence_secret(),
             self.fanout(),
             self.fanout_progress(),
             self.erasures(),

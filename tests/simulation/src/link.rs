@@ -13,6 +13,7 @@ use rollcall::base::ids::{
     Epoch, ErasureId, GatewayId, Group, ListName, LiveId, Login, OnlineSet, SliceId, USERS_SLICES,
     UserId,
 };
+use rollcall::base::session_key::SessionKey;
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::config::{AttendanceForm, SeenIds};
 use rollcall::store::memory::MemoryStore;
@@ -426,6 +427,19 @@ calls! {
     Answers {
         [write] claim_answer(name: &AnswerName, claim: &str, keep: Duration) -> Option<String>, at list();
         [write] keep_answer(name: &AnswerName, claim: &str, answer: &str, keep: Duration) -> String, at list();
+    }
+}
+
+calls! {
+    SessionEnds {
+        [write] end_sessions(ended: &[EndedSession], message: &str) -> (), at list();
+        [read] ended_sessions(keys: &[SessionKey]) -> Vec<EndedSession>, at list();
+    }
+}
+
+calls! {
+    SharedSecrets {
+        [write] share_secrets(own: &[String]) -> Vec<String>, at list();
     }
 }
 

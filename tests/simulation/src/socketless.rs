@@ -32,6 +32,15 @@ const AGAIN_WITHIN: Duration = Duration::from_secs(1);
 /// for so long, in seconds.
 const LATE: std::ops::Range<f64> = 1.5..10.0;
 
+/// Somebody who has read an id sends beats with it, so long after one another, in seconds.
+const LATER: std::ops::Range<f64> = 5.0..120.0;
+
+/// So many of them.
+const LATE_BEATS: usize = 8;
+
+/// So long after an end the store has it, if the gateway that ended the session reaches the store.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(3);
+
 /// What a gateway answers to the beat of a session that has ended.
 const OVER: [&str; 3] = ["session_unknown", "removed", "too_many_sessions"];
 
@@ -65,6 +74,16 @@ struct Session<'a> {
     stops: Option<usize>,
     beat_at: Instant,
     act_at: Instant,
+}
+
+/// An id that is over: its session has ended, or has another id since a switch.
+struct OldId {
+    world: Arc<World>,
+    user: User,
+    id: String,
+    live: Live,
+    epoch: u64,
+    rng: StdRng,
 }
 
 /// What a device asked for when it began a session.
@@ -230,7 +249,7 @@ impl Session<'_> {
         loop {
             let present = *mode.borrow_and_update();
             if present == Mode::GoHome {
-                self.leave().await;
+                let _ = self.leave().await;
                 return;
             }
             let now = Instant::now();
@@ -261,8 +280,8 @@ impl Session<'_> {
         match self.device.rng.random_range(0..100) {
             0..40 => self.switch().await,
             40..65 => {
-                if self.leave().await {
-                    self.beats_late().await;
+                if let Some(through) = self.leave().await {
+                    self.beats_late(through).await;
                 }
                 Course::Over
             }
@@ -342,6 +361,9 @@ impl Session<'_> {
                     ));
                 }
                 self.heard(place, sent);
+                if let Some(next) = answer.body["session_id"].as_str() {
+                    self.id = next.to_owned();
+                }
                 self.beat_at = sent + world.timing.heartbeat;
                 self.connected = Some(place.gateway);
                 self.stops = None;
@@ -391,11 +413,9 @@ impl Session<'_> {
         world.seen_somewhere(user);
     }
 
-    /// Leaves through any gateway. False if none says that the session has ended.
-    async fn leave(&mut self) -> bool {
-        let Some(gateway) = self.gateway() else {
-            return false;
-        };
+    /// Leaves through any gateway. Returns the one that says that the session has ended.
+    async fn leave(&mut self) -> Option<usize> {
+        let gateway = self.gateway()?;
         let world = self.world();
         let user = self.device.user;
         self.doubt_all();
@@ -412,7 +432,19 @@ impl Session<'_> {
             let places = self.places.values().copied().collect();
             world.left_everywhere(user, self.live, places, gateway);
         }
-        has_left
+        has_left.then_some(gateway)
+    }
+
+    /// The id that the session has now, for somebody who keeps it.
+    fn old_id(&mut self) -> OldId {
+        OldId {
+            world: self.world(),
+            user: self.device.user,
+            id: self.id.clone(),
+            live: self.live,
+            epoch: self.epoch,
+            rng: StdRng::from_rng(&mut self.device.rng),
+        }
     }
 
     /// From now on some gateways may not have the session.
@@ -424,7 +456,8 @@ impl Session<'_> {
     }
 
     /// A beat that was sent before the session ended, and arrives after that.
-    async fn beats_late(&mut self) {
+    async fn beats_late(&mut self, through: usize) {
+        tokio::spawn(self.old_id().is_tried(through));
         let ended = Instant::now();
         let late = self.device.seconds(LATE);
         sleep(late).await;
@@ -497,6 +530,7 @@ impl Session<'_> {
             Asked::Answered(answer) if answer.status == 200 => {
                 let places = std::mem::take(&mut self.places).into_values().collect();
                 world.left_everywhere(user, self.live, places, gateway);
+                tokio::spawn(self.old_id().is_tried(gateway));
                 let joined = NewSession {
                     live,
                     place: there,
@@ -556,6 +590,54 @@ impl Session<'_> {
             self.stops = self.connected.take();
         }
         Course::GoesOn
+    }
+}
+
+impl OldId {
+    /// Sends beats with the id to any gateway, also to those that started later. None may take one if
+    /// the gateway through which the id came to be over could tell the store.
+    async fn is_tried(mut self, through: usize) {
+        sleep(WRITTEN_WITHIN).await;
+        let world = self.world.clone();
+        let is_written = !world.plan.loses_data() && world.is_sound(through);
+        for _ in 0..LATE_BEATS {
+            sleep(Duration::from_secs_f64(self.rng.random_range(LATER))).await;
+            if *world.mode.borrow() != Mode::Wander {
+                return;
+            }
+            let up = (0..world.plan.gateways).filter(|gateway| world.is_up(*gateway));
+            if let Some(gateway) = up.choose(&mut self.rng) {
+                self.is_tried_at(gateway, is_written).await;
+            }
+        }
+    }
+
+    async fn is_tried_at(&self, gateway: usize, is_written: bool) {
+        let (world, user, live) = (&self.world, self.user, self.live);
+        let place = world.place(gateway);
+        world.beating(user, live, place);
+        let sent = Instant::now();
+        let path = format!("/v1/presence/{}", self.id);
+        let asked = world.ask(gateway, Method::POST, &path, &Value::Null).await;
+        let told = format!("u{user} tries an old id of l{live}: {}", status(&asked));
+        world.trace.tell(Some(gateway), &told);
+        match asked {
+            Asked::Answered(answer) if answer.status == 200 => {
+                if is_written {
+                    world.found(format!(
+                        "gateway {gateway} took an old id of u{user} in l{live}"
+                    ));
+                }
+                let answered = Instant::now();
+                world.beaten(user, live, self.epoch, place, Beat { sent, answered });
+                world.leaving(user, live, place);
+            }
+            Asked::Unanswered => {
+                world.unanswered(user, live, place);
+                world.seen_late(user);
+            }
+            Asked::Answered(_) | Asked::Nobody => world.refused(user, live, place),
+        }
     }
 }
 

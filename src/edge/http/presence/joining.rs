@@ -74,7 +74,7 @@ pub(crate) struct UdpOffer {
 
 impl UdpOffer {
     /// `None` unless the gateway takes beats by datagram.
-    fn of(state: &AppState, claims: &SessionClaims) -> Option<Self> {
+    pub(super) fn of(state: &AppState, claims: &SessionClaims) -> Option<Self> {
         let addresses = state.udp_addresses.clone()?;
         let secret = state.presences.secret();
         let key = secret.datagram_key(&claims.key)?;
@@ -92,8 +92,8 @@ impl UdpOffer {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Presence)]
 pub(in crate::edge::http) struct Begun {
-    /// Names the session in the paths of later requests, on any gateway. Keep it secret: who has it
-    /// can act as this session.
+    /// The credential of later requests, on any gateway, in `Authorization: Presence`. Good for ten
+    /// minutes; a beat brings the next one. Keep it secret: who has it can act as this session.
     #[schema(example = "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9.eyJzaWQiOiI…")]
     session_id: String,
     /// How often to send a beat.
@@ -172,7 +172,7 @@ refusals!(
 /// Join a live without a WebSocket
 ///
 /// For clients that cannot keep a WebSocket open. The user joins as over a socket, and stays while
-/// beats arrive: `POST /v1/presence/{session_id}`, an open stream of events, or datagrams. Takes the
+/// beats arrive: `POST /v1/presence/current`, an open stream of events, or datagrams. Takes the
 /// credentials of `/ws`.
 #[utoipa::path(post, path = "/v1/presence", operation_id = "begin_presence", tag = "presence",
     security(("token" = [])),
@@ -193,8 +193,7 @@ pub(in crate::edge::http) async fn begin(
 ) -> Response {
     match accept(&state, request).await {
         Ok(begun) => {
-            let location = format!("/v1/presence/{}", begun.session_id);
-            let location = [(header::LOCATION, location)];
+            let location = [(header::LOCATION, "/v1/presence/current")];
             (StatusCode::CREATED, location, Json(begun)).into_response()
         }
         Err(problem) => {
