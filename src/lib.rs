@@ -69,6 +69,8 @@
 //! | with which secret are such ids signed? | `auth/presence_secret.rs`; `session/socketless/shared_secret.rs` if no file has it |
 //! | how does a datagram look? | `edge/datagrams/wire.rs` |
 //! | what becomes of a datagram? | `edge/datagrams/responder.rs` |
+//! | who pays for a datagram that anybody may have overheard? | `edge/datagrams/strangers.rs` |
+//! | what does a hello tell gateways, and who can read it? | `auth/ticket.rs` |
 //! | which datagrams has a session sent before? | `session/socketless/datagram_state.rs` |
 //! | what does a stream of events send? | `session/socketless/events.rs` |
 //! | what if a token expires? | `session/reaper.rs` finds its socket; `session/refresh.rs` takes in a new token |

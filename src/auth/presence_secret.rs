@@ -16,6 +16,7 @@ use jsonwebtoken::{DecodingKey, EncodingKey};
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 
+use super::ticket::TicketKey;
 use crate::base::from_files::FromFiles;
 use crate::base::secret_lines;
 use crate::base::session_key::{KEY_BYTES, RANDOM_BYTES, SessionKey};
@@ -39,6 +40,7 @@ struct Derived {
     datagrams: Prk,
     signs_ids: EncodingKey,
     checks_ids: DecodingKey,
+    tickets: TicketKey,
 }
 
 impl Derived {
@@ -51,6 +53,7 @@ impl Derived {
             datagrams: Prk::new_less_safe(HKDF_SHA256, &datagrams),
             signs_ids: EncodingKey::from_secret(&ids),
             checks_ids: DecodingKey::from_secret(&ids),
+            tickets: TicketKey::new(&expand(&root, &[b"tickets"])),
         }
     }
 
@@ -157,6 +160,20 @@ impl PresenceSecret {
         let derived = self.derived.load();
         let maker = derived.iter().find(|derived| derived.has_made(key))?;
         Some(expand(&maker.datagrams, &[key.as_bytes()]))
+    }
+
+    /// Seals the content of a ticket for its session.
+    pub(super) fn seal_ticket(&self, content: Vec<u8>, session: &SessionKey) -> Option<Vec<u8>> {
+        let derived = self.derived.load();
+        derived.first()?.tickets.seal(content, session)
+    }
+
+    /// The content of a ticket. `None` if no gateway sealed it for this session.
+    pub(super) fn open_ticket(&self, sealed: &[u8], session: &SessionKey) -> Option<Vec<u8>> {
+        let derived = self.derived.load();
+        derived
+            .iter()
+            .find_map(|derived| derived.tickets.open(sealed, session))
     }
 
     /// Does something with the key that signs session ids.

@@ -31,7 +31,7 @@ use crate::base::telemetry::Log;
 use crate::cli::check_config::wrong_files;
 use crate::config::{AuthMode, Config};
 use crate::edge::client_address::{ClientAddress, TrustedProxies};
-use crate::edge::datagrams::{self, DatagramSocket, Resumptions};
+use crate::edge::datagrams::{self, DatagramDoor, DatagramSocket, Resumptions};
 use crate::edge::http::state::AppState;
 use crate::edge::listener::PortSettings;
 use crate::edge::listener::pending_connections::PerAddress;
@@ -670,6 +670,11 @@ impl Gateway {
     /// The routes of the public port, for calls within this process, as [`Self::router`].
     pub fn public_router(&self) -> Router {
         http::routes::public(&self.app, false).layer(Extension(THIS_MACHINE))
+    }
+
+    /// Where this gateway takes datagrams, for calls within this process.
+    pub fn datagram_door(&self) -> DatagramDoor {
+        DatagramDoor::new(Arc::new(datagrams::Shared::new(self.app.clone())))
     }
 
     /// Listens until the intake stops.

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::flood::{self, UNHARMED};
+use super::flood::{ALL_BIND, Flood, TOLD_SELDOM, UNHARMED};
 use super::issuer::{Forgery, Issuer};
 use super::neighbours::{self, SPARED};
 use super::occupation::{ANSWERED, Occupation};
@@ -66,8 +66,8 @@ enum Act {
     NeverRead,
     /// Keeps every slot for connections busy, from one address.
     Occupy(Occupation),
-    /// Sends datagrams that no app has sent, beside an app.
-    FloodWithDatagrams,
+    /// Sends datagrams, beside apps.
+    SendDatagrams(Flood),
     /// Sends senseless ids of sessions from the address of viewers who beat over HTTP.
     GuessIds,
 }
@@ -83,7 +83,7 @@ const fn attack(name: &'static str, expected: &'static str, act: Act) -> Attack 
         Act::HoldHalfOpen
         | Act::NeverRead
         | Act::Occupy(_)
-        | Act::FloodWithDatagrams
+        | Act::SendDatagrams(_)
         | Act::GuessIds => 1,
         _ => 4,
     };
@@ -183,7 +183,17 @@ pub(super) const ALL: &[Attack] = &[
     attack(
         "flood of false datagrams",
         UNHARMED,
-        Act::FloodWithDatagrams,
+        Act::SendDatagrams(Flood::False),
+    ),
+    attack(
+        "copies of datagrams",
+        ALL_BIND,
+        Act::SendDatagrams(Flood::Copies),
+    ),
+    attack(
+        "hellos of dead sessions",
+        TOLD_SELDOM,
+        Act::SendDatagrams(Flood::HellosOfDeadSessions),
     ),
     attack("1,000 senseless ids a second", SPARED, Act::GuessIds),
 ];
@@ -280,7 +290,7 @@ impl Act {
                 how.carry_out(scene.proxied.server.addr, &streamer).await
             }
             Self::GuessIds => neighbours::guess(scene).await,
-            Self::FloodWithDatagrams => flood::flood(address, &viewer()?, live_id).await,
+            Self::SendDatagrams(flood) => flood.carry_out(scene, user).await,
         }
     }
 }

@@ -194,7 +194,8 @@ impl SocketlessSession {
         self.friends.load(Ordering::Relaxed)
     }
 
-    fn number(&self) -> u32 {
+    /// Grows with each switch to another live.
+    pub(crate) fn number(&self) -> u32 {
         self.number.load(Ordering::Acquire)
     }
 

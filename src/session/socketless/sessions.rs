@@ -360,9 +360,9 @@ impl SocketlessSessions {
         SessionClaims::read(id, &self.secret, self.context.clock.unix())
     }
 
-    /// As [`Self::read`], of a ticket.
-    pub(crate) fn read_ticket(&self, ticket: &str) -> Option<SessionClaims> {
-        SessionClaims::read_ticket(ticket, &self.secret, self.context.clock.unix())
+    /// As [`Self::read`], of the ticket of this session.
+    pub(crate) fn read_ticket(&self, ticket: &str, key: &SessionKey) -> Option<SessionClaims> {
+        SessionClaims::open(ticket, key, &self.secret, self.context.clock.unix())
     }
 
     /// A session that is here and goes on.

@@ -1,6 +1,7 @@
 //! One device of a person that opens no WebSocket: it joins a live by an HTTP request, and stays by
-//! beats, which any gateway takes. It switches to other lives, leaves, falls silent and goes on as
-//! its random generator says, and notes what it was answered.
+//! beats, which any gateway takes; half of the devices send most of them by datagram. It switches to
+//! other lives, leaves, falls silent and goes on as its random generator says, and notes what it was
+//! answered.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::datagrams::Datagrams;
 use crate::expectation::{Beat, How, Live, Place, User};
 use crate::network::derived;
 use crate::session_claims::epoch_of;
@@ -52,6 +54,10 @@ pub(crate) struct SocketlessDevice {
     user: User,
     rng: StdRng,
     mode: watch::Receiver<Mode>,
+    /// Tells the devices of a user apart.
+    number: usize,
+    /// Whether it sends most of its beats by datagram.
+    sends_datagrams: bool,
     /// Whether it sends its requests to one gateway as long as that takes them, as over a
     /// connection that is kept open. Otherwise a balancer sends each to any gateway.
     keeps_connection: bool,
@@ -74,6 +80,8 @@ struct Session<'a> {
     stops: Option<usize>,
     beat_at: Instant,
     act_at: Instant,
+    /// `None` if all its beats are requests.
+    datagrams: Option<Datagrams>,
 }
 
 /// An id that is over: its session has ended, or has another id since a switch.
@@ -107,6 +115,8 @@ impl SocketlessDevice {
         Self {
             world: world.clone(),
             user,
+            number,
+            sends_datagrams: derived(seed, "datagrams").is_multiple_of(2),
             keeps_connection: rng.random_bool(0.5),
             rng,
             mode: world.mode.subscribe(),
@@ -221,6 +231,11 @@ impl SocketlessDevice {
         world.beaten(self.user, live, epoch, place, beat);
         let beat_at = now + world.timing.heartbeat;
         let act_at = now + self.idle();
+        let datagrams = if self.sends_datagrams {
+            Datagrams::of(&answer.body, self.user, self.number)
+        } else {
+            None
+        };
         Some(Session {
             device: self,
             id: id.to_owned(),
@@ -231,6 +246,7 @@ impl SocketlessDevice {
             stops: None,
             beat_at,
             act_at,
+            datagrams,
         })
     }
 }
@@ -328,9 +344,7 @@ impl Session<'_> {
         let place = self.place(gateway);
         world.beating(self.device.user, self.live, place);
         let sent = Instant::now();
-        let asked = world
-            .ask(gateway, Method::POST, &self.path(), &Value::Null)
-            .await;
+        let asked = self.ask_to_stay(gateway).await;
         let told = format!("#{} beats l{}: {}", place.socket, self.live, status(&asked));
         self.device.tell(gateway, &told);
         match asked {
@@ -349,6 +363,25 @@ impl Session<'_> {
         }
     }
 
+    /// Sends a beat, by datagram or as a request.
+    async fn ask_to_stay(&mut self, gateway: usize) -> Asked {
+        let world = self.world();
+        let rng = &mut self.device.rng;
+        if let Some(datagrams) = &mut self.datagrams
+            && rng.random_bool(0.9)
+        {
+            if rng.random_bool(0.1) {
+                datagrams.change_address();
+            }
+            self.device.tell(gateway, "sends a datagram");
+            let live_id = world.live_id(self.live);
+            return datagrams.beat(&world, gateway, live_id.as_str()).await;
+        }
+        world
+            .ask(gateway, Method::POST, &self.path(), &Value::Null)
+            .await
+    }
+
     fn answered(&mut self, place: Place, sent: Instant, answer: &Answer) -> Course {
         let world = self.world();
         match answer.status {
@@ -363,6 +396,7 @@ impl Session<'_> {
                 self.heard(place, sent);
                 if let Some(next) = answer.body["session_id"].as_str() {
                     self.id = next.to_owned();
+                    self.renew_datagrams(answer);
                 }
                 self.beat_at = sent + world.timing.heartbeat;
                 self.connected = Some(place.gateway);
@@ -385,6 +419,16 @@ impl Session<'_> {
                 self.stops = Some(place.gateway);
                 self.tries_again_soon()
             }
+        }
+    }
+
+    /// Takes the ticket of an answer.
+    fn renew_datagrams(&mut self, answer: &Answer) {
+        let user = self.device.user;
+        if let Some(datagrams) = &mut self.datagrams
+            && let Some(newer) = Datagrams::of(&answer.body, user, self.device.number)
+        {
+            datagrams.renew(newer);
         }
     }
 
@@ -419,10 +463,15 @@ impl Session<'_> {
         let world = self.world();
         let user = self.device.user;
         self.doubt_all();
-        let asked = world
-            .ask(gateway, Method::DELETE, &self.path(), &Value::Null)
-            .await;
-        let told = format!("leaves l{} by HTTP: {}", self.live, status(&asked));
+        let asked = match &mut self.datagrams {
+            Some(datagrams) => datagrams.leave(&world, gateway).await,
+            None => {
+                world
+                    .ask(gateway, Method::DELETE, &self.path(), &Value::Null)
+                    .await
+            }
+        };
+        let told = format!("leaves l{}: {}", self.live, status(&asked));
         self.device.tell(gateway, &told);
         if matches!(asked, Asked::Unanswered) {
             world.seen_late(user);
@@ -586,6 +635,7 @@ impl Session<'_> {
         self.places = places;
         self.connected = connected;
         self.beat_at = beat_at;
+        self.renew_datagrams(answer);
         if answer.closes {
             self.stops = self.connected.take();
         }

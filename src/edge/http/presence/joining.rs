@@ -17,6 +17,7 @@ use crate::auth::session_claims::SessionClaims;
 use crate::base::ids::{LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::edge::admission::queue::Decision;
+use crate::edge::datagrams::wire::LONGEST_TICKET;
 use crate::edge::http::candidate::{Candidate, Refusal, check_draining};
 use crate::edge::http::problem::{Problem, refusals};
 use crate::edge::http::requests::{JsonObject, in_body, run_to_completion};
@@ -65,7 +66,7 @@ pub(crate) struct UdpOffer {
     pub(crate) key: String,
     /// What the client sends when a gateway challenges it. It says whose session this is, to
     /// gateways that do not have the session yet.
-    #[schema(example = "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9.eyJzaWQiOiI…")]
+    #[schema(example = "q0tkVmX1tDcv9nV3yWm0l2f8…")]
     pub(crate) ticket: String,
     /// With every how many beats the client should ask for an answer.
     #[schema(example = 1)]
@@ -73,16 +74,20 @@ pub(crate) struct UdpOffer {
 }
 
 impl UdpOffer {
-    /// `None` unless the gateway takes beats by datagram.
+    /// `None` unless the gateway takes beats by datagram, and a hello has room for the ticket.
     pub(super) fn of(state: &AppState, claims: &SessionClaims) -> Option<Self> {
         let addresses = state.udp_addresses.clone()?;
         let secret = state.presences.secret();
         let key = secret.datagram_key(&claims.key)?;
+        let ticket = claims.seal(secret);
+        if ticket.len() > LONGEST_TICKET {
+            return None;
+        }
         Some(Self {
             addresses,
             session: claims.key.to_string(),
             key: BASE64URL_NOPAD.encode(&key),
-            ticket: claims.sign_ticket(secret),
+            ticket,
             ack_every: ACK_EVERY,
         })
     }
@@ -119,7 +124,8 @@ pub(in crate::edge::http) struct Begun {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     info_version: Option<u64>,
-    /// Null unless the gateway takes beats by datagram.
+    /// Null unless the gateway takes beats by datagram, and the lists of the token are short enough
+    /// for one.
     udp: Option<UdpOffer>,
 }
 
