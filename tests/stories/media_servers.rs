@@ -429,6 +429,50 @@ async fn the_platform_says_whose_a_stream_key_is_and_nobody_else_learns_the_key(
     .await;
 }
 
+/// What one publisher can make the platform answer is nothing to the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_on_which_the_platform_fails_shut_out_nobody_else() {
+    within_deadline(async {
+        let platform = Platform::start().await;
+        let world = World::on_memory(|config| {
+            short(config);
+            config.media[0].publish_url = Some(platform.url());
+        })
+        .await;
+        let nginx = Nginx::calling(&world, "main");
+        for n in 0..20 {
+            nginx
+                .publish(1, &format!("live_key_broken{n}"), "")
+                .await
+                .is(503);
+            nginx
+                .publish(1, &format!("live_key_odd{n}"), "")
+                .await
+                .is(403);
+        }
+        nginx.publish(2, "live_key_7", "").await.is(200);
+
+        // Nobody makes the platform fail as often as they like, whatever their session.
+        let asked = platform.asked();
+        let began = Instant::now();
+        for session in 10..30 {
+            nginx.publish(session, "live_key_broken", "").await.is(503);
+        }
+        let more = platform.asked() - asked;
+        let seconds = began.elapsed().as_secs() as usize + 1;
+        assert!(more <= seconds, "asked {more} times within {seconds} s");
+
+        // The platform is not asked about what is no key.
+        let asked = platform.asked();
+        let long = "a".repeat(257);
+        for odd in ["live%00key", "live%0Akey", "live%1B%5B2Jkey", "", &long] {
+            nginx.publish(3, odd, "").await.is(400);
+        }
+        assert_eq!(platform.asked(), asked);
+    })
+    .await;
+}
+
 /// The server takes silence for a no.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_publisher_whose_answer_came_too_late_does_not_keep_the_live_open() {

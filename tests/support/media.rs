@@ -2,6 +2,7 @@
 //! send.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -150,7 +151,8 @@ impl Drop for Service {
 }
 
 /// A platform that allows the stream key `live_key_7` of the server `main` for a live of `s1`, at
-/// first 42. It answers 404 about other keys. It is away when dropped.
+/// first 42. It stumbles over keys with `broken` and `odd` in them, and answers 404 about all others.
+/// It is away when dropped.
 pub struct Platform {
     service: Service,
     keys: Arc<Keys>,
@@ -159,6 +161,8 @@ pub struct Platform {
 /// What the platform knows of its stream key.
 struct Keys {
     live: Mutex<String>,
+    /// How often it was asked.
+    asked: AtomicUsize,
     /// How long it takes to answer.
     takes: Mutex<Duration>,
 }
@@ -168,6 +172,7 @@ impl Platform {
     pub async fn start() -> Self {
         let keys = Arc::new(Keys {
             live: Mutex::new("42".to_owned()),
+            asked: AtomicUsize::new(0),
             takes: Mutex::default(),
         });
         let router = Router::new()
@@ -187,6 +192,11 @@ impl Platform {
         *self.keys.takes.lock().unwrap() = time;
     }
 
+    /// How often it was asked.
+    pub fn asked(&self) -> usize {
+        self.keys.asked.load(Ordering::Relaxed)
+    }
+
     /// The URL that a gateway is given.
     pub fn url(&self) -> Secret {
         Secret::new(format!("http://{}/keys", self.service.addr))
@@ -198,12 +208,18 @@ async fn whose_key(
     Json(question): Json<Value>,
 ) -> Result<Json<Value>, StatusCode> {
     let takes = *keys.takes.lock().unwrap();
+    keys.asked.fetch_add(1, Ordering::Relaxed);
     tokio::time::sleep(takes).await;
-    if question["stream_key"] == "live_key_7" && question["server"] == "main" {
+    let key = question["stream_key"].as_str().unwrap_or_default();
+    if key == "live_key_7" && question["server"] == "main" {
         let live = keys.live.lock().unwrap().clone();
         Ok(Json(
             json!({"allowed": true, "live_id": live, "streamer_id": "s1"}),
         ))
+    } else if key.contains("broken") {
+        Err(StatusCode::INTERNAL_SERVER_ERROR)
+    } else if key.contains("odd") {
+        Err(StatusCode::UNPROCESSABLE_ENTITY)
     } else {
         Err(StatusCode::NOT_FOUND)
     }

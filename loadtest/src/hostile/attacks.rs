@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 use super::flood::{self, UNHARMED};
 use super::issuer::{Forgery, Issuer};
 use super::occupation::{ANSWERED, Occupation};
+use super::publishers::{self, LET_IN};
 use super::wire::{ENDED, Wire, fragment, frame, text};
 use crate::bench::servers::Gateway;
 
@@ -67,6 +68,8 @@ enum Act {
     Occupy(Occupation),
     /// Sends datagrams that no app has sent, beside an app.
     FloodWithDatagrams,
+    /// Tries stream keys on which the platform fails, beside an honest publisher.
+    Publish,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +80,11 @@ enum Upgraded {
 
 const fn attack(name: &'static str, expected: &'static str, act: Act) -> Attack {
     let clients = match act {
-        Act::HoldHalfOpen | Act::NeverRead | Act::Occupy(_) | Act::FloodWithDatagrams => 1,
+        Act::HoldHalfOpen
+        | Act::NeverRead
+        | Act::Occupy(_)
+        | Act::FloodWithDatagrams
+        | Act::Publish => 1,
         _ => 4,
     };
     Attack {
@@ -178,6 +185,7 @@ pub(super) const ALL: &[Attack] = &[
         UNHARMED,
         Act::FloodWithDatagrams,
     ),
+    attack("20 hostile publishers a second", LET_IN, Act::Publish),
 ];
 
 /// The header of a frame of 2^40 bytes, and the first of them.
@@ -272,6 +280,7 @@ impl Act {
                 how.carry_out(scene.proxied.server.addr, &streamer).await
             }
             Self::FloodWithDatagrams => flood::flood(address, &viewer()?, live_id).await,
+            Self::Publish => publishers::publish(&scene.gateway).await,
         }
     }
 }

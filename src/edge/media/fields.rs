@@ -17,8 +17,9 @@ pub enum Unreadable {
     /// Not the JSON that this kind of server sends.
     #[error("the body must be a JSON object")]
     NotJson,
-    /// A field that says which stream or session it is about is not there, empty or too long.
-    #[error("{0} must be a text of 1 to 256 bytes")]
+    /// A field that says which stream or session it is about is not there, empty, too long, or has
+    /// a control character.
+    #[error("{0} must be a text of 1 to 256 bytes without control characters")]
     Field(&'static str),
     /// A question about something else than a stream.
     #[error("the action must be publish, read or playback")]
@@ -45,7 +46,9 @@ pub(super) fn event(session: StreamSession, stream: &str, news: StreamNews) -> M
 /// A text that names something.
 pub(super) fn named<'a>(field: &'static str, text: Option<&'a str>) -> Result<&'a str, Unreadable> {
     match text {
-        Some(text) if (1..=LONGEST).contains(&text.len()) => Ok(text),
+        Some(text) if (1..=LONGEST).contains(&text.len()) && !text.contains(char::is_control) => {
+            Ok(text)
+        }
         _ => Err(Unreadable::Field(field)),
     }
 }
