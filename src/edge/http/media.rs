@@ -105,6 +105,7 @@ pub(super) async fn callback(
         }
         Err(why) => {
             state.metrics.media_callback(kind, "unreadable");
+            tracing::info!(server = %name, %why, "a callback of a media server was not understood");
             return Err(Problem::new(Kind::BadMessage, why.to_string()));
         }
     };
@@ -143,6 +144,9 @@ async fn take_in(
         streams: &state.streams,
     };
     let taken = intake.take_in(&event).await;
+    if let Err(NotTaken::Refused(why)) = &taken {
+        intake.log_refusal(&event, why);
+    }
     let is_let_in = taken.is_ok();
     let may_be_written = !matches!(taken, Err(NotTaken::Refused(_)));
     let is_in_time = tell.send(taken).is_ok();
@@ -165,9 +169,8 @@ fn answer_to(
             state.metrics.media_callback(kind.as_str(), result);
             Ok(answer(MediaAnswer::yes(kind)))
         }
-        Err(NotTaken::Refused(why)) => {
+        Err(NotTaken::Refused(_)) => {
             state.metrics.media_callback(kind.as_str(), "refused");
-            tracing::info!(%server, why, "a stream was refused");
             // A server that does not ask would only send a refused message again.
             if event.asks {
                 Ok(answer(MediaAnswer::no(kind)))

@@ -39,6 +39,7 @@ pub(super) fn event(session: StreamSession, stream: &str, news: StreamNews) -> M
         asks: false,
         token: None,
         streamer: None,
+        address: None,
         at: None,
     }
 }

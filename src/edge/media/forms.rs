@@ -51,6 +51,7 @@ pub(super) fn nginx_rtmp(body: &[u8]) -> Result<Option<MediaEvent>, Unreadable> 
     let mut event = event(StreamSession::Reused(client.to_owned()), stream, news);
     event.asks = news == StreamNews::Publish;
     event.app = form.own("app")?.map(str::to_owned);
+    event.address = form.own("addr")?.map(str::to_owned);
     for (name, value) in &form.0 {
         read_credential(&mut event, name, value);
     }

@@ -99,6 +99,24 @@ impl Intake<'_> {
         }
     }
 
+    /// Says who was refused and why, but not with which key or token. A publisher who puts a stream
+    /// key into the application has it behind a slash.
+    pub(crate) fn log_refusal(&self, event: &MediaEvent, why: &str) {
+        let live = self.gatekeeper().named_live(event);
+        let mut app = event.app.as_deref();
+        if self.server.stream_keys.is_some() {
+            app = app.and_then(|app| app.split('/').next());
+        }
+        tracing::info!(
+            server = %self.server.settings.name,
+            live_id = live.as_ref().map(tracing::field::display),
+            app,
+            address = event.address.as_deref(),
+            why,
+            "a stream was refused"
+        );
+    }
+
     fn gatekeeper(&self) -> Gatekeeper<'_> {
         Gatekeeper {
             server: self.server,

@@ -69,6 +69,7 @@ pub(super) fn srs(body: &[u8]) -> Read {
     let mut event = event(session, named("stream", text(&body, "/stream"))?, news);
     event.asks = news == StreamNews::Publish;
     event.app = text(&body, "/app").map(str::to_owned);
+    event.address = text(&body, "/ip").map(str::to_owned);
     read_query(&mut event, text(&body, "/param").unwrap_or_default());
     Ok(Some(event))
 }
@@ -101,6 +102,7 @@ pub(super) fn node_media_server(body: &[u8]) -> Read {
     let mut event = event(session, named("name", text(&body, "/name"))?, news);
     event.asks = matches!(news, StreamNews::Request | StreamNews::Publish);
     event.app = text(&body, "/app").map(str::to_owned);
+    event.address = Some(address.to_owned());
     for name in ["token", "streamer_id"] {
         let value = text(&body, &format!("/query/{name}"));
         read_credential(&mut event, name, value.unwrap_or_default());
@@ -132,6 +134,7 @@ pub(super) fn oven_media_engine(body: &[u8]) -> Read {
     let mut event = event(session, stream, news);
     event.asks = news == StreamNews::Publish;
     event.app = Some(app.to_owned());
+    event.address = Some(address.to_owned());
     event.at = time(text(&body, "/request/time"));
     read_query(&mut event, url.query().unwrap_or_default());
     Ok(Some(event))
@@ -256,6 +259,7 @@ pub(super) fn mediamtx(body: &[u8]) -> Read {
     let (app, name) = split_path(text(&body, "/path").unwrap_or_default());
     let mut event = event(session, named("path", Some(name))?, StreamNews::Request);
     event.app = app.map(str::to_owned);
+    event.address = text(&body, "/ip").map(str::to_owned);
     event.asks = true;
     read_credential(
         &mut event,

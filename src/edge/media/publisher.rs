@@ -101,6 +101,15 @@ impl Gatekeeper<'_> {
         }))
     }
 
+    /// The live of a stream that is named after it; for the log. A stream key is never the name of a
+    /// live.
+    pub(crate) fn named_live(&self, event: &MediaEvent) -> Option<LiveId> {
+        match self.server.stream_keys {
+            Some(_) => None,
+            None => self.live_by_name(event).ok(),
+        }
+    }
+
     /// The live of a session that ended, which must be found even if the platform is away, or has
     /// moved the key since.
     pub(crate) fn live_of_end(&self, event: &MediaEvent) -> Result<LiveOf, Undecided> {
