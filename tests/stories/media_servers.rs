@@ -266,6 +266,38 @@ async fn a_publisher_needs_the_token_of_a_streamer() {
     assert_eq!(live["streamer_id"], "s1", "{live}");
 }
 
+/// LiveKit puts much metadata into a callback, and sends one that was refused only once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_callback_is_read_if_it_may_come_from_the_server() {
+    let world = World::on_memory(|config| {
+        config.media = vec![
+            server("any", MediaKind::Generic),
+            server("livekit", MediaKind::LiveKit),
+        ];
+    })
+    .await;
+    let backend = world.backend();
+    let long = |bytes: usize| {
+        let publish =
+            json!({"event": "publish", "session": "a", "stream": "g1", "more": "x".repeat(bytes)});
+        publish.to_string()
+    };
+    let good = format!("/v1/media/any?secret={SECRET}");
+    for (path, bytes, status) in [
+        (good.as_str(), 1_000_000, 200),
+        (&good, 1 << 20, 413),
+        ("/v1/media/any?secret=guess", 1 << 20, 401),
+        ("/v1/media/livekit", 1 << 20, 401),
+    ] {
+        let body = long(bytes);
+        backend
+            .send(Method::POST, path, Some(&body))
+            .await
+            .is(status);
+    }
+    world.live_becomes("g1", "open").await;
+}
+
 /// The entries of the stream of events about a live: the kind, and the server if there is one.
 async fn events(redis: &Redis) -> Vec<(String, Value)> {
     let entries = redis.ask(&["XRANGE", "rollcall:events", "-", "+"]).await;
@@ -567,10 +599,17 @@ async fn no_log_line_has_a_stream_key_a_token_or_a_secret() {
             .await
             .is(403);
         eu.publish(2, "42", "streamer_id=s2").await.is(403);
-        let fields = ["live_id=42", "app=\"live\"", "address=\"127.0.0.1\"", "opened by another streamer"];
+        let fields = [
+            "live_id=42",
+            "app=\"live\"",
+            "address=\"127.0.0.1\"",
+            "opened by another streamer",
+        ];
         until("the last refusal is in the log", PATIENCE, async || {
             let said = program.said();
-            let mut refusals = said.lines().filter(|line| line.contains("a stream was refused"));
+            let mut refusals = said
+                .lines()
+                .filter(|line| line.contains("a stream was refused"));
             let is_told = refusals.any(|line| fields.iter().all(|field| line.contains(field)));
             if is_told { Ok(()) } else { Err(said) }
         })

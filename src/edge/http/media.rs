@@ -6,17 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::State;
-use axum::http::{HeaderMap, header};
+use axum::body::HttpBody;
+use axum::extract::{Request, State};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use serde::Deserialize;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tracing::Instrument;
 use utoipa::IntoParams;
 
+use super::bill;
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, InQuery};
+use super::requests::{InPath, InQuery, body};
+use super::routes::MAX_BODY;
 use super::state::AppState;
 use crate::base::clock::unix_now;
 use crate::base::media_event::{MediaEvent, StreamNews};
@@ -26,12 +28,15 @@ use crate::edge::media::answer::MediaAnswer;
 use crate::edge::media::intake::{Intake, NotTaken};
 use crate::edge::media::read;
 use crate::edge::media::servers::KnownServer;
-use crate::edge::media::signature::Callback;
+use crate::edge::media::signature::{Callback, Forged};
 use crate::sync::streams::TakenIn;
 
 /// How long a server waits for an answer at most: less than the 3 s that docs/media-servers.md gives
 /// OvenMediaEngine, which is the shortest time of all kinds.
 const ANSWER_WITHIN: Duration = Duration::from_millis(2_500);
+
+/// Long bodies that are read at a time.
+static LONG_BODIES: Semaphore = Semaphore::const_new(16);
 
 /// What proves where the callback comes from.
 #[derive(Deserialize, IntoParams)]
@@ -73,8 +78,7 @@ pub(super) async fn callback(
     InPath(name): InPath<MediaServerName>,
     InQuery(query): InQuery<CallbackQuery>,
     client: Option<Extension<ClientAddress>>,
-    headers: HeaderMap,
-    body: Bytes,
+    request: Request,
 ) -> Result<Response, Problem> {
     let Some(server) = state.media.find(&name) else {
         let detail = "the settings have no media server of this name";
@@ -88,15 +92,25 @@ pub(super) async fn callback(
         let detail = "this media server does not call from your address";
         return Err(Problem::new(Kind::Unauthorized, detail));
     }
+    let forged = |why: Forged| {
+        state.metrics.media_callback(kind, "forged");
+        Problem::new(Kind::Unauthorized, why.to_string())
+    };
+    let headers = request.headers().clone();
+    let secret = query.secret.as_deref();
+    server.check_head(&headers, secret).map_err(forged)?;
+    let bill = bill::of(request.extensions());
+    // Until the body was understood.
+    let _room = room_for(&request).await;
+    let body = body(request, &()).await?;
     let callback = Callback {
         headers: &headers,
-        query_secret: query.secret.as_deref(),
+        query_secret: secret,
         body: &body,
     };
-    if let Err(why) = server.check(callback, Duration::from_millis(unix_now())) {
-        state.metrics.media_callback(kind, "forged");
-        return Err(Problem::new(Kind::Unauthorized, why.to_string()));
-    }
+    let now = Duration::from_millis(unix_now());
+    server.check(callback, now).map_err(forged)?;
+    bill.settle_by_caller();
     let event = match read(server.settings.kind, &body) {
         Ok(Some(event)) => event,
         Ok(None) => {
@@ -110,6 +124,14 @@ pub(super) async fn callback(
         }
     };
     answer_in_time(state, server, event).await
+}
+
+/// Waits for room for a body that is longer than other routes take, or may be.
+async fn room_for(request: &Request) -> Option<SemaphorePermit<'static>> {
+    match request.body().size_hint().upper() {
+        Some(length) if length <= MAX_BODY as u64 => None,
+        _ => LONG_BODIES.acquire().await.ok(),
+    }
 }
 
 /// Answers before the server takes silence for a no. The work goes on in a task of its own: a live

@@ -244,7 +244,7 @@ struct Nothing {}
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MaxBody(pub(super) u64);
 
-async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+pub(super) async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
     // Reading the body of a client that asks first (Expect: 100-continue) would tell it to go on.
     if let Some(MaxBody(max)) = request.extensions().get::<MaxBody>()
         && request.body().size_hint().lower() > *max
