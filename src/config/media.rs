@@ -165,7 +165,7 @@ impl MediaServer {
             wrong.push(("poll-url", why));
         }
         let names_streamer = self.streamer.is_some() || self.publish_url.is_some();
-        if auth == AuthMode::Jwt && !sends_tokens(self.kind) && !names_streamer {
+        if auth == AuthMode::Jwt && self.kind.only_reports() && !names_streamer {
             let why = format!(
                 "is missing: {kind} sends no token, so with auth jwt say who the streamer is, as in \
                  streamer = \"{{live}}\", or give publish-url"
@@ -174,12 +174,4 @@ impl MediaServer {
         }
         wrong
     }
-}
-
-/// Whether the server passes on what a publisher writes into the query of the stream's URL.
-fn sends_tokens(kind: MediaKind) -> bool {
-    !matches!(
-        kind,
-        MediaKind::LiveKit | MediaKind::Owncast | MediaKind::Mux | MediaKind::Cloudflare
-    )
 }

@@ -298,6 +298,58 @@ async fn a_long_callback_is_read_if_it_may_come_from_the_server() {
     world.live_becomes("g1", "open").await;
 }
 
+/// MediaMTX knows the token of a bearer, or of a password, only when it asks. Its hook names the session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_was_granted_opens_its_live_without_the_token() {
+    within_deadline(async {
+        let world = World::on_redis(|config| {
+            with_tokens(config);
+            config.media = vec![server("mtx", MediaKind::MediaMtx)];
+        })
+        .await;
+        let other = world.another_gateway().await;
+        let claims = json!({"sub": "s1", "role": "streamer", "exp": in_seconds(60)});
+        let token = mint(&claims);
+        let path = format!("/v1/media/mtx?secret={SECRET}");
+        let encoded = format!("token%253D{token}%2526x%253Dy");
+        for (live, field, in_hook) in [
+            ("m1", "token", ""),
+            ("m2", "password", ""),
+            // The same text in the query: of MediaMTX before 1.18.1, and since.
+            ("m3", "nothing", &format!("token%3D{token}%26x%3Dy")),
+            ("m4", "nothing", &encoded),
+        ] {
+            let mut asks = json!({"action": "publish", "path": live, "id": live, "query": ""});
+            asks[field] = token.clone().into();
+            let hook = format!("event=available&path={live}&id={live}&query={in_hook}");
+            let send = async |body: &str, status: u16| {
+                let backend = other.backend();
+                backend
+                    .send(Method::POST, &path, Some(body))
+                    .await
+                    .is(status);
+            };
+            if in_hook.is_empty() {
+                send(&hook, 401).await;
+                assert_eq!(call(world.backend(), "mtx", &asks).await.0, 200);
+                // Another session was not granted.
+                send(&hook.replace("&id=m", "&id=n"), 401).await;
+                send(&hook.replace("&path=m", "&path=n"), 401).await;
+            }
+            send(&hook, 200).await;
+            assert_eq!(
+                world
+                    .redis()
+                    .live_field(live, "streamer_id")
+                    .await
+                    .as_deref(),
+                Some("s1")
+            );
+        }
+    })
+    .await;
+}
+
 /// The entries of the stream of events about a live: the kind, and the server if there is one.
 async fn events(redis: &Redis) -> Vec<(String, Value)> {
     let entries = redis.ask(&["XRANGE", "rollcall:events", "-", "+"]).await;

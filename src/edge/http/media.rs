@@ -193,8 +193,9 @@ fn answer_to(
         }
         Err(NotTaken::Refused(_)) => {
             state.metrics.media_callback(kind.as_str(), "refused");
-            // A server that does not ask would only send a refused message again.
-            if event.asks {
+            // nginx ends a stream whose heartbeat is refused.
+            let is_told = event.news == StreamNews::Publish && !kind.only_reports();
+            if event.asks || is_told {
                 Ok(answer(MediaAnswer::no(kind)))
             } else {
                 Ok(answer(MediaAnswer::yes(kind)))

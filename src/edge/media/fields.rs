@@ -63,9 +63,13 @@ pub(super) fn split_path(path: &str) -> (Option<&str>, &str) {
 }
 
 /// Takes the streamer's token and name from the query of a stream's URL, with or without its `?`.
+/// MediaMTX encodes the whole query since 1.18.1.
 pub(super) fn read_query(event: &mut MediaEvent, query: &str) {
     let query = query.strip_prefix('?').unwrap_or(query);
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        for (name, value) in form_urlencoded::parse(name.as_bytes()) {
+            read_credential(event, &name, &value);
+        }
         read_credential(event, &name, &value);
     }
 }

@@ -63,8 +63,8 @@ pub(super) fn nginx_rtmp(body: &[u8]) -> Result<Option<MediaEvent>, Unreadable> 
 pub(super) fn mediamtx_hook(body: &[u8]) -> Result<Option<MediaEvent>, Unreadable> {
     let form = Form::parse(body)?;
     let news = match form.own("event")? {
-        Some("ready") => StreamNews::Publish,
-        Some("not_ready") => StreamNews::Done,
+        Some("ready" | "available" | "online") => StreamNews::Publish,
+        Some("not_ready" | "unavailable" | "offline") => StreamNews::Done,
         _ => return Ok(None),
     };
     let id = named("id", form.own("id")?)?;

@@ -9,7 +9,7 @@ use crate::auth::tokens::Tokens;
 use crate::base::ids::LiveId;
 use crate::base::media_event::{MediaEvent, StreamNews};
 use crate::base::media_server::{MediaKind, MediaServerName};
-use crate::store::{Heard, Store};
+use crate::store::{Heard, Store, StoreError};
 use crate::sync::lives::LiveError;
 use crate::sync::streams::{Ending, LiveOf, StreamKeeper, TakenIn};
 
@@ -27,15 +27,21 @@ impl From<Undecided> for NotTaken {
         match why {
             Undecided::Denied(why) => Self::Refused(why.to_string()),
             Undecided::Platform(why) => Self::Unknown(why.to_string()),
-            Undecided::Store(why) => Self::Unknown(why.to_string()),
+            Undecided::Store(why) => why.into(),
         }
+    }
+}
+
+impl From<StoreError> for NotTaken {
+    fn from(why: StoreError) -> Self {
+        Self::Unknown(why.to_string())
     }
 }
 
 impl From<LiveError> for NotTaken {
     fn from(why: LiveError) -> Self {
         match why {
-            LiveError::Store(why) => Self::Unknown(why.to_string()),
+            LiveError::Store(why) => why.into(),
             why => Self::Refused(why.to_string()),
         }
     }
@@ -76,6 +82,11 @@ impl Intake<'_> {
         if taken_in == TakenIn::NeedsPublisher {
             let publisher = gatekeeper.publisher(event, &live).await?;
             taken_in = self.streams.hear(&live, &heard, Some(&publisher)).await?;
+        }
+        if let Some(publisher) = &publisher
+            && taken_in == TakenIn::Allowed
+        {
+            gatekeeper.grant(event, &live, publisher).await?;
         }
         log(&heard.server, &live, taken_in);
         Ok(taken_in)

@@ -261,11 +261,10 @@ pub(super) fn mediamtx(body: &[u8]) -> Read {
     event.app = app.map(str::to_owned);
     event.address = text(&body, "/ip").map(str::to_owned);
     event.asks = true;
-    read_credential(
-        &mut event,
-        "token",
-        text(&body, "/token").unwrap_or_default(),
-    );
+    for field in ["/token", "/password"] {
+        let token = text(&body, field).unwrap_or_default();
+        read_credential(&mut event, "token", token);
+    }
     read_query(&mut event, text(&body, "/query").unwrap_or_default());
     Ok(Some(event))
 }

@@ -362,6 +362,10 @@ fn mediamtx_asks_in_json_and_its_hooks_tell_in_a_form() {
     );
     assert_eq!(event(MediaMtx, request).app.as_deref(), Some("live"));
     assert_eq!(event(MediaMtx, ready).app.as_deref(), Some("live"));
+    let renamed = ready.replace("=ready", "=online");
+    assert_eq!(event(MediaMtx, &renamed), event(MediaMtx, ready));
+    let encoded_twice = ready.replace("%3D", "%253D").replace("%26", "%2526");
+    assert_eq!(event(MediaMtx, &encoded_twice), event(MediaMtx, ready));
     for action in ["read", "playback"] {
         let viewer = format!(r#"{{"action":"{action}","path":"live/42","id":"u-2"}}"#);
         ignored(MediaMtx, &viewer);
