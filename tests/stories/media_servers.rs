@@ -285,7 +285,7 @@ async fn a_long_callback_is_read_if_it_may_come_from_the_server() {
     let good = format!("/v1/media/any?secret={SECRET}");
     for (path, bytes, status) in [
         (good.as_str(), 1_000_000, 200),
-        (&good, 1 << 20, 413),
+        (good.as_str(), 1 << 20, 413),
         ("/v1/media/any?secret=guess", 1 << 20, 401),
         ("/v1/media/livekit", 1 << 20, 401),
     ] {
@@ -311,13 +311,14 @@ async fn a_session_that_was_granted_opens_its_live_without_the_token() {
         let claims = json!({"sub": "s1", "role": "streamer", "exp": in_seconds(60)});
         let token = mint(&claims);
         let path = format!("/v1/media/mtx?secret={SECRET}");
+        // The same text in the query: of MediaMTX before 1.18.1, and since.
+        let plain = format!("token%3D{token}%26x%3Dy");
         let encoded = format!("token%253D{token}%2526x%253Dy");
         for (live, field, in_hook) in [
             ("m1", "token", ""),
             ("m2", "password", ""),
-            // The same text in the query: of MediaMTX before 1.18.1, and since.
-            ("m3", "nothing", &format!("token%3D{token}%26x%3Dy")),
-            ("m4", "nothing", &encoded),
+            ("m3", "nothing", plain.as_str()),
+            ("m4", "nothing", encoded.as_str()),
         ] {
             let mut asks = json!({"action": "publish", "path": live, "id": live, "query": ""});
             asks[field] = token.clone().into();

@@ -1,6 +1,7 @@
 //! Owns media servers that a story plays: their tables in the settings, and the callbacks that they
 //! send.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +17,7 @@ use hyper_util::service::TowerToHyperService;
 use reqwest::Method;
 use rollcall::base::media_server::{MediaKind, MediaServerName};
 use rollcall::base::secret::Secret;
-use rollcall::config::{Config, MediaServer, Template};
+use rollcall::config::{Config, Loaded, Mapping, MediaServer, Template, load};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
@@ -33,6 +34,7 @@ pub fn server(name: &str, kind: MediaKind) -> MediaServer {
     MediaServer {
         name: MediaServerName::parse(name).unwrap(),
         kind,
+        mapping: Mapping::of(kind),
         secret: Some(Secret::new(SECRET)),
         secret_file: None,
         live: Template::default(),
@@ -41,6 +43,36 @@ pub fn server(name: &str, kind: MediaKind) -> MediaServer {
         publish_secret_file: None,
         poll_url: None,
         networks: Vec::new(),
+    }
+}
+
+/// What servers and gateways are told in the manual.
+const MANUAL: &str = include_str!("../../docs/media-servers.md");
+
+/// The block of the manual that begins with this text, with the address of the gateway in it.
+pub fn block_of_manual(begins: &str, gateway: SocketAddr) -> String {
+    let place = MANUAL.find(&format!("```{begins}")).expect(begins);
+    let text = MANUAL[place..].split("```").nth(1).unwrap();
+    let (_language, text) = text.split_once('\n').unwrap();
+    text.replace("rollcall:8080", &gateway.to_string())
+        .replace("secret=…", &format!("secret={SECRET}"))
+}
+
+/// The settings that the manual has for a server without a kind of its own.
+pub fn server_of_manual(heading: &str) -> MediaServer {
+    let (_, rest) = MANUAL
+        .split_once(&format!("\n### {heading}\n"))
+        .expect(heading);
+    let table = &rest[rest.find("[media.main]").expect(heading)..];
+    let table = table.split("```").next().unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let secret = format!("secret = '{SECRET}'");
+    let table = table.replace(r#"secret-file = "/etc/rollcall/media-secret""#, &secret);
+    std::fs::write(file.path(), table).unwrap();
+    let args = ["rollcall".into(), "--config".into(), file.path().into()];
+    match load(args, Vec::<(OsString, OsString)>::new()) {
+        Ok(Loaded::Run(_, config)) => config.media.into_iter().next().unwrap(),
+        _ => panic!("the settings of {heading} are wrong"),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::body::HttpBody;
 use axum::extract::{Request, State};
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
@@ -23,8 +23,8 @@ use super::state::AppState;
 use crate::base::clock::unix_now;
 use crate::base::media_event::{MediaEvent, StreamNews};
 use crate::base::media_server::MediaServerName;
+use crate::config::Mapping;
 use crate::edge::client_address::ClientAddress;
-use crate::edge::media::answer::MediaAnswer;
 use crate::edge::media::intake::{Intake, NotTaken};
 use crate::edge::media::read;
 use crate::edge::media::servers::KnownServer;
@@ -45,6 +45,9 @@ pub(super) struct CallbackQuery {
     /// The secret of the server, for kinds that do not sign.
     #[param(max_length = 4096)]
     secret: Option<String>,
+    /// What happened, for servers whose callbacks do not say so. A server has a URL for each event.
+    #[param(max_length = 256)]
+    event: Option<String>,
 }
 
 refusals!(
@@ -100,8 +103,9 @@ pub(super) async fn callback(
     let secret = query.secret.as_deref();
     server.check_head(&headers, secret).map_err(forged)?;
     let bill = bill::of(request.extensions());
-    // Until the body was understood.
-    let _room = room_for(&request).await;
+    // As long as the body is in memory.
+    let length = request.body().size_hint().upper();
+    let _room = room_for(length).await;
     let body = body(request, &()).await?;
     let callback = Callback {
         headers: &headers,
@@ -111,11 +115,13 @@ pub(super) async fn callback(
     let now = Duration::from_millis(unix_now());
     server.check(callback, now).map_err(forged)?;
     bill.settle_by_caller();
-    let event = match read(server.settings.kind, &body) {
+    let settings = &server.settings;
+    let word = query.event.as_deref();
+    let event = match read(settings.kind, &settings.mapping, word, &body) {
         Ok(Some(event)) => event,
         Ok(None) => {
             state.metrics.media_callback(kind, "ignored");
-            return Ok(answer(MediaAnswer::yes(server.settings.kind)));
+            return Ok(yes(&settings.mapping));
         }
         Err(why) => {
             state.metrics.media_callback(kind, "unreadable");
@@ -127,8 +133,8 @@ pub(super) async fn callback(
 }
 
 /// Waits for room for a body that is longer than other routes take, or may be.
-async fn room_for(request: &Request) -> Option<SemaphorePermit<'static>> {
-    match request.body().size_hint().upper() {
+async fn room_for(length: Option<u64>) -> Option<SemaphorePermit<'static>> {
+    match length {
         Some(length) if length <= MAX_BODY as u64 => None,
         _ => LONG_BODIES.acquire().await.ok(),
     }
@@ -184,21 +190,22 @@ fn answer_to(
     taken: Result<TakenIn, NotTaken>,
 ) -> Result<Response, Problem> {
     let kind = server.settings.kind;
+    let mapping = &server.settings.mapping;
     let server = &server.settings.name;
     match taken {
         Ok(taken_in) => {
             let result = taken_in.label();
             state.metrics.media_callback(kind.as_str(), result);
-            Ok(answer(MediaAnswer::yes(kind)))
+            Ok(yes(mapping))
         }
         Err(NotTaken::Refused(_)) => {
             state.metrics.media_callback(kind.as_str(), "refused");
             // nginx ends a stream whose heartbeat is refused.
             let is_told = event.news == StreamNews::Publish && !kind.only_reports();
             if event.asks || is_told {
-                Ok(answer(MediaAnswer::no(kind)))
+                Ok(no(mapping))
             } else {
-                Ok(answer(MediaAnswer::yes(kind)))
+                Ok(yes(mapping))
             }
         }
         Err(NotTaken::Unknown(why)) => {
@@ -206,7 +213,7 @@ fn answer_to(
             tracing::warn!(%server, why, "a callback of a media server was not taken in");
             // nginx ends a stream whose heartbeat is refused.
             if event.news == StreamNews::Alive {
-                return Ok(answer(MediaAnswer::yes(kind)));
+                return Ok(yes(mapping));
             }
             let detail = "the gateway cannot tell who may publish; try again";
             Err(Problem::new(Kind::StoreUnavailable, detail))
@@ -214,10 +221,24 @@ fn answer_to(
     }
 }
 
-fn answer(answer: MediaAnswer) -> Response {
-    if answer.body.is_empty() {
-        return answer.status.into_response();
+/// The publisher may go on, or the gateway took the message in.
+fn yes(mapping: &Mapping) -> Response {
+    let mut answer = answer(StatusCode::OK, &mapping.yes_body);
+    if let Some((name, value)) = mapping.yes_header.clone() {
+        answer.headers_mut().insert(name, value);
+    }
+    answer
+}
+
+/// The publisher may not publish.
+fn no(mapping: &Mapping) -> Response {
+    answer(mapping.no_status, &mapping.no_body)
+}
+
+fn answer(status: StatusCode, body: &str) -> Response {
+    if body.is_empty() {
+        return status.into_response();
     }
     let content = [(header::CONTENT_TYPE, "application/json")];
-    (answer.status, content, answer.body).into_response()
+    (status, content, body.to_owned()).into_response()
 }

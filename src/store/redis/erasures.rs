@@ -619,10 +619,12 @@ fn read_look(candidate: &Candidate, user: &UserId, answer: Value) -> StoreResult
             (is_there, Looked::Delete(PersonalData::Answers))
         }
         NamesUsers::StreamKey => {
-            match Publishing::from_text(&answer.into_string().unwrap_or_default()) {
-                Some(found) if found.publisher.is_some_and(|it| it.streamer == *user) => {
-                    (true, Looked::Delete(PersonalData::StreamKeys))
-                }
+            let found = Publishing::from_text(&answer.into_string().unwrap_or_default());
+            match found {
+                Some(Publishing {
+                    publisher: Some(it),
+                    ..
+                }) if it.streamer == *user => (true, Looked::Delete(PersonalData::StreamKeys)),
                 Some(found) => (true, Looked::StreamKey(found.live)),
                 None => (false, Looked::Nothing),
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Ending, LiveOf, Publisher, StreamKeeper, TakenIn};
+use super::{Ending, LiveOf, StreamKeeper, TakenIn};
 use crate::base::ids::{LiveId, UserId};
 use crate::base::media_event::{StreamNews, StreamSession};
 use crate::base::media_server::MediaServerName;
