@@ -6,8 +6,8 @@
 use reqwest::StatusCode;
 use reqwest::header::{HeaderName, HeaderValue};
 
-use super::Keys;
 use crate::base::media_server::MediaKind;
+use crate::config::tables::Keys;
 
 /// What a word for an event means. A word may have two meanings: its server asks whether a stream may
 /// begin that begins at once if it may.

@@ -17,8 +17,7 @@ use utoipa::IntoParams;
 
 use super::bill;
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, InQuery, body};
-use super::routes::MAX_BODY;
+use super::requests::{InPath, InQuery, MAX_BODY, body};
 use super::state::AppState;
 use crate::base::clock::unix_now;
 use crate::base::media_event::{MediaEvent, StreamNews};

@@ -21,6 +21,9 @@ use crate::base::webhook_name::WebhookName;
 use crate::edge::fields::{Json, NotJson, Place, from_json, from_query};
 use crate::store::StatusId;
 
+/// The largest request body; a useful one has some hundred bytes.
+pub(super) const MAX_BODY: usize = 64 << 10;
+
 /// Ids of the path, percent-decoded and parsed, in the order in which the pattern names them.
 pub(crate) struct InPath<T>(pub(crate) T);
 

@@ -21,7 +21,7 @@ use super::bill;
 use super::known_fields::{self, KnownFields, Refuse};
 use super::pages::{self, Api};
 use super::problem::{Kind, Problem};
-use super::requests::MaxBody;
+use super::requests::{MAX_BODY, MaxBody};
 use super::social::{feeds, lists, statuses};
 use super::state::AppState;
 use super::{
@@ -30,9 +30,6 @@ use super::{
     openapi, presence, reloading, removals, sessions, sharing, upgrade, users, viewers, webhooks,
 };
 use crate::auth::permissions::Action;
-
-/// The largest request body; a useful one has some hundred bytes.
-pub(super) const MAX_BODY: usize = 64 << 10;
 
 /// The largest body that names many users or lives: a thousand of the longest ids, with room for
 /// white space.
