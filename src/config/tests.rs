@@ -1174,6 +1174,22 @@ fn a_wrong_media_server_is_refused_with_the_name_of_its_key() {
             ["media.main.networks (file ", "10.0.0.0/8"],
         ),
         (
+            "kind = 'srs'\nbegins = 'x'",
+            ["media.main.begins (file ", "for kind generic"],
+        ),
+        (
+            "kind = 'generic'\nevent = 'a,'",
+            ["media.main.event (file ", "comma"],
+        ),
+        (
+            "kind = 'generic'\nno-status = '500'",
+            ["media.main.no-status (file ", "400 to 499"],
+        ),
+        (
+            "kind = 'generic'\nyes-header = 'x'",
+            ["media.main.yes-header (file ", "no header"],
+        ),
+        (
             "kind = 'srs'\nsecret-file = 'a'\nsecret_file = 'b'",
             ["media.main.secret", "set twice"],
         ),

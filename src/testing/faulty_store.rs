@@ -379,8 +379,8 @@ answered_by_the_embedded_store! {
     StreamStore {
         fn load_streams(&self, live: &LiveId) -> KnownStreams;
         fn write_streams(&self, wish: &WriteStreams) -> StreamsReply;
-        fn note_stream_key(&self, digest: &str, live: &LiveId, lifetime: Duration) -> ();
-        fn find_stream_key(&self, digest: &str) -> Option<LiveId>;
+        fn note_publishing(&self, digest: &str, publishing: &Publishing, lifetime: Duration) -> ();
+        fn find_publishing(&self, digest: &str) -> Option<Publishing>;
     }
 }
 

@@ -13,6 +13,7 @@ use super::flood::{ALL_BIND, Flood, TOLD_SELDOM, UNHARMED};
 use super::issuer::{Forgery, Issuer};
 use super::neighbours::{self, SPARED};
 use super::occupation::{ANSWERED, Occupation};
+use super::publishers::{self, LET_IN};
 use super::wire::{ENDED, Wire, fragment, frame, text};
 use crate::bench::servers::Gateway;
 
@@ -70,6 +71,8 @@ enum Act {
     SendDatagrams(Flood),
     /// Sends senseless ids of sessions from the address of viewers who beat over HTTP.
     GuessIds,
+    /// Tries stream keys on which the platform fails, beside an honest publisher.
+    Publish,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +87,8 @@ const fn attack(name: &'static str, expected: &'static str, act: Act) -> Attack 
         | Act::NeverRead
         | Act::Occupy(_)
         | Act::SendDatagrams(_)
-        | Act::GuessIds => 1,
+        | Act::GuessIds
+        | Act::Publish => 1,
         _ => 4,
     };
     Attack {
@@ -196,6 +200,7 @@ pub(super) const ALL: &[Attack] = &[
         Act::SendDatagrams(Flood::HellosOfDeadSessions),
     ),
     attack("1,000 senseless ids a second", SPARED, Act::GuessIds),
+    attack("20 hostile publishers a second", LET_IN, Act::Publish),
 ];
 
 /// The header of a frame of 2^40 bytes, and the first of them.
@@ -291,6 +296,7 @@ impl Act {
             }
             Self::GuessIds => neighbours::guess(scene).await,
             Self::SendDatagrams(flood) => flood.carry_out(scene, user).await,
+            Self::Publish => publishers::publish(&scene.gateway).await,
         }
     }
 }

@@ -74,9 +74,10 @@ impl MemoryStore {
         }
         let mut keys = Vec::new();
         for (digest, kept) in &lives.streams.keys {
-            if let Some(owner) = lives.kept.get(&kept.value)
-                && owner.record.streamer == *user
-            {
+            let owner = lives.kept.get(&kept.value.live);
+            let owner = owner.map(|owner| &owner.record.streamer);
+            let granted = kept.value.publisher.as_ref();
+            if owner == Some(user) || granted.is_some_and(|granted| granted.streamer == *user) {
                 keys.push(digest.clone());
             }
         }

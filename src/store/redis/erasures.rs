@@ -27,8 +27,8 @@ use crate::base::ids::{Epoch, ErasureId, GatewayId, LiveId, Login, UserId};
 use crate::config::AttendanceForm;
 use crate::store::{
     Attendance, ERASED_KEPT, ErasedSome, Erasure, ErasureNews, Erasures, LiveEpoch, LiveRecord,
-    LiveState, MAX_BATCH, MOST_SESSIONS, PersonalData, StoreError, StoreResult, TakenErasure,
-    json_names,
+    LiveState, MAX_BATCH, MOST_SESSIONS, PersonalData, Publishing, StoreError, StoreResult,
+    TakenErasure, json_names,
 };
 
 /// Keys of a step, about.
@@ -618,10 +618,17 @@ fn read_look(candidate: &Candidate, user: &UserId, answer: Value) -> StoreResult
             let is_there = answer.as_string().is_some_and(|it| json_names(&it, user));
             (is_there, Looked::Delete(PersonalData::Answers))
         }
-        NamesUsers::StreamKey => match LiveId::parse(&answer.into_string().unwrap_or_default()) {
-            Ok(live) => (true, Looked::StreamKey(live)),
-            Err(_) => (false, Looked::Nothing),
-        },
+        NamesUsers::StreamKey => {
+            let found = Publishing::from_text(&answer.into_string().unwrap_or_default());
+            match found {
+                Some(Publishing {
+                    publisher: Some(it),
+                    ..
+                }) if it.streamer == *user => (true, Looked::Delete(PersonalData::StreamKeys)),
+                Some(found) => (true, Looked::StreamKey(found.live)),
+                None => (false, Looked::Nothing),
+            }
+        }
         NamesUsers::Unfinished => {
             let fields = Reply::of(answer)?.texts();
             let is_there = fields.into_iter().any(|text| has_word(&text, user));

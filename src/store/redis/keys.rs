@@ -261,7 +261,9 @@ impl Keys {
         self.beside(&self.live(live), "erased")
     }
 
-    /// STRING: the live to which a stream key belongs, by a digest of the media server and the key.
+    /// STRING: the live to which a session publishes with a stream key, or for a minute the live and
+    /// the streamer that a media server was told of a session, by a digest of the server, the
+    /// session and the stream.
     pub fn stream_key(&self, digest: &str) -> String {
         self.key(format_args!("rollcall:stream-key:{digest}"))
     }

@@ -295,8 +295,8 @@ calls! {
     StreamStore {
         [read] load_streams(live: &LiveId) -> KnownStreams, at live(live);
         [write] write_streams(request: &WriteStreams) -> StreamsReply, at live(&request.live);
-        [write] note_stream_key(digest: &str, live: &LiveId, lifetime: Duration) -> (), at list();
-        [read] find_stream_key(digest: &str) -> Option<LiveId>, at list();
+        [write] note_publishing(digest: &str, publishing: &Publishing, lifetime: Duration) -> (), at list();
+        [read] find_publishing(digest: &str) -> Option<Publishing>, at list();
     }
 }
 

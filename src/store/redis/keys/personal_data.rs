@@ -33,7 +33,7 @@ pub(in crate::store::redis) enum NamesUsers {
     Record(LiveId),
     /// An answer to a request that may be repeated.
     Answer,
-    /// The live of a stream key.
+    /// Where a session of a media server publishes.
     StreamKey,
     /// A set of users who are online.
     OnlineSet,
