@@ -43,7 +43,7 @@ use crate::session::limits::Limits;
 use crate::session::reaper::Reaper;
 use crate::session::socketless::sessions::SocketlessSessions;
 use crate::store::fans::{self, FanLookup, FanSetupError};
-use crate::store::{ClaimLimits, Store};
+use crate::store::{ClaimLimits, EventAges, Store};
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::catch_up::CatchUp;
 use crate::sync::changed_records::ChangedRecords;
@@ -51,6 +51,7 @@ use crate::sync::check::Checker;
 use crate::sync::count::CountsRecorder;
 use crate::sync::eraser::Eraser;
 use crate::sync::erasure::Erasing;
+use crate::sync::events::announcer::Announcer;
 use crate::sync::events::api_events::ApiEvents;
 use crate::sync::events::count_events::CountEvents;
 use crate::sync::events::fan_events::FanEvents;
@@ -673,6 +674,10 @@ impl Parts {
             check_every: config.check_every,
             count_events: count_events.clone(),
             events_kept: config.events_kept,
+            event_ages: EventAges {
+                events: config.events_max_age,
+                audit: config.audit_max_age,
+            },
         };
 
         // session
@@ -716,8 +721,8 @@ impl Parts {
             outbox,
             keeper,
             catch_up,
+            announcer: Announcer::new(store_for_clients.clone(), config.events_kept),
             metrics: metrics.clone(),
-            events_kept: config.events_kept,
         };
         let app = Arc::new(AppState {
             store: store.clone(),

@@ -51,18 +51,16 @@ impl<K: Clone + Eq + Hash + Ord, V: Clone> Expiring<K, V> {
         }
     }
 
-    /// Forgets the values that are meant. Answers how many there were.
-    pub(super) fn erase(&mut self, is_meant: impl Fn(&V) -> bool) -> u64 {
-        let mut meant = Vec::new();
-        for (name, kept) in &self.kept {
+    /// Puts another value in the place of those that are meant. Answers how many there were.
+    pub(super) fn replace(&mut self, by: &V, is_meant: impl Fn(&V) -> bool) -> u64 {
+        let mut replaced = 0;
+        for kept in self.kept.values_mut() {
             if is_meant(&kept.value) {
-                meant.push(name.clone());
+                kept.value = by.clone();
+                replaced += 1;
             }
         }
-        for name in &meant {
-            self.remove(name);
-        }
-        meant.len() as u64
+        replaced
     }
 }
 
@@ -71,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_left_of_what_was_due_or_erased() {
+    fn what_is_due_is_forgotten_and_what_was_replaced_is_there_until_then() {
         let mut answers = Expiring::default();
         answers.put(&1, "claim", 10);
         answers.put(&1, "answer", 20);
@@ -79,7 +77,9 @@ mod tests {
         assert_eq!(answers.get(&1, 14), Some("answer"));
         assert_eq!(answers.get(&2, 15), None);
         assert_eq!((answers.kept.len(), answers.due.len()), (1, 1));
-        assert_eq!(answers.erase(|text| *text == "answer"), 1);
+        assert_eq!(answers.replace(&"erased", |text| *text == "answer"), 1);
+        assert_eq!(answers.get(&1, 19), Some("erased"));
+        assert_eq!(answers.get(&1, 20), None);
         assert!(answers.kept.is_empty() && answers.due.is_empty());
     }
 }

@@ -484,6 +484,17 @@ impl Keys {
         self.key(EVENTS)
     }
 
+    /// STREAM, contract: the audit trail, whose events are in [`Self::events`], too. Capped.
+    pub fn audit_trail(&self) -> String {
+        self.beside(&self.events(), "audit")
+    }
+
+    /// ZSET: the ids of the events that were appended to [`Self::events`] a moment ago, scored by the
+    /// time until which they are known. Expires.
+    pub fn appended_events(&self) -> String {
+        self.beside(&self.events(), "appended")
+    }
+
     /// A key about a webhook, beside the stream of events. The webhook of the setting `webhook-url`
     /// has no suffix, because it was the only one once.
     fn of_webhook(&self, name: &str, webhook: &WebhookName) -> String {
@@ -923,6 +934,8 @@ impl Keys {
             self.last_seen(1),
             self.last_seen_ids(),
             self.events(),
+            self.audit_trail(),
+            self.appended_events(),
             self.dead_events(&webhook),
             self.replays(&webhook),
             self.deliveries(&webhook),
