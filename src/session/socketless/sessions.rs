@@ -28,7 +28,7 @@ use crate::session::drain::HOLD;
 use crate::session::joining::{self, Seating};
 use crate::session::memberships::Memberships;
 use crate::session::messages::{ErrorCode, JoinRequest, Refusal};
-use crate::store::{Info, LiveState};
+use crate::store::{Figures, Info, LiveState};
 use crate::sync::lives::LiveError;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
@@ -83,6 +83,7 @@ pub(crate) struct Joined {
     /// What the id says.
     pub(crate) claims: SessionClaims,
     pub(crate) room: Arc<Room>,
+    pub(crate) figures: Figures,
     /// What a back end wrote about the live, if anything.
     pub(crate) info: Option<Info>,
 }
@@ -282,8 +283,11 @@ impl SocketlessSessions {
             let message = "the lists of the token are too long for a session without a socket";
             return Err(Refusal::new(ErrorCode::Forbidden, message).into());
         }
-        let info = match session.memberships.lock().as_mut() {
-            Some(memberships) => memberships.info_to_tell(&room),
+        let (figures, info) = match session.memberships.lock().as_mut() {
+            Some(memberships) => (
+                memberships.figures().unwrap_or_default(),
+                memberships.info_to_tell(&room),
+            ),
             None if self.context.is_draining() => return Err(Denied::Draining),
             None => return Err(Denied::Unknown),
         };
@@ -291,6 +295,7 @@ impl SocketlessSessions {
             id,
             claims,
             room,
+            figures,
             info,
         })
     }

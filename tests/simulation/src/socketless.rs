@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::expectation::{Beat, How, Live, Place, User};
 use crate::network::derived;
+use crate::oracle;
 use crate::session_claims::epoch_of;
 use crate::world::{Answer, Asked, Mode, World};
 
@@ -193,6 +194,9 @@ impl SocketlessDevice {
             ));
             return None;
         };
+        if world.epoch(live) == Some(epoch) {
+            oracle::joined(&world, self.user, live, place.gateway, &answer.body);
+        }
         world.joined(self.user, live, place, Some(epoch));
         let now = Instant::now();
         let beat = Beat {
