@@ -142,7 +142,8 @@
 //!   there is reason for doubt.
 //! - **No queue of changes.** A gateway keeps in memory the state that the store should hold. After
 //!   a failed call the flusher makes a new call from the present state.
-//! - **No counter that several processes add to.** Gateways pass on absolute values only.
+//! - **No counter without a set.** Gateways pass on absolute values only. Only the scripts add up
+//!   joins and leaves, in the step that changes a set, and compare the result with the set's size.
 //! - **No clock of the store in any decision about who lives.** A lease is a count that moves, and
 //!   each observer judges it by its own clock.
 //! - **No way back for a buried gateway.** It continues under a new id, so a sweep of the old id

@@ -139,7 +139,7 @@ impl<S: Transport> Session<S> {
     }
 
     async fn joined(&mut self, room: &Arc<Room>, id: Option<&RequestId>) -> SessionResult {
-        let figures = room.figures();
+        let figures = self.memberships.figures().unwrap_or_default();
         let info = self.memberships.info_to_tell(room);
         let message = ServerMessage::Joined {
             live_id: &room.record.live,

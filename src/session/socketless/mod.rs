@@ -227,13 +227,15 @@ impl SocketlessSession {
 
     /// The figures of the joined live; `None` if the session has ended, or its live has.
     pub(crate) fn standing(&self) -> Option<Standing> {
-        let memberships = self.memberships.lock();
-        let seat = memberships.as_ref()?.seat()?;
+        let mut memberships = self.memberships.lock();
+        let memberships = memberships.as_mut()?;
+        let figures = memberships.figures()?;
+        let seat = memberships.seat()?;
         if seat.room.end().is_some() {
             return None;
         }
         Some(Standing {
-            figures: seat.room.figures(),
+            figures,
             fan: seat.member.fan(),
             info_version: seat.room.info.version(),
         })

@@ -28,7 +28,8 @@ use crate::session::joining::{self, Seating};
 use crate::session::memberships::Memberships;
 use crate::session::messages::{ErrorCode, JoinRequest, Refusal};
 use crate::store::{
-    ChangeKind, EndedSession, Info, LiveState, MAX_BATCH, MAX_CHANGES, Over, Store, StoreError,
+    ChangeKind, EndedSession, Figures, Info, LiveState, MAX_BATCH, MAX_CHANGES, Over, Store,
+    StoreError,
 };
 use crate::sync::lives::LiveError;
 use dashmap::DashMap;
@@ -109,6 +110,7 @@ pub(crate) struct Joined {
     /// What the id says.
     pub(crate) claims: SessionClaims,
     pub(crate) room: Arc<Room>,
+    pub(crate) figures: Figures,
     /// What a back end wrote about the live, if anything.
     pub(crate) info: Option<Info>,
 }
@@ -302,8 +304,11 @@ impl SocketlessSessions {
             let message = "the lists of the token are too long for a session without a socket";
             return Err(Refusal::new(ErrorCode::Forbidden, message).into());
         }
-        let info = match session.memberships.lock().as_mut() {
-            Some(memberships) => memberships.info_to_tell(&room),
+        let (figures, info) = match session.memberships.lock().as_mut() {
+            Some(memberships) => (
+                memberships.figures().unwrap_or_default(),
+                memberships.info_to_tell(&room),
+            ),
             None if self.context.is_draining() => return Err(Denied::Draining),
             None => return Err(Denied::Unknown),
         };
@@ -311,6 +316,7 @@ impl SocketlessSessions {
             id,
             claims,
             room,
+            figures,
             info,
         })
     }

@@ -56,9 +56,6 @@ pub const CLAIMS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 /// users. A close counts and deletes them.
 pub const TOTALS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
-const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
-const BEATS_CHANNEL: &str = "rollcall:beats:";
-
 /// The companion of a slice of the online users that notes in which lives they are.
 const LIVES: &str = "lives";
 
@@ -142,15 +139,28 @@ pub enum KeptKey {
 
 /// Makes the keys and channels of one installation, and reads them back. By default there is no
 /// prefix.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Keys {
     prefix: KeyPrefix,
+    /// The beginning of all channels.
+    channels: String,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self::new(KeyPrefix::default(), 0)
+    }
 }
 
 impl Keys {
-    /// The keys that begin with this prefix.
-    pub fn new(prefix: KeyPrefix) -> Self {
-        Self { prefix }
+    /// The keys that begin with this prefix, in this database of the server. Redis keeps the keys
+    /// of its databases apart and passes messages to all of them, so the channels have the number.
+    pub fn new(prefix: KeyPrefix, database: u8) -> Self {
+        let channels = match database {
+            0 => format!("{prefix}rollcall:"),
+            number => format!("{prefix}rollcall:{number}:"),
+        };
+        Self { prefix, channels }
     }
 
     fn key(&self, name: impl Display) -> String {
@@ -979,27 +989,25 @@ impl Keys {
     /// gateways' channel. A live's channel shares the hash slot of its record, so that a script
     /// which changes the record publishes in the same step.
     pub fn channel(&self, channel: &Channel) -> String {
+        let begin = &self.channels;
         match channel {
-            Channel::Gateways => self.key(GATEWAYS_CHANNEL),
-            Channel::Live(live) => self.key(format_args!("rollcall:{{{}}}", self.live(live))),
-            Channel::Moves(live) => {
-                self.key(format_args!("rollcall:{{{}}}:moves", self.live(live)))
-            }
-            Channel::Beats(number) => self.key(format_args!("{BEATS_CHANNEL}{{{number}}}")),
+            Channel::Gateways => format!("{begin}gateways"),
+            Channel::Live(live) => format!("{begin}{{{}}}", self.live(live)),
+            Channel::Moves(live) => format!("{begin}{{{}}}:moves", self.live(live)),
+            Channel::Beats(number) => format!("{begin}beats:{{{number}}}"),
         }
     }
 
     /// Reads a channel's name back.
     pub fn read_channel(&self, name: &str) -> Option<Channel> {
-        let name = name.strip_prefix(self.prefix.as_str())?;
-        if name == GATEWAYS_CHANNEL {
+        let name = name.strip_prefix(&self.channels)?;
+        if name == "gateways" {
             return Some(Channel::Gateways);
         }
-        if let Some(number) = name.strip_prefix(BEATS_CHANNEL) {
-            let number = number.strip_prefix('{')?.strip_suffix('}')?;
-            return number.parse().ok().map(Channel::Beats);
+        if let Some(number) = name.strip_prefix("beats:{") {
+            return number.strip_suffix('}')?.parse().ok().map(Channel::Beats);
         }
-        let (record, rest) = name.strip_prefix("rollcall:{")?.split_once('}')?;
+        let (record, rest) = name.strip_prefix('{')?.split_once('}')?;
         let channel = match rest {
             "" => Channel::Live,
             ":moves" => Channel::Moves,
@@ -1080,7 +1088,7 @@ mod tests {
     }
 
     fn prefixed(prefix: &str) -> Keys {
-        Keys::new(KeyPrefix::parse(prefix).unwrap())
+        Keys::new(KeyPrefix::parse(prefix).unwrap(), 0)
     }
 
     /// Without a prefix, with one, and with one that goes on where that one ends.
@@ -1388,8 +1396,10 @@ mod tests {
             Channel::Moves(live),
             Channel::Beats(3),
         ] {
-            for (at, keys) in installations().iter().enumerate() {
-                for (reads, other) in installations().iter().enumerate() {
+            let in_databases = [1, 11].map(|database| Keys::new(KeyPrefix::default(), database));
+            let all: Vec<Keys> = installations().into_iter().chain(in_databases).collect();
+            for (at, keys) in all.iter().enumerate() {
+                for (reads, other) in all.iter().enumerate() {
                     let right = (at == reads).then(|| there.clone());
                     assert_eq!(
                         other.read_channel(&keys.channel(&there)),

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::datagrams::Datagrams;
 use crate::expectation::{Beat, How, Live, Place, User};
 use crate::network::derived;
+use crate::oracle;
 use crate::session_claims::epoch_of;
 use crate::world::{Answer, Asked, Mode, World};
 
@@ -222,6 +223,9 @@ impl SocketlessDevice {
             ));
             return None;
         };
+        if world.epoch(live) == Some(epoch) {
+            oracle::joined(&world, self.user, live, place.gateway, &answer.body);
+        }
         world.joined(self.user, live, place, Some(epoch));
         let now = Instant::now();
         let beat = Beat {

@@ -132,7 +132,7 @@ pub(in crate::edge::http) struct Begun {
 impl Begun {
     pub(super) fn of(state: &AppState, joined: &Joined) -> Self {
         let record = &joined.room.record;
-        let figures = joined.room.figures();
+        let figures = joined.figures;
         let info = joined.info.as_ref();
         Self {
             session_id: joined.id.clone(),

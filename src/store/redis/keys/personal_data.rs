@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn keys_that_may_name_a_user_are_known_with_and_without_a_prefix() {
         for prefix in ["", "app1:"] {
-            let keys = Keys::new(KeyPrefix::parse(prefix).unwrap());
+            let keys = Keys::new(KeyPrefix::parse(prefix).unwrap(), 0);
             let (mine, other) = (user("u:1"), user("u2"));
             let names = |key: &str| keys.names_users(key, &mine, [Some(7), None]);
             let live = LiveId::parse("42").unwrap();
