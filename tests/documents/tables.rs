@@ -55,13 +55,19 @@ fn the_document_on_security_has_the_table_of_permissions() {
     );
 }
 
-/// The files that make a code or a signature, with what the document calls each.
-const SIGNERS: [(&str, &[&str]); 6] = [
+/// The files that make a code or a signature, or seal something, with what the document calls each.
+const SIGNERS: [(&str, &[&str]); 7] = [
+    ("src/auth/mint.rs", &["`mint.rs`"]),
     (
         "src/auth/presence_secret.rs",
-        &["`session ids`", "`session keys`", "`datagrams`"],
+        &[
+            "`session ids`",
+            "`session keys`",
+            "`datagrams`",
+            "`tickets`",
+        ],
     ),
-    ("src/auth/mint.rs", &["`mint.rs`"]),
+    ("src/auth/ticket.rs", &["`tickets`"]),
     ("src/edge/datagrams/cookies.rs", &["`cookies.rs`"]),
     // Codes with the keys of datagrams.
     ("src/edge/datagrams/wire.rs", &["codes"]),
@@ -81,7 +87,7 @@ fn the_document_on_security_has_a_row_for_everything_that_is_signed() {
     found.retain(|path| {
         let is_for_tests = path.contains("tests") || path.contains("test_keys");
         let text = read(path);
-        let signs = ["HMAC_SHA256", "EncodingKey"]
+        let signs = ["HMAC_SHA256", "EncodingKey", "UnboundKey"]
             .iter()
             .any(|key| text.contains(key));
         signs && !is_for_tests
@@ -101,7 +107,8 @@ fn the_document_on_security_has_a_row_for_everything_that_is_signed() {
     let labels: Vec<&str> = labels
         .filter_map(|rest| Some(rest.split_once('"')?.0))
         .collect();
-    assert_eq!(labels, ["session ids", "datagrams", "session keys"]);
+    let used = ["session ids", "datagrams", "session keys", "tickets"];
+    assert_eq!(labels, used);
 }
 
 /// The Rust files of a folder and its folders.
