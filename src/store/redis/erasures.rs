@@ -122,6 +122,8 @@ enum Looked {
     Remains,
     /// The profile, with the logins that it knows.
     Profile(Vec<Login>),
+    /// The key says that it names the user, and goes.
+    Delete(PersonalData),
     /// An answer that names the user.
     Answer,
     /// A record of a live of the user.
@@ -417,6 +419,7 @@ impl RedisStore {
                     self.erase_key(&candidate.key).await?,
                 );
             }
+            Looked::Delete(kind) => step.add(kind, self.erase_key(&candidate.key).await?),
             Looked::Answer => {
                 let args = args![candidate.key, ERASED_ANSWER, "XX", "KEEPTTL"];
                 let replaced = !self.erase("SET", args).await?.is_null();

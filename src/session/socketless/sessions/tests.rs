@@ -89,6 +89,7 @@ impl Ending {
                     user: id.bearer.user.clone(),
                     ban: None,
                     by: None,
+                    is_told: false,
                     message: String::new(),
                 };
                 let reply = store.remove_user(&removal).await.unwrap();
