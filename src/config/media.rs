@@ -21,6 +21,7 @@ pub use template::{Placeholder, Template, TemplateError};
 const TABLES: Kind<MediaServerName, MediaServer> = Kind {
     word: "media",
     keys: &[
+        "heartbeats",
         "kind",
         "live",
         "networks",
@@ -51,6 +52,7 @@ fn server(name: MediaServerName, keys: &mut Keys<'_>) -> Option<MediaServer> {
     let publish_url = keys.read("publish-url", url);
     let publish_secret_file = keys.read("publish-secret-file", tables::file);
     let poll_url = keys.read("poll-url", url);
+    let heartbeats = keys.read("heartbeats", on_or_off);
     let networks = keys.read("networks", networks);
     if keys.mistakes() > before {
         return None;
@@ -65,6 +67,7 @@ fn server(name: MediaServerName, keys: &mut Keys<'_>) -> Option<MediaServer> {
         publish_url,
         publish_secret_file,
         poll_url,
+        heartbeats: heartbeats.unwrap_or_default(),
         networks: networks.unwrap_or_default(),
     })
 }
@@ -98,6 +101,14 @@ fn url(text: &str) -> Result<Secret, &'static str> {
             Ok(Secret::new(text))
         }
         _ => Err("is not a URL of https or http; use one like https://example.org/stream-keys"),
+    }
+}
+
+fn on_or_off(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("is not known; use on or off"),
     }
 }
 
@@ -160,9 +171,14 @@ impl MediaServer {
             let why = "is for publish-url, which is not there";
             wrong.push(("publish-secret-file", why.to_owned()));
         }
-        if self.poll_url.is_some() && self.kind != MediaKind::Srs {
-            let why = format!("is for kind srs: {kind} sends heartbeats, or cannot be asked");
+        if self.poll_url.is_some() && !self.kind.can_be_asked() {
+            let why = format!("is of no use: {kind} cannot be asked who publishes");
             wrong.push(("poll-url", why));
+        }
+        let sends_heartbeats = [MediaKind::NginxRtmp, MediaKind::Generic].contains(&self.kind);
+        if self.heartbeats && !sends_heartbeats {
+            let why = format!("is of no use: {kind} sends none");
+            wrong.push(("heartbeats", why));
         }
         let names_streamer = self.streamer.is_some() || self.publish_url.is_some();
         if auth == AuthMode::Jwt && !sends_tokens(self.kind) && !names_streamer {

@@ -40,6 +40,9 @@ pub(super) struct CallbackQuery {
     /// The secret of the server, for kinds that do not sign.
     #[param(max_length = 4096)]
     secret: Option<String>,
+    /// Which of several servers that share a table calls.
+    #[param(max_length = 64)]
+    server: Option<String>,
 }
 
 refusals!(
@@ -98,7 +101,14 @@ pub(super) async fn callback(
         return Err(Problem::new(Kind::Unauthorized, why.to_string()));
     }
     let event = match read(server.settings.kind, &body) {
-        Ok(Some(event)) => event,
+        Ok(Some(mut event)) => {
+            // Answers name no instance.
+            event.instance = match server.settings.poll_url {
+                Some(_) => None,
+                None => query.server.or(event.instance),
+            };
+            event
+        }
         Ok(None) => {
             state.metrics.media_callback(kind, "ignored");
             return Ok(answer(MediaAnswer::yes(server.settings.kind)));
@@ -167,7 +177,8 @@ fn answer_to(
         }
         Err(NotTaken::Refused(why)) => {
             state.metrics.media_callback(kind.as_str(), "refused");
-            tracing::info!(%server, why, "a stream was refused");
+            let (app, address) = (&event.app, &event.address);
+            tracing::info!(%server, app, address, why, "a stream was refused");
             // A server that does not ask would only send a refused message again.
             if event.asks {
                 Ok(answer(MediaAnswer::no(kind)))

@@ -87,8 +87,15 @@ pub struct StreamKeys {
 pub fn digest(server: &MediaServerName, event: &MediaEvent) -> String {
     let mut hash = Sha256::new();
     let app = event.app.as_deref().unwrap_or_default();
+    let instance = event.instance.as_deref().unwrap_or_default();
     let session = event.session.as_str();
-    for part in [server.as_str(), app, session, event.stream.reveal()] {
+    for part in [
+        server.as_str(),
+        instance,
+        app,
+        session,
+        event.stream.reveal(),
+    ] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }
