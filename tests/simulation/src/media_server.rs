@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::ids::LiveId;
 use rollcall::base::media_server::{MediaKind, MediaServerName};
-use rollcall::config::{MediaServer as Settings, Template};
+use rollcall::config::{Mapping, MediaServer as Settings, Template};
 use rollcall::store::LiveState;
 use serde_json::json;
 use tokio::time::sleep;
@@ -42,6 +42,7 @@ pub(crate) fn settings() -> Option<Settings> {
         publish_secret_file: None,
         poll_url: None,
         heartbeats: true,
+        mapping: Mapping::of(MediaKind::Generic),
         networks: Vec::new(),
     })
 }
