@@ -152,7 +152,14 @@ impl RtmpServer {
             .process_group(0)
             .spawn()
             .expect("icecast2 is missing: ./tests/run installs it");
-        Self { child, port, dir }.ready().await
+        Self {
+            child,
+            port,
+            http: 0,
+            dir,
+        }
+        .ready()
+        .await
     }
 
     /// kill -9 of the worker process, which has the publishers; nginx starts another one.
