@@ -230,7 +230,7 @@ const TABLE: &[Row] = &[
         Action::Close,
         [No, OwnLives, Yes],
         WRITE,
-        "close a live (socket, HTTP)",
+        "close a live (socket, HTTP), or end a stream of it",
     ),
     row(
         Action::Change,

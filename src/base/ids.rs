@@ -6,6 +6,9 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
+
 /// The longest id, in bytes.
 const MAX_ID_LEN: usize = 64;
 
@@ -165,6 +168,25 @@ id_type!(
     /// Names the erasure of a user, without naming the user.
     ErasureId
 );
+
+id_type!(
+    /// Names a session of a media server among those of all servers.
+    StreamId
+);
+
+impl StreamId {
+    /// The session of this name on an instance of a server.
+    pub fn of(server: &str, instance: &str, session: &str) -> Self {
+        let digest = Sha256::digest([server, instance, session].join("\0"));
+        Self(HEXLOWER.encode(&digest[..8]).into())
+    }
+
+    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]`, other than `.` and `..`.
+    pub fn parse(id: &str) -> Result<Self, InvalidId> {
+        check(id, b"")?;
+        Ok(Self(id.into()))
+    }
+}
 
 impl ErasureId {
     /// A new id: 80 random bits in lower-case letters and digits.

@@ -73,6 +73,23 @@ impl MediaKind {
         )
     }
 
+    /// What becomes of a second publisher of a stream.
+    pub fn second_publisher(self) -> SecondPublisher {
+        match self {
+            Self::LiveKit => SecondPublisher::Joins,
+            Self::Srs | Self::OvenMediaEngine => SecondPublisher::EndsSilently,
+            _ => SecondPublisher::EndsAloud,
+        }
+    }
+
+    /// Whether the server says who publishes if it is asked.
+    pub fn can_be_asked(self) -> bool {
+        matches!(
+            self,
+            Self::NginxRtmp | Self::Srs | Self::OvenMediaEngine | Self::LiveKit | Self::MediaMtx
+        )
+    }
+
     /// Whether the server signs its callbacks. The callbacks of the others carry the secret in
     /// their query.
     pub fn signs(self) -> bool {
@@ -81,6 +98,17 @@ impl MediaKind {
             Self::OvenMediaEngine | Self::LiveKit | Self::Mux | Self::Cloudflare
         )
     }
+}
+
+/// What becomes of somebody who publishes a stream that another session publishes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SecondPublisher {
+    /// Both publish.
+    Joins,
+    /// The server says how the second session ends.
+    EndsAloud,
+    /// The server says that the second session began, refuses it, and says no more of it.
+    EndsSilently,
 }
 
 id_type!(

@@ -31,7 +31,9 @@ const TABLES: Kind<MediaServerName, MediaServer> = Kind {
         "ends",
         "event",
         "goes-on",
+        "heartbeats",
         "ignores",
+        "instance",
         "kind",
         "live",
         "networks",
@@ -72,6 +74,7 @@ fn server(name: MediaServerName, keys: &mut Keys<'_>) -> Option<MediaServer> {
     let publish_url = keys.read("publish-url", url);
     let publish_secret_file = keys.read("publish-secret-file", tables::file);
     let poll_url = keys.read("poll-url", url);
+    let heartbeats = keys.read("heartbeats", on_or_off);
     let networks = keys.read("networks", networks);
     let mapping = kind.map(|kind| mapping::read(kind, keys));
     if keys.mistakes() > before {
@@ -88,6 +91,7 @@ fn server(name: MediaServerName, keys: &mut Keys<'_>) -> Option<MediaServer> {
         publish_url,
         publish_secret_file,
         poll_url,
+        heartbeats: heartbeats.unwrap_or_default(),
         networks: networks.unwrap_or_default(),
     })
 }
@@ -121,6 +125,14 @@ fn url(text: &str) -> Result<Secret, &'static str> {
             Ok(Secret::new(text))
         }
         _ => Err("is not a URL of https or http; use one like https://example.org/stream-keys"),
+    }
+}
+
+fn on_or_off(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("is not known; use on or off"),
     }
 }
 
@@ -183,9 +195,14 @@ impl MediaServer {
             let why = "is for publish-url, which is not there";
             wrong.push(("publish-secret-file", why.to_owned()));
         }
-        if self.poll_url.is_some() && self.kind != MediaKind::Srs {
-            let why = format!("is for kind srs: {kind} sends heartbeats, or cannot be asked");
+        if self.poll_url.is_some() && !self.kind.can_be_asked() {
+            let why = format!("is of no use: {kind} cannot be asked who publishes");
             wrong.push(("poll-url", why));
+        }
+        let sends_heartbeats = [MediaKind::NginxRtmp, MediaKind::Generic].contains(&self.kind);
+        if self.heartbeats && !sends_heartbeats {
+            let why = format!("is of no use: {kind} sends none");
+            wrong.push(("heartbeats", why));
         }
         let names_streamer = self.streamer.is_some() || self.publish_url.is_some();
         if auth == AuthMode::Jwt && self.kind.only_reports() && !names_streamer {

@@ -1171,7 +1171,15 @@ fn a_wrong_media_server_is_refused_with_the_name_of_its_key() {
         ),
         (
             "kind = 'mux'\nsecret = 'x'\npoll-url = 'http://h/'",
-            ["media.main.poll-url: ", "kind srs"],
+            ["media.main.poll-url: ", "cannot be asked"],
+        ),
+        (
+            "kind = 'srs'\nsecret = 'aaaaaaaaaaaaaaaa'\nheartbeats = 'on'",
+            ["media.main.heartbeats: ", "sends none"],
+        ),
+        (
+            "kind = 'nginx-rtmp'\nheartbeats = 'yes'",
+            ["media.main.heartbeats (file ", "on or off"],
         ),
         (
             "kind = 'srs'\nnetworks = 'here'",

@@ -53,6 +53,7 @@ mod sharing;
 pub(crate) mod snapshots;
 mod social;
 pub(crate) mod state;
+mod streams;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod upgrade;

@@ -41,6 +41,8 @@ pub struct Watched {
     pub awaited: Awaited,
     /// Since when, by this gateway's clock.
     since: Millis,
+    /// How many signs sessions had given by then, as far as this gateway knew.
+    signs: u64,
 }
 
 impl WatchedStreams {
@@ -54,8 +56,9 @@ impl WatchedStreams {
         }
     }
 
-    /// Notes what a record says of its stream.
-    pub fn note(&self, record: &LiveRecord, now: Millis) {
+    /// Notes what a record says of its stream, and how many signs its sessions have given; 0 if the
+    /// caller has only the record.
+    pub fn note(&self, record: &LiveRecord, signs: u64, now: Millis) {
         let mut watched = self.watched.lock();
         let Some(awaited) = awaited(record) else {
             watched.remove(&record.live);
@@ -66,6 +69,7 @@ impl WatchedStreams {
             status: record.stream,
             awaited,
             since: now,
+            signs,
         };
         let is_sooner = match watched.get_mut(&record.live) {
             Some(known) if known.is_of(record) => return,
@@ -137,6 +141,13 @@ impl Watched {
     pub fn is_of(&self, record: &LiveRecord) -> bool {
         self.epoch == record.epoch && self.status == record.stream
     }
+
+    /// The last of the signs that were given before the wait began. The sessions that have given
+    /// none since are silent.
+    pub fn last_sign(&self) -> u64 {
+        let oldest = self.status.map(|status| status.beats);
+        self.signs.max(oldest.unwrap_or_default())
+    }
 }
 
 /// What is awaited of the stream of a live; `None` if nothing is.
@@ -203,8 +214,8 @@ mod tests {
     fn a_lost_stream_is_looked_at_after_the_grace_and_a_silent_one_after_its_time() {
         let record = record(status(false, 0));
         let watched = watched();
-        watched.note(&record, 1_000);
-        watched.note(&record, 2_000);
+        watched.note(&record, 0, 1_000);
+        watched.note(&record, 0, 2_000);
         assert_eq!(watched.next_look(), Some(1_000 + GRACE));
         assert!(watched.looks_due(1_000 + GRACE - 1).is_empty());
         assert_eq!(watched.looks_due(1_000 + GRACE).len(), 1);
@@ -216,6 +227,7 @@ mod tests {
                     stream,
                     ..record.clone()
                 },
+                0,
                 now,
             );
             assert_eq!(watched.next_look(), Some(now + SILENCE));
@@ -227,6 +239,7 @@ mod tests {
                 stream,
                 ..record.clone()
             },
+            0,
             9_500,
         );
         assert_eq!(watched.next_look(), None);
@@ -236,7 +249,7 @@ mod tests {
     fn a_live_that_a_stream_opened_and_that_has_none_is_looked_at() {
         let record = record(None);
         let watched = watched();
-        watched.note(&record, 0);
+        watched.note(&record, 0, 0);
         assert_eq!(watched.next_look(), Some(GRACE));
         watched.begin_again(&record.live, 5_000);
         assert_eq!(watched.next_look(), Some(5_000 + GRACE));
@@ -244,14 +257,14 @@ mod tests {
             opened_by: OpenedBy::Service,
             ..record.clone()
         };
-        watched.note(&by_service, 0);
+        watched.note(&by_service, 0, 0);
         assert_eq!(watched.next_look(), None);
-        watched.note(&record, 0);
+        watched.note(&record, 0, 0);
         let closed = LiveRecord {
             state: LiveState::Closed,
             ..record
         };
-        watched.note(&closed, 0);
+        watched.note(&closed, 0, 0);
         assert_eq!(watched.next_look(), None);
     }
 
@@ -259,7 +272,7 @@ mod tests {
     fn what_changed_since_the_look_is_not_forgotten() {
         let record = record(status(false, 0));
         let watched = watched();
-        watched.note(&record, 0);
+        watched.note(&record, 0, 0);
         let (live, seen) = watched.looks_due(GRACE).remove(0);
         watched.begin_again(&live, GRACE);
         watched.forget(&live, &seen);

@@ -116,8 +116,9 @@ pub use social::timelines::{MAX_TIMELINE, Timeline, Timelines};
 pub use status::Status;
 pub use streamers::{ClaimLimits, Claimed, Streamers};
 pub use streams::{
-    ENDED_STREAMS_TTL, End, Heard, KnownStreams, OpenEpoch, Publisher, Publishing, STREAMS_TTL,
-    Step, StreamChange, StreamStatus, StreamStore, Streams, StreamsReply, WriteStreams,
+    ENDED_STREAMS_TTL, End, Heard, HoldingSession, KnownStreams, OpenEpoch, Publisher, Publishing,
+    STREAMS_TTL, Step, StreamChange, StreamStatus, StreamStore, Streams, StreamsReply,
+    WriteStreams,
 };
 pub use sums::{Arrived, Sums, Uniques};
 

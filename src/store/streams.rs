@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use super::{LiveRecord, StoreResult};
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::base::media_server::MediaServerName;
-pub use state::{End, Heard, OpenEpoch, Step, StreamChange, StreamStatus, Streams};
+pub use state::{End, Heard, HoldingSession, OpenEpoch, Step, StreamChange, StreamStatus, Streams};
 
 /// How long the state of streams outlives its last write while one is on air, and how long it is
 /// known to which live a session publishes: longer than any stream lasts, because a server without

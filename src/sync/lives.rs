@@ -191,7 +191,7 @@ impl Lives {
     /// Notes what the walk found in a record about the stream of its live.
     pub fn found_stream(&self, record: &LiveRecord) {
         let parts = &self.parts;
-        parts.watched_streams.note(record, parts.clock.now());
+        parts.watched_streams.note(record, 0, parts.clock.now());
     }
 
     /// The record of a live, and nothing of its slices.

@@ -15,15 +15,15 @@ use std::sync::Arc;
 
 pub use self::ending::{Ending, LiveOf};
 use self::unheard::Unheard;
-use crate::base::clock::Clock;
-use crate::base::ids::{Epoch, LiveId};
+use crate::base::clock::{Clock, UnixMillis};
+use crate::base::ids::{Epoch, LiveId, StreamId};
 use crate::base::media_event::StreamNews;
 use crate::peers::Outbox;
 use crate::presence::watched_streams::WatchedStreams;
 use crate::presence::{Room, Rooms};
 use crate::store::{
-    CloseReason, ENDED_STREAMS_TTL, Heard, KnownStreams, LiveRecord, OpenedBy, Publisher, Step,
-    Store, StoreError, StoreResult, Streams, StreamsReply, Terms, WriteStreams,
+    CloseReason, ENDED_STREAMS_TTL, Heard, HoldingSession, KnownStreams, LiveRecord, OpenedBy,
+    Publisher, Step, Store, StoreError, StoreResult, Streams, StreamsReply, Terms, WriteStreams,
 };
 use crate::sync::events::announce_or_leave;
 use crate::sync::lives::{LiveError, Lives, OpenRequest};
@@ -139,7 +139,7 @@ impl StreamKeeper {
                 None => return Ok(TakenIn::Ignored),
             },
         };
-        let taken_in = self.hear(&live, heard, None).await?;
+        let taken_in = self.hear_at(&live, heard, None, ending.heard_at).await?;
         if taken_in == TakenIn::Ended {
             tracing::info!(server = %heard.server, live_id = %live, "a stream ended");
         }
@@ -163,6 +163,17 @@ impl StreamKeeper {
         heard: &Heard,
         publisher: Option<&Publisher>,
     ) -> Result<TakenIn, LiveError> {
+        self.hear_at(live, heard, publisher, self.clock.unix())
+            .await
+    }
+
+    async fn hear_at(
+        &self,
+        live: &LiveId,
+        heard: &Heard,
+        publisher: Option<&Publisher>,
+        now: UnixMillis,
+    ) -> Result<TakenIn, LiveError> {
         for _ in 0..MOST_ROUNDS {
             let read = self.read(live).await?;
             if let Some(record) = &read.record
@@ -173,16 +184,17 @@ impl StreamKeeper {
                 return Err(LiveError::Owned(live.clone()));
             }
             let open = read.record.as_ref().and_then(LiveRecord::open_epoch);
-            let decided = match read.known.streams.hear(heard, open, self.clock.unix()) {
+            let decided = match read.known.streams.hear(heard, open, now) {
                 Step::Nothing if heard.news == StreamNews::Request => return Ok(TakenIn::Allowed),
                 Step::Nothing => return Ok(TakenIn::Ignored),
                 Step::Write(streams) => Decided {
                     epoch: streams.epoch(),
                     streams,
-                    must_be_open: false,
+                    // A session whose live was closed meanwhile does not go on, nor begin anew.
+                    must_be_open: matches!(heard.news, StreamNews::Alive | StreamNews::Unnamed),
                     taken_in: match heard.news {
-                        StreamNews::Done | StreamNews::Left | StreamNews::Unnamed => TakenIn::Ended,
-                        _ => TakenIn::Alive,
+                        StreamNews::Publish | StreamNews::Alive => TakenIn::Alive,
+                        _ => TakenIn::Ended,
                     },
                 },
                 Step::CloseFirst => {
@@ -197,7 +209,7 @@ impl StreamKeeper {
                     };
                     let epoch = self.open(live, publisher).await?;
                     Decided {
-                        streams: read.known.streams.begin(heard, epoch, self.clock.unix()),
+                        streams: read.known.streams.begin(heard, epoch, now),
                         epoch,
                         must_be_open: true,
                         taken_in: TakenIn::Began,
@@ -208,8 +220,36 @@ impl StreamKeeper {
                 return Ok(decided.taken_in);
             }
         }
-        let why = "too many gateways write about the streams of one live".to_owned();
-        Err(StoreError::Lost(why).into())
+        Err(too_many_writers().into())
+    }
+
+    /// Ends a session that publishes in an epoch of a live. `None` if there is none of this id.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn end_session(
+        &self,
+        live: &LiveId,
+        epoch: Epoch,
+        stream: &StreamId,
+    ) -> StoreResult<Option<HoldingSession>> {
+        for _ in 0..MOST_ROUNDS {
+            let known = self.store.load_streams(live).await?;
+            let holding = known.streams.holding(epoch);
+            let Some(ended) = holding.into_iter().find(|held| held.stream == *stream) else {
+                return Ok(None);
+            };
+            let decided = Decided {
+                streams: known.streams.dismiss(stream, self.clock.unix()),
+                epoch,
+                must_be_open: true,
+                taken_in: TakenIn::Ended,
+            };
+            if self.write(live, &known, &decided).await? {
+                return Ok(Some(ended));
+            }
+        }
+        Err(too_many_writers())
     }
 
     async fn read(&self, live: &LiveId) -> StoreResult<Read> {
@@ -268,13 +308,18 @@ impl StreamKeeper {
             StreamsReply::Changed | StreamsReply::Over => return Ok(false),
         };
         if let Some(record) = record {
-            self.watched.note(&record, self.clock.now());
+            self.watched
+                .note(&record, streams.signs(), self.clock.now());
             if request.change.is_some() {
                 announce_or_leave(self.store.as_ref(), &record, self.events_kept).await;
             }
         }
         Ok(true)
     }
+}
+
+fn too_many_writers() -> StoreError {
+    StoreError::Lost("too many gateways write about the streams of one live".to_owned())
 }
 
 /// Compares what this gateway remembers of the streams of a live with the store, and writes it again

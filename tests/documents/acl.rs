@@ -187,13 +187,11 @@ fn wish() -> OpenLive {
 }
 
 async fn streams(store: &RedisStore, record: &LiveRecord) {
-    let heard = Heard {
-        server: MediaServerName::parse("main").unwrap(),
-        session: StreamSession::Unique("a".to_owned()),
-        news: StreamNews::Publish,
-        at: None,
-        must_beat: false,
-    };
+    let heard = Heard::new(
+        MediaServerName::parse("main").unwrap(),
+        StreamSession::Unique("a".to_owned()),
+        StreamNews::Publish,
+    );
     let request = WriteStreams {
         live: record.live.clone(),
         seen: 0,

@@ -1,20 +1,28 @@
 //! Lives that follow the streams of real media servers, to which a real ffmpeg publishes.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use rollcall::base::media_server::MediaKind;
+use rollcall::base::secret::Secret;
 use rollcall::config::Config;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::support::media::{server, server_of_manual, with_nginx};
+use crate::support::backend::Backend;
+use crate::support::media::{SECRET, server, server_of_manual, with_nginx};
+use crate::support::program::Program;
+use crate::support::redis_server::free_port;
 use crate::support::rtmp::{Publisher, RtmpServer};
 use crate::support::stores::{on_redis, within_deadline};
 use crate::support::tokens::{in_seconds, mint, with_tokens};
 use crate::support::wait::{SLACK, same, throughout, until};
-use crate::support::world::World;
+use crate::support::world::{World, timings};
 
 const GRACE: Duration = Duration::from_secs(3);
+
+/// How often nginx says that a publisher goes on.
+const OFTEN: Duration = Duration::from_millis(250);
 
 /// What ffmpeg and a media server need to begin a stream on a busy machine.
 const BEGINS_WITHIN: Duration = Duration::from_secs(20);
@@ -51,7 +59,7 @@ on_redis! {
     tuned(with_real)
     async fn a_stream_to_nginx_opens_its_live_on_every_gateway_and_closes_it(world) {
         let other = world.another_gateway().await;
-        let nginx = RtmpServer::nginx(world.addr, false).await;
+        let nginx = RtmpServer::nginx(world.addr, None).await;
         let mut streamer = Publisher::to(&nginx, "42?streamer_id=s1");
         opens(&other).await;
         assert_eq!(other.backend().live("42").await["streamer_id"], "s1");
@@ -82,7 +90,7 @@ on_redis! {
     tuned(with_real)
     async fn somebody_else_is_not_let_in_by_nginx(world) {
         world.backend().open("42", "s2").await;
-        let nginx = RtmpServer::nginx(world.addr, false).await;
+        let nginx = RtmpServer::nginx(world.addr, None).await;
         let mut stranger = Publisher::to(&nginx, "42?streamer_id=s1");
         stranger.is_refused().await;
         assert_eq!(world.backend().live("42").await["streamer_id"], "s2");
@@ -92,14 +100,14 @@ on_redis! {
 on_redis! {
     tuned(with_real)
     async fn a_killed_worker_of_nginx_ends_a_stream_with_heartbeats_only(world) {
-        let silent = RtmpServer::nginx(world.addr, false).await;
+        let silent = RtmpServer::nginx(world.addr, None).await;
         let _streamer = Publisher::to(&silent, "42?streamer_id=s1");
         opens(&world).await;
         silent.kill_worker();
         stays_open(&world, Duration::from_secs(2) + GRACE + SLACK).await;
         world.backend().close("42").await;
 
-        let beating = RtmpServer::nginx(world.addr, true).await;
+        let beating = RtmpServer::nginx(world.addr, Some(OFTEN)).await;
         let _streamer = Publisher::to(&beating, "42?streamer_id=s1");
         opens(&world).await;
         stays_open(&world, Duration::from_secs(2) + GRACE + SLACK).await;
@@ -109,13 +117,104 @@ on_redis! {
 }
 
 on_redis! {
+    tuned(|config: &mut Config| {
+        with_real(config);
+        config.media[0].heartbeats = true;
+    })
+    async fn a_worker_of_nginx_that_is_killed_before_its_first_heartbeat_ends_the_stream(world) {
+        // The first heartbeat comes later than this test ends.
+        let nginx = RtmpServer::nginx(world.addr, Some(Duration::from_secs(60))).await;
+        let _streamer = Publisher::to(&nginx, "42?streamer_id=s1");
+        opens(&world).await;
+        nginx.kill_worker();
+        closes_within(&world, Duration::from_secs(2) + GRACE + SLACK).await;
+    }
+}
+
+on_redis! {
+    tuned(with_real)
+    async fn two_nginx_that_share_a_table_do_not_end_each_others_streams(world) {
+        let one = RtmpServer::nginx(world.addr, None).await;
+        let other = RtmpServer::nginx(world.addr, None).await;
+        let mut streamer = Publisher::to(&one, "42?streamer_id=s1");
+        opens(&world).await;
+        // Both number their first publisher alike.
+        let mut backup = Publisher::to(&other, "42?streamer_id=s1");
+        until("both hold the live", BEGINS_WITHIN, async || {
+            let streams = world.backend().get("/v1/lives/42/streams").await.body;
+            same(streams["items"].as_array().map(Vec::len), Some(2))
+        })
+        .await;
+        backup.kill();
+        stays_open(&world, GRACE + SLACK).await;
+        streamer.kill();
+        closes_within(&world, GRACE + SLACK).await;
+    }
+}
+
+/// nginx throws a publisher out whose heartbeat fails. The location that it calls always answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heartbeats_that_no_gateway_answers_throw_no_publisher_out() {
+    within_deadline(async {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let settings = format!("[media.main]\nkind = 'nginx-rtmp'\nsecret = '{SECRET}'\n");
+        std::fs::write(file.path(), settings).unwrap();
+        let path = file.path().display().to_string();
+        let mut program = Program::start_with(&timings(), &["--config", &path]).await;
+        let nginx = RtmpServer::nginx(program.addr, Some(OFTEN)).await;
+        let mut streamer = Publisher::to(&nginx, "42?streamer_id=s1");
+        let backend = Backend::at(program.addr);
+        until("heartbeats arrive", BEGINS_WITHIN, async || {
+            let streams = backend.get("/v1/lives/42/streams").await.body;
+            same(
+                streams["items"][0]["end_known_by"].clone(),
+                "heartbeats".into(),
+            )
+        })
+        .await;
+        program.kill();
+        streamer.goes_on_for(Duration::from_secs(4)).await;
+    })
+    .await;
+}
+
+/// The table names a server that is asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_nginx_that_is_asked_ends_the_streams_of_a_killed_worker() {
+    within_deadline(async {
+        // The gateway that nginx calls begins after nginx, which it asks.
+        let gateway = free_port();
+        let nginx = RtmpServer::nginx((Ipv4Addr::LOCALHOST, gateway).into(), None).await;
+        let world = World::on_memory(|config| {
+            with_real(config);
+            config.listen = (Ipv4Addr::LOCALHOST, gateway).into();
+            config.streamer_timeout = Some(Duration::from_secs(4));
+            config.media[0].poll_url = Some(Secret::new(nginx.statistics()));
+        })
+        .await;
+        let _streamer = Publisher::to(&nginx, "42?streamer_id=s1");
+        opens(&world).await;
+        stays_open(&world, Duration::from_secs(5) + GRACE).await;
+        nginx.kill_worker();
+        let killed = Instant::now();
+        closes_within(&world, Duration::from_secs(4) + GRACE + SLACK).await;
+        let took = killed.elapsed();
+        assert!(
+            took < Duration::from_secs(2) + GRACE + SLACK,
+            "noticed by silence, after {took:?}"
+        );
+    })
+    .await;
+}
+
+on_redis! {
     tuned(with_real)
     async fn a_live_on_nginx_closes_though_a_gateway_is_killed(world) {
         let mut program = World::program_with(world.redis().clone(), |config| {
             config.stream_grace = GRACE;
         })
         .await;
-        let nginx = RtmpServer::nginx(world.addr, false).await;
+        let nginx = RtmpServer::nginx(world.addr, None).await;
         let mut streamer = Publisher::to(&nginx, "42?streamer_id=s1");
         opens(&world).await;
         let _viewer = program.viewer_in("u1", "42").await;

@@ -6,14 +6,14 @@ use std::time::Duration;
 use reqwest::Method;
 use rollcall::base::media_server::MediaKind;
 use rollcall::base::secret::Secret;
-use rollcall::config::Config;
+use rollcall::config::{Config, Placeholder, Template};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use crate::support::backend::Backend;
-use crate::support::media::{Nginx, Platform, SECRET, SrsApi, server, with_nginx};
+use crate::support::media::{LiveKitRooms, Nginx, Platform, SECRET, SrsApi, server, with_nginx};
 use crate::support::program::Program;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_redis, within_deadline};
@@ -192,6 +192,91 @@ on_both_stores! {
         // The worker was only cut off.
         nginx.update(1, "42").await.is(200);
         world.live_becomes("42", "open").await;
+    }
+}
+
+on_both_stores! {
+    tuned(short)
+    async fn servers_that_share_a_table_and_their_ids_do_not_end_each_others_sessions(world) {
+        let one = || Nginx::calling(&world, "main");
+        for other in [one().reached_at("b.example.org"), one().named("b")] {
+            one().lets_in(1, "42").await;
+            other.lets_in(1, "42").await;
+            other.done(1, "42").await;
+            stays_open(&world, GRACE * 2).await;
+            one().done(1, "42").await;
+            world.live_becomes("42", "closed").await;
+        }
+    }
+}
+
+on_both_stores! {
+    tuned(|config: &mut Config| {
+        short(config);
+        config.streamer_timeout = Some(Duration::from_millis(1_000));
+        config.media[0].heartbeats = true;
+    })
+    async fn a_session_that_is_lost_before_its_first_heartbeat_ends(world) {
+        Nginx::calling(&world, "main").lets_in(1, "42").await;
+        world.live_becomes("42", "closed").await;
+    }
+}
+
+on_both_stores! {
+    tuned(|config: &mut Config| {
+        short(config);
+        config.streamer_timeout = Some(Duration::from_millis(1_000));
+    })
+    async fn a_lost_session_does_not_outlive_one_with_heartbeats(world) {
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(1, "42").await;
+        // The worker was killed, and the streamer came back.
+        nginx.lets_in(2, "42").await;
+        for _ in 0..5 {
+            nginx.update(2, "42").await.is(200);
+            stays_open(&world, Duration::from_millis(400)).await;
+        }
+        let ended = Instant::now();
+        nginx.done(2, "42").await;
+        world.live_becomes("42", "closed").await;
+        let took = ended.elapsed();
+        assert!(took < GRACE + SLACK, "closed only after {took:?}");
+    }
+}
+
+on_both_stores! {
+    tuned(short)
+    async fn operators_see_which_sessions_hold_a_live_and_end_one(world) {
+        let nginx = Nginx::calling(&world, "main");
+        nginx.lets_in(17, "42").await;
+        nginx.lets_in(19, "42").await;
+        nginx.update(19, "42").await.is(200);
+        let backend = world.backend();
+        let list = async || backend.get("/v1/lives/42/streams").await.is(200).body["items"].clone();
+        let held = list().await;
+        let shown = |n: usize| {
+            let stream = &held[n];
+            [&stream["server"], &stream["instance"], &stream["session"], &stream["address"]].map(|field| {
+                field.as_str().unwrap().to_owned()
+            })
+        };
+        assert_eq!(shown(0), ["main", "127.0.0.1:11935", "17 127.0.0.1", "127.0.0.1"]);
+        assert_eq!(held[1]["end_known_by"], "heartbeats", "{held}");
+        assert!(held[1]["heard_at"].as_u64() >= held[1]["began_at"].as_u64(), "{held}");
+
+        let path = |n: usize| format!("/v1/lives/42/streams/{}", held[n]["stream_id"].as_str().unwrap());
+        backend.send(Method::DELETE, "/v1/lives/42/streams/none", None).await.is(404);
+        backend.send(Method::DELETE, &path(0), None).await.is(200);
+        backend.send(Method::DELETE, &path(0), None).await.is(404);
+        assert_eq!(list().await.as_array().unwrap().len(), 1);
+        stays_open(&world, GRACE * 2).await;
+        backend.send(Method::DELETE, &path(1), None).await.is(200);
+        // It may go on, and is nobody any more.
+        nginx.update(19, "42").await.is(200);
+        world.live_becomes("42", "closed").await;
+        assert_eq!(list().await, json!([]));
+        backend.send(Method::DELETE, &path(1), None).await.is(409);
+        backend.get("/v1/lives/43/streams").await.is(404);
     }
 }
 
@@ -700,6 +785,12 @@ async fn a_server_that_is_asked_ends_the_streams_that_it_lost() {
         world.live_becomes("77", "open").await;
         stays_open(&world, silence + GRACE + SLACK).await;
 
+        // It refused more second publishers than can publish, and said no more of them.
+        for n in 0..20 {
+            call(world.backend(), "srs", &publish(&format!("double{n}"))).await;
+        }
+        stays_open(&world, silence + GRACE + SLACK).await;
+
         // The server was started again, and sent nothing.
         srs.publish(&[]);
         let lost = Instant::now();
@@ -720,6 +811,42 @@ async fn a_server_that_is_asked_ends_the_streams_that_it_lost() {
         stays_open(&world, silence / 2).await;
         drop(srs);
         stays_open(&world, silence / 2 + GRACE / 2).await;
+        world.live_becomes("42", "closed").await;
+    })
+    .await;
+}
+
+/// A room of LiveKit says whose its stream is, and the streamer's tracks hold the live.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_room_of_livekit_has_the_live_of_its_streamer_and_guests_hold_nothing() {
+    within_deadline(async {
+        let rooms = LiveKitRooms::start().await;
+        let world = World::on_memory(|config| {
+            config.stream_grace = GRACE;
+            config.streamer_timeout = Some(Duration::from_millis(2_000));
+            let mut settings = server("livekit", MediaKind::LiveKit);
+            settings.poll_url = Some(rooms.url());
+            settings.streamer = Some(Template::parse("{streamer_id}", &Placeholder::ALL).unwrap());
+            config.media = vec![settings];
+        })
+        .await;
+        rooms.publish(&[("PA_2", "guest")]);
+        until("rooms are asked", PATIENCE, async || {
+            match world
+                .metric("rollcall_media_polls_total{result=\"answered\"}")
+                .await
+            {
+                polls if polls >= 2.0 => Ok(()),
+                polls => Err(polls),
+            }
+        })
+        .await;
+        assert_eq!(world.state_of("42").await, "");
+        rooms.publish(&[("PA_2", "guest"), ("PA_1", "s1")]);
+        world.live_becomes("42", "open").await;
+        assert_eq!(world.backend().live("42").await["streamer_id"], "s1");
+        // The streamer stops and stays; the guest goes on.
+        rooms.publish(&[("PA_2", "guest")]);
         world.live_becomes("42", "closed").await;
     })
     .await;

@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
 use reqwest::Method;
 use rollcall::base::media_server::{MediaKind, MediaServerName};
 use rollcall::base::secret::Secret;
@@ -42,6 +44,7 @@ pub fn server(name: &str, kind: MediaKind) -> MediaServer {
         publish_url: None,
         publish_secret_file: None,
         poll_url: None,
+        heartbeats: false,
         networks: Vec::new(),
     }
 }
@@ -88,6 +91,8 @@ pub fn with_nginx(config: &mut Config) {
 pub struct Nginx {
     gateway: Backend,
     path: String,
+    /// The host to which publishers connect.
+    host: String,
 }
 
 impl Nginx {
@@ -101,7 +106,20 @@ impl Nginx {
         Self {
             gateway: Backend::at(gateway),
             path: format!("/v1/media/{name}?secret={SECRET}"),
+            host: "127.0.0.1:11935".to_owned(),
         }
+    }
+
+    /// The same nginx, to which publishers connect by another name.
+    pub fn reached_at(self, host: &str) -> Self {
+        let host = host.to_owned();
+        Self { host, ..self }
+    }
+
+    /// The same nginx, which names itself in the URL of its callbacks.
+    pub fn named(self, server: &str) -> Self {
+        let path = format!("{}&server={server}", self.path);
+        Self { path, ..self }
     }
 
     /// Somebody publishes; `query` is that of the stream's URL.
@@ -128,8 +146,9 @@ impl Nginx {
     async fn call(&self, call: &str, client: u32, stream: &str, more: &str) -> Answer {
         let body = format!(
             "app=live&flashver=FMLE/3.0%20(compatible%3B%20Lavf63.1.&swfurl=&\
-             tcurl=rtmp://127.0.0.1:11935/live&pageurl=&addr=127.0.0.1&clientid={client}&\
-             call={call}&name={stream}&type=live&{more}"
+             tcurl=rtmp://{}/live&pageurl=&addr=127.0.0.1&clientid={client}&\
+             call={call}&name={stream}&type=live&{more}",
+            self.host
         );
         self.gateway
             .send(Method::POST, &self.path, Some(&body))
@@ -255,6 +274,86 @@ async fn whose_key(
     } else {
         Err(StatusCode::NOT_FOUND)
     }
+}
+
+/// The service of rooms of a LiveKit with one room, 42. It is away when dropped.
+pub struct LiveKitRooms {
+    service: Service,
+    /// Who publishes, each with a session.
+    publishers: Arc<Sessions>,
+}
+
+impl LiveKitRooms {
+    /// Starts it; nobody publishes.
+    pub async fn start() -> Self {
+        let publishers = Arc::<Sessions>::default();
+        let router = Router::new()
+            .route("/twirp/livekit.RoomService/ListRooms", post(livekit_rooms))
+            .route(
+                "/twirp/livekit.RoomService/ListParticipants",
+                post(livekit_participants),
+            )
+            .with_state(publishers.clone());
+        Self {
+            service: Service::start(router).await,
+            publishers,
+        }
+    }
+
+    /// The URL that a gateway is given.
+    pub fn url(&self) -> Secret {
+        Secret::new(format!("http://APIkey@{}", self.service.addr))
+    }
+
+    /// From now on, exactly these sessions of participants publish.
+    pub fn publish(&self, sessions: &[(&str, &str)]) {
+        let mut publishers = self.publishers.lock().unwrap();
+        publishers.clear();
+        for (session, identity) in sessions {
+            publishers.push(((*session).to_owned(), (*identity).to_owned()));
+        }
+    }
+}
+
+/// The grants of a question, if the key's secret signed it.
+fn livekit_grants(headers: &HeaderMap) -> Result<Value, StatusCode> {
+    let token = headers[AUTHORIZATION].to_str().unwrap();
+    let token = token.strip_prefix("Bearer ").unwrap();
+    let mut rules = Validation::new(Algorithm::HS256);
+    rules.set_issuer(&["APIkey"]);
+    let key = DecodingKey::from_secret(SECRET.as_bytes());
+    let token = decode::<Value>(token, &key, &rules).map_err(|_| StatusCode::UNAUTHORIZED)?;
+    Ok(token.claims["video"].clone())
+}
+
+async fn livekit_rooms(
+    State(publishers): State<Arc<Sessions>>,
+    headers: HeaderMap,
+) -> Result<Json<Value>, StatusCode> {
+    if livekit_grants(&headers)?["roomList"] != true {
+        return Err(StatusCode::FORBIDDEN);
+    }
+    let publishers = publishers.lock().unwrap().len();
+    let metadata = r#"{"streamer_id":"s1"}"#;
+    let room = json!({"name": "42", "num_publishers": publishers, "metadata": metadata});
+    Ok(Json(json!({"rooms": [room]})))
+}
+
+async fn livekit_participants(
+    State(publishers): State<Arc<Sessions>>,
+    headers: HeaderMap,
+    Json(question): Json<Value>,
+) -> Result<Json<Value>, StatusCode> {
+    let grants = livekit_grants(&headers)?;
+    if grants["roomAdmin"] != true || grants["room"] != question["room"] {
+        return Err(StatusCode::FORBIDDEN);
+    }
+    let mut participants = Vec::new();
+    for (sid, identity) in publishers.lock().unwrap().iter() {
+        let tracks = json!([{"sid": "TR_1"}]);
+        participants.push(json!({"sid": sid, "identity": identity, "tracks": tracks}));
+    }
+    Ok(Json(json!({"participants": participants})))
 }
 
 /// The sessions that publish, each with its stream.

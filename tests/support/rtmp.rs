@@ -7,32 +7,37 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
 use super::media::{SECRET, block_of_manual};
 use super::redis_server::free_port;
-use super::wait::{PATIENCE, until};
+use super::wait::{PATIENCE, same, throughout, until};
 
 /// A media server. It is gone when dropped.
 pub struct RtmpServer {
     child: Child,
     port: u16,
+    /// The port of nginx's HTTP server; 0 without one.
+    http: u16,
     dir: TempDir,
 }
 
 impl RtmpServer {
-    /// An nginx that calls a gateway as the server `main`. With `heartbeats` it says four times a
-    /// second of each publisher that it goes on.
-    pub async fn nginx(gateway: SocketAddr, heartbeats: bool) -> Self {
-        let port = free_port();
+    /// An nginx that calls a gateway as the server `main`. With heartbeats it says of each publisher
+    /// that it goes on, each so often, through a location that always answers 200.
+    pub async fn nginx(gateway: SocketAddr, heartbeats: Option<Duration>) -> Self {
+        let (port, http) = (free_port(), free_port());
         let dir = tempfile::tempdir().unwrap();
         let call = callback(gateway);
-        let on_update = if heartbeats {
-            format!("on_update {call}; notify_update_timeout 250ms;")
-        } else {
-            String::new()
+        let on_update = match heartbeats {
+            Some(every) => format!(
+                "on_update http://127.0.0.1:{http}/alive; notify_update_timeout {}ms;",
+                every.as_millis()
+            ),
+            None => String::new(),
         };
         let path = dir.path().display();
         let user = if is_root() { "user root;" } else { "" };
@@ -40,7 +45,14 @@ impl RtmpServer {
             "load_module {};\n{user}\nworker_processes 1;\ndaemon off;\npid {path}/pid;\n\
              error_log {path}/log notice;\nevents {{}}\nrtmp {{ server {{ listen 127.0.0.1:{port};\n\
              application live {{ live on; drop_idle_publisher 2s; on_publish {call};\n\
-             on_publish_done {call}; {on_update} }} }} }}\n",
+             on_publish_done {call}; {on_update} }} }} }}\n\
+             http {{ access_log off; client_body_temp_path {path}/b; proxy_temp_path {path}/p;\n\
+             fastcgi_temp_path {path}/f; uwsgi_temp_path {path}/u; scgi_temp_path {path}/s;\n\
+             server {{ listen 127.0.0.1:{http}; location = /stat {{ rtmp_stat all; }}\n\
+             location = /alive {{ proxy_pass {call}; proxy_connect_timeout 2s; proxy_read_timeout 3s;\n\
+             proxy_intercept_errors on;\n\
+             error_page 400 401 403 404 429 500 502 503 504 =200 @went_on; }}\n\
+             location @went_on {{ return 200; }} }} }}\n",
             module().display()
         );
         let file = dir.path().join("nginx.conf");
@@ -56,7 +68,19 @@ impl RtmpServer {
             .process_group(0)
             .spawn()
             .expect("nginx is missing: ./tests/run installs it");
-        Self { child, port, dir }.ready().await
+        Self {
+            child,
+            port,
+            http,
+            dir,
+        }
+        .ready()
+        .await
+    }
+
+    /// Where nginx says who publishes.
+    pub fn statistics(&self) -> String {
+        format!("http://127.0.0.1:{}/stat", self.http)
     }
 
     /// A node-media-server that calls a gateway as the server `nms`.
@@ -82,7 +106,14 @@ impl RtmpServer {
             .process_group(0)
             .spawn()
             .expect("node is missing: ./tests/run installs it");
-        Self { child, port, dir }.ready().await
+        Self {
+            child,
+            port,
+            http: 0,
+            dir,
+        }
+        .ready()
+        .await
     }
 
     /// An Icecast that calls a gateway as the server `main`, as the manual says.
@@ -121,7 +152,14 @@ impl RtmpServer {
             .process_group(0)
             .spawn()
             .expect("icecast2 is missing: ./tests/run installs it");
-        Self { child, port, dir }.ready().await
+        Self {
+            child,
+            port,
+            http: 0,
+            dir,
+        }
+        .ready()
+        .await
     }
 
     /// kill -9 of the worker process, which has the publishers; nginx starts another one.
@@ -224,6 +262,15 @@ impl Publisher {
     pub fn kill(&mut self) {
         self.0.kill().unwrap();
         let _ = self.0.wait();
+    }
+
+    /// Holds that the server does not throw the publisher out for so long.
+    pub async fn goes_on_for(&mut self, span: Duration) {
+        let child = std::sync::Mutex::new(&mut self.0);
+        throughout("the publisher goes on", span, async || {
+            same(child.lock().unwrap().try_wait().unwrap().is_none(), true)
+        })
+        .await;
     }
 
     /// Waits until the server has thrown the publisher out.

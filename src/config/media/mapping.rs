@@ -37,6 +37,8 @@ pub struct Mapping {
     pub event: Place,
     /// The words that mean something; `*` is any other one.
     words: Vec<(Meaning, String)>,
+    /// Which one of the servers that share a table.
+    pub instance: Place,
     /// The id of the session; without one the stream is its own session, which comes again.
     pub session: Place,
     /// The name of the stream. A server that names none has one stream.
@@ -101,6 +103,7 @@ pub(super) fn read(kind: MediaKind, keys: &mut Keys<'_>) -> Mapping {
     Mapping {
         event: keys.place("event"),
         words,
+        instance: keys.place("instance"),
         session: keys.place("session"),
         stream: keys.place("stream"),
         path: keys.place("path"),
@@ -217,6 +220,7 @@ fn defaults(kind: MediaKind) -> &'static [(&'static str, &'static str)] {
             ("begins", "on_publish"),
             ("ends", "on_unpublish"),
             ("ignores", "*"),
+            ("instance", "server_id"),
             ("session", "client_id"),
             ("stream", "stream"),
             ("app", "app"),

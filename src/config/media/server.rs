@@ -6,6 +6,7 @@ use ipnet::IpNet;
 
 use super::mapping::Mapping;
 use super::template::Template;
+use crate::base::media_event::EndKnownBy;
 use crate::base::media_server::{MediaKind, MediaServerName};
 use crate::base::secret::Secret;
 
@@ -37,6 +38,8 @@ pub struct MediaServer {
     /// Where the server says which sessions publish; it may hold a password. `None`: it is not
     /// asked.
     pub poll_url: Option<Secret>,
+    /// Whether each session has to say that it goes on, from its beginning.
+    pub heartbeats: bool,
     /// Where callbacks may come from; empty: from anywhere.
     pub networks: Vec<IpNet>,
 }
@@ -52,6 +55,17 @@ impl MediaServer {
             files.push(("publish-secret-file", file));
         }
         files
+    }
+
+    /// How it is known that a session is over if the server does not say so.
+    pub fn end_known_by(&self) -> EndKnownBy {
+        if self.poll_url.is_some() {
+            EndKnownBy::Asking
+        } else if self.heartbeats {
+            EndKnownBy::Heartbeats
+        } else {
+            EndKnownBy::NextSession
+        }
     }
 
     /// Whether the settings file itself has a secret, and not only names files.

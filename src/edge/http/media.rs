@@ -47,6 +47,9 @@ pub(super) struct CallbackQuery {
     /// What happened, for servers whose callbacks do not say so. A server has a URL for each event.
     #[param(max_length = 256)]
     event: Option<String>,
+    /// Which of several servers that share a table calls.
+    #[param(max_length = 64)]
+    server: Option<String>,
 }
 
 refusals!(
@@ -117,7 +120,14 @@ pub(super) async fn callback(
     let settings = &server.settings;
     let word = query.event.as_deref();
     let event = match read(settings.kind, &settings.mapping, word, &body) {
-        Ok(Some(event)) => event,
+        Ok(Some(mut event)) => {
+            // Answers name no instance.
+            event.instance = match settings.poll_url {
+                Some(_) => None,
+                None => query.server.or(event.instance),
+            };
+            event
+        }
         Ok(None) => {
             state.metrics.media_callback(kind, "ignored");
             return Ok(yes(&settings.mapping));

@@ -17,7 +17,7 @@ use super::authorization::Accepts;
 use super::problem::{Kind, ProblemBody, describe};
 use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
 use crate::base::identity::Role;
-use crate::base::ids::{ErasureId, ListName, LiveId, Login, UserId};
+use crate::base::ids::{ErasureId, ListName, LiveId, Login, StreamId, UserId};
 use crate::base::media_server::MediaServerName;
 use crate::base::webhook_name::WebhookName;
 use crate::store::StatusId;
@@ -33,7 +33,7 @@ use crate::store::StatusId;
     ),
     servers((url = "/", description = "The gateway that answers")),
     components(schemas(
-        ProblemBody, ErasureId, ListName, LiveId, Login, MediaServerName, StatusId, UserId, WebhookName,
+        ProblemBody, ErasureId, ListName, LiveId, Login, MediaServerName, StatusId, StreamId, UserId, WebhookName,
     )),
     modifiers(&Credentials),
     tags(
@@ -416,6 +416,18 @@ impl PartialSchema for ErasureId {
 }
 
 impl ToSchema for ErasureId {}
+
+impl PartialSchema for StreamId {
+    fn schema() -> RefOr<Schema> {
+        id(
+            r"^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,64}$",
+            "Names a session of a media server: what the list of streams says",
+            "1f0c2a9be7d45f10",
+        )
+    }
+}
+
+impl ToSchema for StreamId {}
 
 impl PartialSchema for MediaServerName {
     fn schema() -> RefOr<Schema> {

@@ -90,6 +90,7 @@ kinds! {
     UserNotFound = NOT_FOUND "user_not_found" "The user has no profile",
     /// The session has ended, or the id is of no session: begin another one.
     SessionUnknown = NOT_FOUND "session_unknown" "There is no such session",
+    StreamNotFound = NOT_FOUND "stream_not_found" "The live has no such stream",
     /// The settings have no media server of the name.
     MediaServerNotFound = NOT_FOUND "media_server_not_found" "There is no such media server",
     WebhookNotFound = NOT_FOUND "webhook_not_found" "The settings have no such webhook",

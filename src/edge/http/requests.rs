@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
 use super::problem::{Kind, Problem};
-use crate::base::ids::{ErasureId, InvalidId, ListName, LiveId, UserId};
+use crate::base::ids::{ErasureId, InvalidId, ListName, LiveId, StreamId, UserId};
 use crate::base::media_server::MediaServerName;
 use crate::base::webhook_name::WebhookName;
 use crate::edge::fields::{Json, NotJson, Place, from_json, from_query};
@@ -61,6 +61,12 @@ impl Ids for UserId {
 }
 
 impl Ids for ErasureId {
+    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
+        Self::parse(params.next_value())
+    }
+}
+
+impl Ids for StreamId {
     fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
         Self::parse(params.next_value())
     }

@@ -27,7 +27,8 @@ use super::state::AppState;
 use super::{
     asyncapi, attendance, audit, beats, erasures, fans, follows, friends, gateway, health, history,
     infos, live_changes, live_lists, lives, logging, media, middleware, online, online_list,
-    openapi, presence, reloading, removals, sessions, sharing, upgrade, users, viewers, webhooks,
+    openapi, presence, reloading, removals, sessions, sharing, streams, upgrade, users, viewers,
+    webhooks,
 };
 use crate::auth::permissions::Action;
 
@@ -119,6 +120,8 @@ impl Routes {
             .only_for(Action::Open, routes!(lives::open))
             .only_for(Action::Change, routes!(live_changes::change))
             .only_for(Action::Close, routes!(lives::close))
+            .only_for(Action::Close, routes!(streams::end))
+            .only_for(Action::ReadLive, routes!(streams::list))
             .only_for(Action::ReadLive, routes!(lives::show))
             .only_for(Action::Watch, routes!(presence::events::of_live))
             .only_for(Action::WriteInfo, routes!(infos::write))

@@ -17,6 +17,9 @@ pub enum Unreadable {
     /// Not the JSON that this kind of server sends.
     #[error("the body must be a JSON object")]
     NotJson,
+    /// Not the XML that this kind of server answers.
+    #[error("the answer must be the statistics of nginx's RTMP module, in XML")]
+    NotXml,
     /// A field that says which stream or session it is about is not there, empty, too long, or has
     /// a control character.
     #[error("{0} must be a text of 1 to 256 bytes without control characters")]
@@ -35,14 +38,15 @@ pub enum Unreadable {
 /// An event with nothing beside what every server tells.
 pub(super) fn event(session: StreamSession, stream: &str, news: StreamNews) -> MediaEvent {
     MediaEvent {
+        instance: None,
         session,
         stream: Secret::new(stream),
         app: None,
+        address: None,
         news,
         asks: false,
         token: None,
         streamer: None,
-        address: None,
         at: None,
     }
 }

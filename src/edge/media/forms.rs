@@ -1,6 +1,8 @@
 //! Forms, and the adapter of nginx-rtmp, which sends them.
 
-use super::fields::{Unreadable, event, named, read_credential};
+use reqwest::Url;
+
+use super::fields::{LONGEST, Unreadable, event, named, read_credential};
 use crate::base::media_event::{MediaEvent, StreamNews, StreamSession};
 
 /// The fields in their order, which a publisher's own arguments follow.
@@ -42,7 +44,8 @@ impl Form {
 }
 
 /// `on_publish`, `on_publish_done`, `on_update`. A refused second publisher has a `publish_done`
-/// too, with the name of the stream that goes on; only `clientid` tells the two apart.
+/// too, with the name of the stream that goes on; only `clientid` tells the two apart. Every nginx
+/// counts it from 1, so the addresses at both ends of the connection belong to the session.
 pub(super) fn nginx_rtmp(body: &[u8]) -> Result<Option<MediaEvent>, Unreadable> {
     let form = Form::parse(body)?;
     let news = match form.own("call")? {
@@ -53,12 +56,29 @@ pub(super) fn nginx_rtmp(body: &[u8]) -> Result<Option<MediaEvent>, Unreadable> 
     };
     let client = named("clientid", form.own("clientid")?)?;
     let stream = named("name", form.own("name")?)?;
-    let mut event = event(StreamSession::Reused(client.to_owned()), stream, news);
+    let address = form.own("addr")?;
+    let session = match address {
+        Some(address) => format!("{client} {address}"),
+        None => client.to_owned(),
+    };
+    named("clientid", Some(&session))?;
+    let mut event = event(StreamSession::Reused(session), stream, news);
+    event.address = address.map(str::to_owned);
+    event.instance = host(form.own("tcurl")?);
     event.asks = news == StreamNews::Publish;
     event.app = form.own("app")?.map(str::to_owned);
-    event.address = form.own("addr")?.map(str::to_owned);
     for (name, value) in &form.0 {
         read_credential(&mut event, name, value);
     }
     Ok(Some(event))
+}
+
+/// The host and the port of the URL to which a publisher connected. The rest of it may hold a token.
+fn host(url: Option<&str>) -> Option<String> {
+    let url = Url::parse(url?).ok()?;
+    let host = url.host_str().filter(|host| host.len() <= LONGEST)?;
+    Some(match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    })
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::publisher::{Gatekeeper, Undecided};
 use super::servers::KnownServer;
 use crate::auth::tokens::Tokens;
+use crate::base::clock::unix_now;
 use crate::base::ids::LiveId;
 use crate::base::media_event::{MediaEvent, StreamNews};
 use crate::base::media_server::{MediaKind, MediaServerName};
@@ -58,7 +59,10 @@ pub(crate) struct Intake<'a> {
 
 impl Intake<'_> {
     pub(crate) async fn take_in(&self, event: &MediaEvent) -> Result<TakenIn, NotTaken> {
-        if matches!(event.news, StreamNews::Done | StreamNews::Left) {
+        if matches!(
+            event.news,
+            StreamNews::Done | StreamNews::Left | StreamNews::AllDone
+        ) {
             let live = self.gatekeeper().live_of_end(event)?;
             let ending = self.ending(live, event, event.news);
             return Ok(self.streams.hear_end(ending).await?);
@@ -139,17 +143,21 @@ impl Intake<'_> {
     fn heard(&self, event: &MediaEvent, news: StreamNews) -> Heard {
         let settings = &self.server.settings;
         Heard {
-            server: settings.name.clone(),
-            session: event.session.clone(),
-            news,
+            instance: event.instance.clone().unwrap_or_default(),
             at: event.at,
-            must_beat: settings.poll_url.is_some(),
+            address: event.address.clone(),
+            end_known_by: settings.end_known_by(),
+            second_publisher: settings.kind.second_publisher(),
+            ..Heard::new(settings.name.clone(), event.session.clone(), news)
         }
     }
 
     fn ending(&self, live: LiveOf, event: &MediaEvent, news: StreamNews) -> Ending {
-        let heard = self.heard(event, news);
-        Ending { live, heard }
+        Ending {
+            live,
+            heard: self.heard(event, news),
+            heard_at: unix_now(),
+        }
     }
 }
 

@@ -57,15 +57,13 @@ fn unique(field: &'static str, id: Option<&str>) -> Result<StreamSession, Unread
 /// another `id`, keeps the `createtime` from before, and only one `donePublish` comes for both. So the
 /// address and the `createtime` name the session.
 ///
-/// A second publisher of a stream is let in, publishes, and ends as a player does: `donePlay`. Unlike a
-/// player it was sent nothing.
+/// A second publisher of a stream is let in, and ends as a player does: `donePlay`.
 pub(super) fn node_media_server(body: &[u8]) -> Read {
     let body = object(body)?;
     let news = match text(&body, "/action") {
         Some("prePublish") => StreamNews::Request,
         Some("postPublish") => StreamNews::Publish,
         Some("donePublish") => StreamNews::Done,
-        Some("donePlay") if body.get("outbytes") == Some(&Value::from(0)) => StreamNews::Done,
         Some("donePlay") => StreamNews::Left,
         _ => return Ok(None),
     };
@@ -79,9 +77,9 @@ pub(super) fn node_media_server(body: &[u8]) -> Read {
     };
     let session = StreamSession::Unique(format!("{address} {created}"));
     let mut event = event(session, named("name", text(&body, "/name"))?, news);
+    event.address = Some(address.to_owned());
     event.asks = matches!(news, StreamNews::Request | StreamNews::Publish);
     event.app = text(&body, "/app").map(str::to_owned);
-    event.address = Some(address.to_owned());
     for name in ["token", "streamer_id"] {
         let value = text(&body, &format!("/query/{name}"));
         read_credential(&mut event, name, value.unwrap_or_default());
@@ -90,7 +88,7 @@ pub(super) fn node_media_server(body: &[u8]) -> Read {
 }
 
 /// The server names no session, but the address and port of a connection tell it from the one
-/// before.
+/// before. The end of WHIP has the port of another connection, the one that asked for the end.
 pub(super) fn oven_media_engine(body: &[u8]) -> Read {
     let body = object(body)?;
     if text(&body, "/request/direction") != Some("incoming") {
@@ -105,7 +103,12 @@ pub(super) fn oven_media_engine(body: &[u8]) -> Read {
     let Some(port) = body.pointer("/client/port").and_then(Value::as_u64) else {
         return Err(Unreadable::Field("client.port"));
     };
-    let session = StreamSession::Reused(format!("{address}:{port}"));
+    let protocol = text(&body, "/request/protocol").unwrap_or_default();
+    let session = StreamSession::Reused(if protocol.eq_ignore_ascii_case("webrtc") {
+        address.to_owned()
+    } else {
+        format!("{address}:{port}")
+    });
     let url = url(text(&body, "/request/url"))?;
     let mut path = url.path().trim_matches('/').splitn(2, '/');
     let app = path.next().unwrap_or_default();
@@ -135,11 +138,14 @@ pub(super) fn livekit(body: &[u8]) -> Read {
         Some("participant_left" | "participant_connection_aborted") => {
             livekit_participant(&body, livekit_end(&body))
         }
-        Some("ingress_started") => livekit_ingress(&body, StreamNews::Publish),
-        Some("ingress_ended") => livekit_ingress(&body, StreamNews::Done),
+        Some("ingress_started") => livekit_ingress(&body, StreamNews::Publish).map(Some),
+        Some("ingress_ended") => livekit_ingress(&body, StreamNews::Done).map(Some),
+        Some("room_finished") => livekit_room(&body).map(Some),
         _ => return Ok(None),
     };
-    let mut event = read?;
+    let Some(mut event) = read? else {
+        return Ok(None);
+    };
     event.at = number(body.get("createdAt")).map(|seconds| seconds.saturating_mul(1_000));
     Ok(Some(event))
 }
@@ -152,12 +158,28 @@ fn livekit_end(body: &Value) -> StreamNews {
     }
 }
 
-fn livekit_participant(body: &Value, news: StreamNews) -> Result<MediaEvent, Unreadable> {
+/// Several may publish in a room. Its metadata, which only a back end writes, may say whose the
+/// stream is; then all others are guests, who begin nothing.
+fn livekit_participant(body: &Value, news: StreamNews) -> Result<Option<MediaEvent>, Unreadable> {
     let session = unique("participant.sid", text(body, "/participant/sid"))?;
     let room = named("room.name", text(body, "/room/name"))?;
     let mut event = event(session, room, news);
-    event.streamer = text(body, "/participant/identity").map(str::to_owned);
-    Ok(event)
+    event.streamer = livekit_streamer(text(body, "/room/metadata"));
+    let identity = text(body, "/participant/identity");
+    let is_guest = event.streamer.is_some() && event.streamer.as_deref() != identity;
+    Ok((!is_guest).then_some(event))
+}
+
+/// The field `streamer_id` of a room's metadata, if that is a JSON object.
+pub(super) fn livekit_streamer(metadata: Option<&str>) -> Option<String> {
+    let metadata: Value = serde_json::from_str(metadata?).ok()?;
+    text(&metadata, "/streamer_id").map(str::to_owned)
+}
+
+/// Nobody is in the room any more.
+fn livekit_room(body: &Value) -> Result<MediaEvent, Unreadable> {
+    let room = named("room.name", text(body, "/room/name"))?;
+    Ok(event(StreamSession::Any, room, StreamNews::AllDone))
 }
 
 /// An ingress is made once and used for many streams. Its state says when the present one began; if

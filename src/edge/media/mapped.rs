@@ -101,7 +101,13 @@ pub(super) fn read(
     }
     let query = body.text("query", &mapping.query)?;
     read_query(&mut event, &query.unwrap_or_default());
-    event.address = body.text("address", &mapping.address)?.map(Cow::into_owned);
+    for (key, place, told) in [
+        ("instance", &mapping.instance, &mut event.instance),
+        ("address", &mapping.address, &mut event.address),
+    ] {
+        let value = body.text(key, place)?;
+        *told = named(key, value.as_deref()).ok().map(str::to_owned);
+    }
     event.at = at(body.text("at", &mapping.at)?.as_deref());
     Ok(Some(event))
 }

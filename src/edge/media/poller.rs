@@ -1,5 +1,5 @@
-//! Asks media servers that send no heartbeats which sessions publish, every few seconds. The gateway
-//! that walks over all lives asks, so one gateway asks at a time.
+//! Asks media servers which sessions publish, every few seconds. The gateway that walks over all lives
+//! asks, so one gateway asks at a time. `polls` reads the answers.
 //!
 //! A session that the answer names goes on, as if the server had sent a heartbeat. One that the last
 //! answer named and this one does not falls silent at once: the server lost it, or was started again.
@@ -10,8 +10,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{StreamExt, stream};
-use reqwest::{Client, StatusCode, Url};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use jsonwebtoken::{EncodingKey, Header};
+use reqwest::{Client, RequestBuilder, StatusCode, Url};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::intake::{Intake, NotTaken};
@@ -19,10 +21,11 @@ use super::polls;
 use super::servers::{KnownServer, MediaServers};
 use super::setup_error::MediaSetupError;
 use crate::auth::tokens::Tokens;
+use crate::base::clock::unix_now;
 use crate::base::http_answer;
 use crate::base::http_client;
 use crate::base::media_event::{MediaEvent, StreamNews};
-use crate::base::media_server::MediaServerName;
+use crate::base::media_server::{MediaKind, MediaServerName};
 use crate::base::metrics::Metrics;
 use crate::config::Config;
 use crate::presence::absent_streamers::AbsentStreamers;
@@ -32,10 +35,14 @@ use crate::sync::streams::StreamKeeper;
 /// The longest answer that is read, in bytes: some 10,000 streams.
 const LONGEST: usize = 8 << 20;
 
-/// The most sessions that one answer may name. SRS names ten unless it is asked for more.
+/// The most sessions that one answer may name. Servers name ten or a hundred unless they are asked
+/// for more.
 const MOST_SESSIONS: &str = "100000";
 
-/// Maximum sessions of a server that are written at the same time.
+/// How long a question to LiveKit may be asked, in seconds.
+const TOKEN_LASTS: u64 = 60;
+
+/// Maximum sessions of a server that are written, and rooms that are asked for, at the same time.
 const MAX_CONCURRENT_SESSIONS: usize = 16;
 
 /// The longest time between two questions.
@@ -155,8 +162,59 @@ impl Poller {
 
     /// The sessions that publish; the error says what went wrong, and names no URL.
     async fn ask(&self, polled: &Polled) -> Result<Vec<MediaEvent>, String> {
-        let answer = self.client.get(polled.url.clone()).send().await;
-        let answer = answer.map_err(http_answer::reason)?;
+        let Polled { server, url } = polled;
+        let kind = server.settings.kind;
+        if kind == MediaKind::LiveKit {
+            return self.ask_livekit(polled).await;
+        }
+        let body = self.answer(self.client.get(url.clone())).await?;
+        polls::read(kind, url, &body).map_err(|why| why.to_string())
+    }
+
+    /// LiveKit names the publishers of one room at a time.
+    async fn ask_livekit(&self, polled: &Polled) -> Result<Vec<MediaEvent>, String> {
+        let rooms = self.call_livekit(polled, "ListRooms", json!({})).await?;
+        let rooms = polls::livekit_rooms(&rooms).map_err(|why| why.to_string())?;
+        let publishers = async |room: polls::LiveKitRoom| {
+            let question = json!({"room": room.name});
+            let body = self
+                .call_livekit(polled, "ListParticipants", question)
+                .await?;
+            polls::livekit_participants(&body, &room).map_err(|why| why.to_string())
+        };
+        let asked = stream::iter(rooms).map(publishers);
+        let events: Vec<_> = asked
+            .buffered(MAX_CONCURRENT_SESSIONS)
+            .try_collect()
+            .await?;
+        Ok(events.concat())
+    }
+
+    /// Calls LiveKit's service of rooms. The user of the URL is the key, whose secret the table has.
+    async fn call_livekit(
+        &self,
+        polled: &Polled,
+        method: &str,
+        question: Value,
+    ) -> Result<Vec<u8>, String> {
+        let mut url = polled.url.clone();
+        let grants = json!({"roomList": true, "roomAdmin": true, "room": question["room"]});
+        let exp = unix_now() / 1_000 + TOKEN_LASTS;
+        let claims = json!({"iss": url.username(), "exp": exp, "video": grants});
+        let secret = polled.server.secret().ok_or("it has no secret")?;
+        let key = EncodingKey::from_secret(secret.reveal().as_bytes());
+        let token = jsonwebtoken::encode(&Header::default(), &claims, &key);
+        let token = token.map_err(|why| why.to_string())?;
+        url.set_path(&format!("/twirp/livekit.RoomService/{method}"));
+        // A user in the URL would be another credential.
+        let _ = url.set_username("");
+        let request = self.client.post(url).bearer_auth(token).json(&question);
+        self.answer(request).await
+    }
+
+    /// The body of a good answer.
+    async fn answer(&self, request: RequestBuilder) -> Result<Vec<u8>, String> {
+        let answer = request.send().await.map_err(http_answer::reason)?;
         if answer.status() != StatusCode::OK {
             return Err(format!("status {}", answer.status().as_u16()));
         }
@@ -164,7 +222,7 @@ impl Poller {
         let Some(body) = body.map_err(http_answer::reason)? else {
             return Err("the answer is too long".to_owned());
         };
-        polls::srs(&body).map_err(|why| why.to_string())
+        Ok(body)
     }
 
     async fn take_in(&self, server: &KnownServer, event: &MediaEvent) {
@@ -199,8 +257,13 @@ fn url_of(server: &KnownServer) -> Result<Option<Url>, MediaSetupError> {
         return Ok(None);
     };
     let mut url = Url::parse(url.reveal()).map_err(|why| mistake(server, why.to_string()))?;
-    if !url.query_pairs().any(|(name, _)| name == "count") {
-        url.query_pairs_mut().append_pair("count", MOST_SESSIONS);
+    let most = match server.settings.kind {
+        MediaKind::Srs => "count",
+        MediaKind::MediaMtx => "itemsPerPage",
+        _ => return Ok(Some(url)),
+    };
+    if !url.query_pairs().any(|(name, _)| name == most) {
+        url.query_pairs_mut().append_pair(most, MOST_SESSIONS);
     }
     Ok(Some(url))
 }

@@ -101,6 +101,11 @@ impl KnownServer {
         networks.is_empty() || networks.iter().any(|network| network.contains(&address))
     }
 
+    /// What the server and the gateway know; `None` with `--auth off` only.
+    pub(super) fn secret(&self) -> Option<Arc<Secret>> {
+        self.secret.load_full()
+    }
+
     fn read_secrets(&self) -> Result<(), MediaSetupError> {
         let secret = match &self.settings.secret_file {
             Some(file) => Some(self.read_secret("secret-file", file)?),

@@ -100,7 +100,14 @@ pub fn digest(server: &MediaServerName, event: &MediaEvent) -> String {
 fn digest_of(server: &MediaServerName, session: &str, event: &MediaEvent) -> String {
     let mut hash = Sha256::new();
     let app = event.app.as_deref().unwrap_or_default();
-    for part in [server.as_str(), app, session, event.stream.reveal()] {
+    let instance = event.instance.as_deref().unwrap_or_default();
+    for part in [
+        server.as_str(),
+        instance,
+        app,
+        session,
+        event.stream.reveal(),
+    ] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }

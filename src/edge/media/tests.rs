@@ -89,26 +89,32 @@ fn told(kind: MediaKind, recording: &str) -> Vec<String> {
 fn nginx_rtmp_as_recorded() {
     let told = told(NginxRtmp, include_str!("tests/recorded/nginx-rtmp.txt"));
     let expected = [
-        "Publish 1 42",
-        "Done 1 42",
-        "Publish 9 43",
-        "Done 9 43",
-        "Publish 13 44",
-        "Done 13 44",
+        "Publish 1 127.0.0.1 42",
+        "Done 1 127.0.0.1 42",
+        "Publish 9 127.0.0.1 43",
+        "Done 9 127.0.0.1 43",
+        "Publish 13 127.0.0.1 44",
+        "Done 13 127.0.0.1 44",
         // A second publisher is refused by nginx. Its end names the stream that goes on.
-        "Publish 17 45",
-        "Publish 19 45",
-        "Done 19 45",
-        "Done 17 45",
+        "Publish 17 127.0.0.1 45",
+        "Publish 19 127.0.0.1 45",
+        "Done 19 127.0.0.1 45",
+        "Done 17 127.0.0.1 45",
         // The worker is killed, and nobody says so.
-        "Publish 25 46",
+        "Publish 25 127.0.0.1 46",
     ];
     assert_eq!(told, expected);
     let first = include_str!("tests/recorded/nginx-rtmp.txt")
         .lines()
         .next()
         .unwrap();
-    holds(NginxRtmp, &[(first, Publish, "1", "42", Some("abc"))]);
+    holds(
+        NginxRtmp,
+        &[(first, Publish, "1 127.0.0.1", "42", Some("abc"))],
+    );
+    let first = event(NginxRtmp, first);
+    assert_eq!(first.address.as_deref(), Some("127.0.0.1"));
+    assert_eq!(first.instance.as_deref(), Some("127.0.0.1:11935"));
     let update = "app=live&clientid=17&call=update_publish&time=30&timestamp=29980&name=45";
     holds(NginxRtmp, &[(update, Alive, "17", "45", None)]);
 }
@@ -170,11 +176,11 @@ fn node_media_server_as_recorded() {
         "Publish 127.0.0.1 1795572374348 44",
         "Done 127.0.0.1 1795572365518 42",
         "Done 127.0.0.1 1795572371343 43",
-        // The second publisher of 45 ends as a player does, but was sent nothing.
+        // The second publisher of 45 ends as a player does.
         "Publish 127.0.0.1 1795572417367 45",
         "Request 127.0.0.1 1795572419360 45",
         "Publish 127.0.0.1 1795572419360 45",
-        "Done 127.0.0.1 1795572419360 45",
+        "Left 127.0.0.1 1795572419360 45",
     ];
     assert_eq!(told, expected);
     let first = include_str!("tests/recorded/node-media-server.jsonl")
@@ -224,6 +230,9 @@ fn srs() {
             (ended, Done, "9308h583", "42", None),
         ],
     );
+    let published = event(Srs, published);
+    assert_eq!(published.instance.as_deref(), Some("vid-1"));
+    assert_eq!(published.address.as_deref(), Some("1.2.3.4"));
     ignored(Srs, r#"{"action":"on_play","client_id":"1","stream":"42"}"#);
     let of_srs_3 = r#"{"action":"on_unpublish","client_id":105,"app":"live","stream":"42"}"#;
     holds(Srs, &[(of_srs_3, Done, "105", "42", None)]);
@@ -249,13 +258,21 @@ fn oven_media_engine_tells_connections_apart_by_their_port() {
     let late = event(OvenMediaEngine, &body(2, "incoming", "closing"));
     assert_eq!(late.news, Done);
     assert_ne!(first.session, late.session);
+    // WHIP ends by a request of its own, which has a port of its own.
+    let whip = |port, status| {
+        let body = body(port, "incoming", status)
+            .replace(r#""protocol":"rtmp""#, r#""protocol":"webrtc""#);
+        event(OvenMediaEngine, &body).session
+    };
+    assert_eq!(whip(1, "opening"), whip(2, "closing"));
     ignored(OvenMediaEngine, &body(1, "outgoing", "opening"));
 }
 
 #[test]
 fn livekit_follows_tracks_and_ingresses_and_not_rooms() {
     let track = concat!(
-        r#"{"event":"track_published","room":{"name":"42","sid":"RM_1"},"#,
+        r#"{"event":"track_published","room":{"name":"42","sid":"RM_1","#,
+        r#""metadata":"{\"streamer_id\":\"s1\"}"},"#,
         r#""participant":{"identity":"s1","sid":"PA_1"},"id":"EV_1","createdAt":"1795572365"}"#,
     );
     let left = r#"{"event":"participant_left","room":{"name":"42"},"participant":{"identity":"s1","sid":"PA_1"}}"#;
@@ -270,6 +287,12 @@ fn livekit_follows_tracks_and_ingresses_and_not_rooms() {
             (ended, Done, "IN_1", "42", None),
         ],
     );
+    ignored(
+        LiveKit,
+        &track.replace(r#""identity":"s1""#, r#""identity":"guest""#),
+    );
+    let nobodys = track.replace("streamer_id", "topic");
+    assert_eq!(event(LiveKit, &nobodys).streamer, None);
     let track = event(LiveKit, track);
     assert_eq!(
         (track.streamer.as_deref(), track.at),
@@ -291,6 +314,8 @@ fn livekit_follows_tracks_and_ingresses_and_not_rooms() {
     assert_eq!(ingress("ingress_ended", "1795572365000000001"), first);
     let second = ingress("ingress_started", "1795572365000000002");
     assert_ne!(second, first, "another stream in the same second");
+    let finished = r#"{"event":"room_finished","room":{"name":"42","sid":"RM_1"}}"#;
+    assert_eq!(event(LiveKit, finished).news, StreamNews::AllDone);
     ignored(
         LiveKit,
         r#"{"event":"room_started","room":{"name":"42","sid":"RM_1"}}"#,

@@ -6,39 +6,64 @@
 //! nothing that another session began. Messages may be lost, doubled, late and in any order. So the
 //! state remembers the sessions that ended, too, also those whose beginning it never heard of.
 //!
-//! A session that has said `Alive` once has to go on saying it, as has one of a server that is asked.
-//! The silence of other sessions means nothing: most servers have no heartbeats. A session that fell
-//! silent may only be cut off, so it goes on if it is heard of again before its live closes.
+//! A session that has said `Alive` once has to go on saying it, as has one of a server that is asked
+//! or that is known to send heartbeats. A session that fell silent may only be cut off, so it goes on
+//! if it is heard of again before its live closes. The silence of all others means nothing. What the
+//! end of the next session of the stream shows about them, [`Streams::hear`] concludes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::base::clock::UnixMillis;
 use crate::base::event_kind::EventKind;
-use crate::base::ids::Epoch;
-use crate::base::media_event::{StreamNews, StreamSession};
-use crate::base::media_server::MediaServerName;
+use crate::base::ids::{Epoch, StreamId};
+use crate::base::media_event::{EndKnownBy, StreamNews, StreamSession};
+use crate::base::media_server::{MediaServerName, SecondPublisher};
 
-/// Sessions that may publish to one live at the same time. The next one takes the place of the
-/// oldest: its server was killed, or so many would not be there.
+/// Sessions that may publish to one live at the same time. The next one silences the one that was
+/// heard of longest ago: its server was killed or refused it, or so many would not be there.
 pub const MAX_PUBLISHERS: usize = 16;
 
-/// Sessions that are remembered. Beyond it, the oldest that does not publish is forgotten.
+/// Sessions that are remembered. Beyond it, the oldest that ended is forgotten.
 const MAX_SESSIONS: usize = 64;
+
+/// A session that lasts this long, in ms, was let in by its server.
+pub const LET_IN_AFTER: u64 = 10_000;
 
 /// One message of a server about a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard {
     /// Which server said it.
     pub server: MediaServerName,
+    /// Which one of several with this name; empty if they are not told apart.
+    pub instance: String,
     /// About which session.
     pub session: StreamSession,
     /// What happened.
     pub news: StreamNews,
     /// When, by the clock of the server, in Unix milliseconds.
     pub at: Option<u64>,
-    /// Whether the server is asked which sessions publish, so that each has to say that it goes on
-    /// from its beginning.
-    pub must_beat: bool,
+    /// The publisher's address, if it is known.
+    pub address: Option<String>,
+    /// How it is known that a session of the server is over, from its beginning.
+    pub end_known_by: EndKnownBy,
+    /// What becomes of a second publisher at the server.
+    pub second_publisher: SecondPublisher,
+}
+
+impl Heard {
+    /// A message of a server of which no more is known.
+    pub fn new(server: MediaServerName, session: StreamSession, news: StreamNews) -> Self {
+        Self {
+            server,
+            instance: String::new(),
+            session,
+            news,
+            at: None,
+            address: None,
+            end_known_by: EndKnownBy::NextSession,
+            second_publisher: SecondPublisher::EndsAloud,
+        }
+    }
 }
 
 /// The open epoch of a live, as its record says.
@@ -83,9 +108,31 @@ pub struct StreamStatus {
     pub is_on: bool,
     /// Since when, by the clock of the gateway that heard of it.
     pub since: UnixMillis,
-    /// Grows with each sign that a session goes on; 0 if no session that publishes has to give any,
-    /// so that their silence means nothing.
+    /// The last sign of the session that gave its last sign first, of those that have to give some.
+    /// It stays as it is while that session is silent, whatever others do. 0 if none has to, so that
+    /// their silence means nothing.
     pub beats: u64,
+}
+
+/// A session that holds a live, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldingSession {
+    /// Names it in the API.
+    pub stream: StreamId,
+    /// Its server.
+    pub server: MediaServerName,
+    /// Which one of several with this name, if they are told apart.
+    pub instance: Option<String>,
+    /// As the server names it.
+    pub id: String,
+    /// The publisher's address.
+    pub address: Option<String>,
+    /// When a gateway heard of it first, by that gateway's clock.
+    pub began: UnixMillis,
+    /// When a gateway heard of it last, by that gateway's clock.
+    pub heard: UnixMillis,
+    /// How its end is known.
+    pub end_known_by: EndKnownBy,
 }
 
 /// A change that an event tells.
@@ -119,8 +166,7 @@ pub struct Streams {
     since: UnixMillis,
     /// Whether the stream of the epoch is over. A live that it opened is being closed.
     is_over: bool,
-    /// How often sessions have said that they go on. It never shrinks, so that who reads it now and
-    /// then sees each sign, whichever session gave it.
+    /// How many signs sessions have given that they go on.
     #[serde(default)]
     beats: u64,
     /// The one that changed last is the last.
@@ -130,15 +176,27 @@ pub struct Streams {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Session {
     server: MediaServerName,
+    #[serde(default)]
+    instance: String,
     id: String,
     /// Whether the server never gives the id to another session.
     is_unique: bool,
     phase: Phase,
-    /// Whether it has to go on saying that it goes on.
     #[serde(default)]
-    must_beat: bool,
+    end_known_by: EndKnownBy,
+    /// The number of its last sign that it goes on, among those of all sessions; 0 if it has to give
+    /// none.
+    #[serde(default)]
+    beat: u64,
     /// The latest time of the server in a message about it.
     at: Option<u64>,
+    /// When a gateway heard of it first and last, by the gateway's clock.
+    #[serde(default)]
+    began: UnixMillis,
+    #[serde(default)]
+    heard: UnixMillis,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,19 +209,42 @@ enum Phase {
 }
 
 impl Session {
-    fn new(heard: &Heard, phase: Phase) -> Self {
+    fn new(heard: &Heard, phase: Phase, now: UnixMillis) -> Self {
         Self {
             server: heard.server.clone(),
+            instance: heard.instance.clone(),
             id: heard.session.as_str().to_owned(),
             is_unique: heard.session.is_unique(),
             phase,
-            must_beat: heard.must_beat || heard.news == StreamNews::Alive,
+            end_known_by: heard.end_known_by,
+            beat: 0,
             at: heard.at,
+            began: now,
+            heard: now,
+            address: heard.address.clone(),
         }
     }
 
     fn is_of(&self, heard: &Heard) -> bool {
-        self.server == heard.server && self.id == heard.session.as_str()
+        self.is_at(heard)
+            && (heard.session == StreamSession::Any || self.id == heard.session.as_str())
+    }
+
+    /// Whether it is a session of the server that says something.
+    fn is_at(&self, heard: &Heard) -> bool {
+        self.server == heard.server && self.instance == heard.instance
+    }
+
+    fn stream_id(&self) -> StreamId {
+        StreamId::of(self.server.as_str(), &self.instance, &self.id)
+    }
+
+    fn publishes(&self) -> bool {
+        self.phase == Phase::Publishes
+    }
+
+    fn must_beat(&self) -> bool {
+        self.publishes() && self.end_known_by != EndKnownBy::NextSession
     }
 
     /// Whether the server said something later about the session.
@@ -191,8 +272,14 @@ impl Streams {
             StreamNews::Request => Step::Nothing,
             StreamNews::Publish => self.hear_publish(heard, open, now),
             StreamNews::Alive => self.hear_alive(heard, open, now),
-            StreamNews::Unnamed => self.hear_unnamed(heard, now),
+            // Somebody closed the live of the session, which begins no other one.
+            StreamNews::Unnamed if !self.is_current(open) => Step::Nothing,
+            StreamNews::Unnamed => self.leave(Phase::Silent, Session::publishes, heard, now),
             StreamNews::Done | StreamNews::Left => self.hear_end(heard, now),
+            StreamNews::AllDone => {
+                let is_on = |session: &Session| session.phase != Phase::Ended;
+                self.leave(Phase::Ended, is_on, heard, now)
+            }
         }
     }
 
@@ -208,6 +295,7 @@ impl Streams {
             Phase::Publishes if is_current && known.is_older_than(heard) => self.with(
                 Session {
                     at: heard.at,
+                    heard: now,
                     ..known.clone()
                 },
                 now,
@@ -230,16 +318,7 @@ impl Streams {
         match known.phase {
             // It was let in when it began, and only cut off since.
             Phase::Publishes | Phase::Silent if self.is_current(open) && !self.is_over => {
-                let mut next = self.clone();
-                next.beats += 1;
-                next.put(Session {
-                    phase: Phase::Publishes,
-                    must_beat: true,
-                    at: known.at.max(heard.at),
-                    ..known.clone()
-                });
-                next.note_change_since(self, now);
-                Step::Write(next)
+                Step::Write(self.beat(heard, known, now))
             }
             Phase::Silent => self.may_begin(open),
             // The live of the session was closed, or the session ended and the message is late.
@@ -247,17 +326,55 @@ impl Streams {
         }
     }
 
-    fn hear_unnamed(&self, heard: &Heard, now: UnixMillis) -> Step {
-        match self.find(heard) {
-            Some(known) if known.phase == Phase::Publishes => self.with(
-                Session {
-                    phase: Phase::Silent,
-                    ..known.clone()
-                },
-                now,
-            ),
-            _ => Step::Nothing,
+    /// The state after a session said that it goes on. All that publish do, if the server names no
+    /// sessions. If it sends heartbeats, the other sessions of the server have to send some, too.
+    fn beat(&self, heard: &Heard, known: &Session, now: UnixMillis) -> Self {
+        let mut next = self.clone();
+        next.put(Session {
+            phase: Phase::Publishes,
+            at: known.at.max(heard.at),
+            heard: now,
+            ..known.clone()
+        });
+        let by = match heard.end_known_by {
+            EndKnownBy::Asking => EndKnownBy::Asking,
+            _ => EndKnownBy::Heartbeats,
+        };
+        for session in &mut next.sessions {
+            if !session.publishes() || !session.is_at(heard) {
+                continue;
+            }
+            if session.is_of(heard) || session.end_known_by == EndKnownBy::NextSession {
+                session.end_known_by = by;
+                next.beats += 1;
+                session.beat = next.beats;
+            }
         }
+        next.silence_beyond_most();
+        next.changed_since(self, now)
+    }
+
+    /// What a message does that is about all the sessions that it may mean and that `are` so.
+    fn leave(
+        &self,
+        phase: Phase,
+        are: impl Fn(&Session) -> bool,
+        heard: &Heard,
+        now: UnixMillis,
+    ) -> Step {
+        let is_about_all = heard.news == StreamNews::AllDone;
+        let mut next = self.clone();
+        for session in &self.sessions {
+            let is_meant = session.is_of(heard) || is_about_all && session.is_at(heard);
+            if is_meant && are(session) && !session.has_heard_later(heard) {
+                let session = session.clone();
+                next.put(Session { phase, ..session });
+            }
+        }
+        if next == *self {
+            return Step::Nothing;
+        }
+        Step::Write(next.changed_since(self, now))
     }
 
     fn hear_end(&self, heard: &Heard, now: UnixMillis) -> Step {
@@ -268,7 +385,7 @@ impl Streams {
             if heard.news == StreamNews::Left || !is_remembered {
                 return Step::Nothing;
             }
-            return self.with(Session::new(heard, Phase::Ended), now);
+            return self.with(Session::new(heard, Phase::Ended, now), now);
         };
         // A later end of a session that ended keeps an earlier beginning from being heard.
         let is_old = known.phase == Phase::Ended && !known.is_older_than(heard);
@@ -278,9 +395,39 @@ impl Streams {
         let ended = Session {
             phase: Phase::Ended,
             at: known.at.max(heard.at),
+            heard: now,
             ..known.clone()
         };
-        self.with(ended, now)
+        let mut next = self.clone();
+        next.put(ended);
+        if heard.news == StreamNews::Done && known.phase != Phase::Ended {
+            next.conclude(known, heard.second_publisher, now);
+        }
+        Step::Write(next.changed_since(self, now))
+    }
+
+    /// Ends the sessions that were over before, as the end of another one shows. A server that has
+    /// one publisher a stream had lost those that began earlier, if it let in the one that ended. It
+    /// refused those that began while that one published.
+    ///
+    /// A session that has just begun may have begun after the end.
+    fn conclude(&mut self, ended: &Session, second: SecondPublisher, now: UnixMillis) {
+        let was_let_in = |session: &Session| session.began + LET_IN_AFTER <= now;
+        for session in &mut self.sessions {
+            let is_beside = session.server == ended.server && session.instance == ended.instance;
+            if !is_beside || session.end_known_by != EndKnownBy::NextSession {
+                continue;
+            }
+            let is_over = match second {
+                SecondPublisher::Joins => false,
+                _ if session.began < ended.began => was_let_in(ended),
+                SecondPublisher::EndsAloud => false,
+                SecondPublisher::EndsSilently => session.began > ended.began && was_let_in(session),
+            };
+            if is_over {
+                session.phase = Phase::Ended;
+            }
+        }
     }
 
     fn may_begin(&self, open: Option<OpenEpoch>) -> Step {
@@ -292,38 +439,37 @@ impl Streams {
 
     /// The state after a session began in this epoch, which is open.
     pub fn begin(&self, heard: &Heard, epoch: Epoch, now: UnixMillis) -> Self {
-        let mut session = Session::new(heard, Phase::Publishes);
+        let mut session = Session::new(heard, Phase::Publishes, now);
         if let Some(known) = self.find(heard) {
             session.at = known.at.max(heard.at);
         }
         let mut next = self.in_epoch(epoch, now);
         next.is_over = false;
-        next.beats += u64::from(session.must_beat);
+        if heard.news == StreamNews::Alive {
+            return next.beat(heard, &session, now).changed_since(self, now);
+        }
+        if session.end_known_by != EndKnownBy::NextSession {
+            next.beats += 1;
+            session.beat = next.beats;
+        }
         next.put(session);
-        next.end_oldest_publishers();
-        next.note_change_since(self, now);
-        next
+        next.silence_beyond_most();
+        next.changed_since(self, now)
     }
 
-    /// The state after the sessions of this epoch that have to say that they go on fell silent;
-    /// `None` if there are none.
-    pub fn silence(&self, epoch: Epoch, now: UnixMillis) -> Option<Self> {
+    /// The state after those sessions of this epoch fell silent that have to say that they go on,
+    /// and whose last sign was this one or an earlier one; `None` if there are none.
+    pub fn silence(&self, epoch: Epoch, last: u64, now: UnixMillis) -> Option<Self> {
         if self.epoch != epoch {
             return None;
         }
         let mut next = self.clone();
-        let mut has_silent = false;
         for session in &mut next.sessions {
-            if session.phase == Phase::Publishes && session.must_beat {
+            if session.must_beat() && session.beat <= last {
                 session.phase = Phase::Silent;
-                has_silent = true;
             }
         }
-        if !has_silent {
-            return None;
-        }
-        next.note_change_since(self, now);
-        Some(next)
+        (next != *self).then(|| next.changed_since(self, now))
     }
 
     /// Decides whether the open epoch of a live has lost its stream. The caller asks when a grace
@@ -351,8 +497,13 @@ impl Streams {
         Some(StreamStatus {
             is_on: self.publishers() > 0,
             since: self.since,
-            beats: if self.must_beat() { self.beats } else { 0 },
+            beats: self.oldest_sign(),
         })
+    }
+
+    /// How many signs sessions have given that they go on.
+    pub fn signs(&self) -> u64 {
+        self.beats
     }
 
     /// What changed from `before` to this, in this epoch.
@@ -365,6 +516,41 @@ impl Streams {
             (Some(_), None) => Some(StreamChange::Ended),
             _ => None,
         }
+    }
+
+    /// The sessions that publish in this epoch.
+    pub fn holding(&self, epoch: Epoch) -> Vec<HoldingSession> {
+        let mut holding = Vec::new();
+        for session in &self.sessions {
+            if self.epoch == epoch && session.publishes() {
+                holding.push(HoldingSession {
+                    stream: session.stream_id(),
+                    server: session.server.clone(),
+                    instance: Some(session.instance.clone()).filter(|name| !name.is_empty()),
+                    id: session.id.clone(),
+                    address: session.address.clone(),
+                    began: session.began,
+                    heard: session.heard,
+                    end_known_by: session.end_known_by,
+                });
+            }
+        }
+        holding
+    }
+
+    /// The state after somebody ended this session.
+    pub fn dismiss(&self, stream: &StreamId, now: UnixMillis) -> Self {
+        let mut next = self.clone();
+        for session in &self.sessions {
+            if session.publishes() && session.stream_id() == *stream {
+                let session = session.clone();
+                next.put(Session {
+                    phase: Phase::Ended,
+                    ..session
+                });
+            }
+        }
+        next.changed_since(self, now)
     }
 
     /// Whether sessions publish, or may come back to the live.
@@ -387,21 +573,29 @@ impl Streams {
     }
 
     fn find(&self, heard: &Heard) -> Option<&Session> {
-        self.sessions.iter().find(|session| session.is_of(heard))
+        let mut known = self
+            .sessions
+            .iter()
+            .rev()
+            .filter(|known| known.is_of(heard));
+        if heard.session != StreamSession::Any {
+            return known.next();
+        }
+        let is_in = |phase| known.clone().find(|known| known.phase == phase);
+        is_in(Phase::Publishes).or_else(|| is_in(Phase::Silent))
     }
 
     fn publishers(&self) -> usize {
         self.sessions
             .iter()
-            .filter(|session| session.phase == Phase::Publishes)
+            .filter(|known| known.publishes())
             .count()
     }
 
-    /// Whether a session that publishes has to say that it goes on.
-    fn must_beat(&self) -> bool {
-        self.sessions
-            .iter()
-            .any(|session| session.phase == Phase::Publishes && session.must_beat)
+    /// Of the last signs of the sessions that have to give some, the first one; 0 without any.
+    fn oldest_sign(&self) -> u64 {
+        let beating = self.sessions.iter().filter(|known| known.must_beat());
+        beating.map(|known| known.beat).min().unwrap_or_default()
     }
 
     /// The state as it begins in an epoch. The live of sessions of an earlier one is over, and they
@@ -418,9 +612,7 @@ impl Streams {
         next.sessions
             .retain(|session| session.phase != Phase::Silent);
         for session in &mut next.sessions {
-            if session.phase == Phase::Publishes {
-                session.phase = Phase::Ended;
-            }
+            session.phase = Phase::Ended;
         }
         next
     }
@@ -429,32 +621,39 @@ impl Streams {
     fn with(&self, session: Session, now: UnixMillis) -> Step {
         let mut next = self.clone();
         next.put(session);
-        next.note_change_since(self, now);
-        Step::Write(next)
+        Step::Write(next.changed_since(self, now))
     }
 
     fn put(&mut self, session: Session) {
-        self.sessions
-            .retain(|known| known.server != session.server || known.id != session.id);
+        self.sessions.retain(|known| {
+            known.server != session.server
+                || known.instance != session.instance
+                || known.id != session.id
+        });
         self.sessions.push(session);
         while self.sessions.len() > MAX_SESSIONS {
-            let oldest = self
-                .sessions
-                .iter()
-                .position(|known| known.phase != Phase::Publishes);
+            let phases = [Phase::Ended, Phase::Silent];
+            let position = |phase| self.sessions.iter().position(|known| known.phase == phase);
+            let oldest = phases.into_iter().find_map(position);
             self.sessions.remove(oldest.unwrap_or(0));
         }
     }
 
-    /// Ends the sessions beyond the number that may publish, the oldest first.
-    fn end_oldest_publishers(&mut self) {
+    /// Silences the sessions beyond the number that may publish, those first that were heard of
+    /// longest ago.
+    fn silence_beyond_most(&mut self) {
         let mut beyond = self.publishers().saturating_sub(MAX_PUBLISHERS);
         for session in &mut self.sessions {
-            if beyond > 0 && session.phase == Phase::Publishes {
-                session.phase = Phase::Ended;
+            if beyond > 0 && session.publishes() {
+                session.phase = Phase::Silent;
                 beyond -= 1;
             }
         }
+    }
+
+    fn changed_since(mut self, before: &Self, now: UnixMillis) -> Self {
+        self.note_change_since(before, now);
+        self
     }
 
     fn note_change_since(&mut self, before: &Self, now: UnixMillis) {

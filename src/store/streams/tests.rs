@@ -3,8 +3,8 @@
 use super::state::*;
 use super::{STRAY_STREAMS_TTL, WriteStreams};
 use crate::base::ids::{Epoch, LiveId};
-use crate::base::media_event::{StreamNews, StreamSession};
-use crate::base::media_server::MediaServerName;
+use crate::base::media_event::{EndKnownBy, StreamNews, StreamSession};
+use crate::base::media_server::{MediaServerName, SecondPublisher};
 
 mod histories;
 
@@ -17,13 +17,8 @@ fn server(name: &str) -> MediaServerName {
 
 /// A message of the server `main` about a session whose id never comes again.
 fn of(session: &str, news: StreamNews) -> Heard {
-    Heard {
-        server: server("main"),
-        session: StreamSession::Unique(session.to_owned()),
-        news,
-        at: None,
-        must_beat: false,
-    }
+    let session = StreamSession::Unique(session.to_owned());
+    Heard::new(server("main"), session, news)
 }
 
 /// A message about an id that comes again, at a time of the server.
@@ -45,12 +40,27 @@ fn open(epoch: Epoch) -> Option<OpenEpoch> {
 /// The state after a message in the first epoch, which a stream opens.
 #[track_caller]
 fn after(streams: &Streams, heard: &Heard) -> Streams {
-    match streams.hear(heard, open(FIRST), NOW) {
+    after_at(NOW, streams, heard)
+}
+
+#[track_caller]
+fn after_at(now: u64, streams: &Streams, heard: &Heard) -> Streams {
+    match streams.hear(heard, open(FIRST), now) {
         Step::Nothing => streams.clone(),
         Step::Write(next) => next,
-        Step::Begin => streams.begin(heard, FIRST, NOW),
+        Step::Begin => streams.begin(heard, FIRST, now),
         other => panic!("{other:?}"),
     }
+}
+
+/// The state after messages, the second `at` after the begin.
+#[track_caller]
+fn after_each(messages: &[(u64, Heard)]) -> Streams {
+    let mut streams = Streams::default();
+    for (second, heard) in messages {
+        streams = after_at(NOW + second * 1_000, &streams, heard);
+    }
+    streams
 }
 
 fn after_all(messages: &[Heard]) -> Streams {
@@ -180,10 +190,10 @@ fn a_live_that_is_being_closed_is_closed_before_a_publisher_opens_the_next() {
 #[test]
 fn only_a_session_with_heartbeats_falls_silent_and_it_may_come_back() {
     let quiet = after_all(&[of("a", StreamNews::Publish)]);
-    assert_eq!(quiet.silence(FIRST, NOW), None);
+    assert_eq!(quiet.silence(FIRST, u64::MAX, NOW), None);
     let beating = after(&quiet, &of("a", StreamNews::Alive));
     assert_eq!(beating.status(FIRST).unwrap().beats, 1);
-    let silent = beating.silence(FIRST, NOW + 1).unwrap();
+    let silent = beating.silence(FIRST, 1, NOW + 1).unwrap();
     assert_eq!(
         silent.change_since(&beating, FIRST),
         Some(StreamChange::Lost)
@@ -193,14 +203,177 @@ fn only_a_session_with_heartbeats_falls_silent_and_it_may_come_back() {
     assert!(is_on(&heard_again));
     // Another session without heartbeats keeps the live on air.
     let both = after(&beating, &of("b", StreamNews::Publish));
-    assert!(is_on(&both.silence(FIRST, NOW).unwrap()));
+    assert!(is_on(&both.silence(FIRST, 1, NOW).unwrap()));
+}
+
+#[test]
+fn each_session_falls_silent_by_itself() {
+    let lost = after_all(&[
+        of("lost", StreamNews::Publish),
+        of("a", StreamNews::Publish),
+    ]);
+    // The first heartbeat shows that the server sends some, so the lost session owes one, too.
+    let one = after(&lost, &of("a", StreamNews::Alive));
+    let waits_for = one.status(FIRST).unwrap().beats;
+    let more = after_all(&[
+        of("lost", StreamNews::Publish),
+        of("a", StreamNews::Publish),
+    ]);
+    let more = after(
+        &after(&more, &of("a", StreamNews::Alive)),
+        &of("a", StreamNews::Alive),
+    );
+    let status = more.status(FIRST).unwrap();
+    assert_eq!(
+        status.beats, waits_for,
+        "the heartbeats of one are not those of another"
+    );
+    let silent = more.silence(FIRST, one.signs(), NOW).unwrap();
+    assert!(is_on(&silent), "one goes on");
+    assert!(!is_on(&after(&silent, &of("a", StreamNews::Done))));
+    // A server elsewhere may send none.
+    let elsewhere = Heard {
+        server: server("eu"),
+        ..of("b", StreamNews::Publish)
+    };
+    let both = after(&after(&one, &elsewhere), &of("a", StreamNews::Alive));
+    let left = both.silence(FIRST, u64::MAX, NOW).unwrap();
+    assert!(is_on(&left));
+}
+
+#[test]
+fn the_end_of_a_session_shows_which_others_were_over_before() {
+    use SecondPublisher::{EndsAloud, EndsSilently, Joins};
+    let told = |second, at, session, news| {
+        let heard = Heard {
+            second_publisher: second,
+            ..of(session, news)
+        };
+        (at, heard)
+    };
+    let (publish, done, left) = (StreamNews::Publish, StreamNews::Done, StreamNews::Left);
+    for (second, messages, is_on_after) in [
+        // A killed server says no end of "a". The next session ends, and it was let in.
+        (
+            EndsAloud,
+            [(0, "a", publish), (60, "b", publish), (90, "b", done)],
+            false,
+        ),
+        (
+            EndsSilently,
+            [(0, "a", publish), (60, "b", publish), (90, "b", done)],
+            false,
+        ),
+        // A second publisher is refused at once; or is let in, and ends as a player does.
+        (
+            EndsAloud,
+            [(0, "a", publish), (60, "b", publish), (61, "b", done)],
+            true,
+        ),
+        (
+            EndsAloud,
+            [(0, "a", publish), (60, "b", publish), (90, "b", left)],
+            true,
+        ),
+        // The server said no more of a second publisher that it refused.
+        (
+            EndsSilently,
+            [(0, "a", publish), (60, "b", publish), (90, "a", done)],
+            false,
+        ),
+        (
+            EndsAloud,
+            [(0, "a", publish), (60, "b", publish), (90, "a", done)],
+            true,
+        ),
+        // The publisher comes back in the moment in which the end is heard.
+        (
+            EndsSilently,
+            [(0, "a", publish), (89, "b", publish), (90, "a", done)],
+            true,
+        ),
+        // Several publish at a time.
+        (
+            Joins,
+            [(0, "a", publish), (60, "b", publish), (90, "b", done)],
+            true,
+        ),
+        (
+            Joins,
+            [(0, "a", publish), (60, "b", publish), (90, "a", done)],
+            true,
+        ),
+    ] {
+        let messages = messages.map(|(at, session, news)| told(second, at, session, news));
+        assert_eq!(is_on(&after_each(&messages)), is_on_after, "{messages:?}");
+    }
+    // Of another server of the same name nothing is known, nor of one that would fall silent.
+    let elsewhere = Heard {
+        instance: "b:1935".to_owned(),
+        ..of("b", publish)
+    };
+    let done_elsewhere = Heard {
+        news: done,
+        ..elsewhere.clone()
+    };
+    let messages = [(0, of("a", publish)), (60, elsewhere), (90, done_elsewhere)];
+    assert!(is_on(&after_each(&messages)));
+}
+
+#[test]
+fn doubles_that_a_server_refused_do_not_end_the_session_on_air() {
+    let asked = |session: &str, news| Heard {
+        end_known_by: EndKnownBy::Asking,
+        second_publisher: SecondPublisher::EndsSilently,
+        ..of(session, news)
+    };
+    let mut streams = after_all(&[asked("real", StreamNews::Publish)]);
+    for n in 0..=MAX_PUBLISHERS {
+        streams = after(&streams, &asked(&n.to_string(), StreamNews::Publish));
+    }
+    let seen = after(&streams, &asked("real", StreamNews::Alive));
+    let silent = seen.silence(FIRST, seen.signs() - 1, NOW).unwrap();
+    assert!(is_on(&silent), "the answer names it");
+    assert!(!is_on(&after(&silent, &asked("real", StreamNews::Done))));
+}
+
+#[test]
+fn a_server_that_names_streams_only_speaks_of_whoever_publishes() {
+    let any = |news| Heard {
+        session: StreamSession::Any,
+        end_known_by: EndKnownBy::Asking,
+        ..of("", news)
+    };
+    let on = after_all(&[of("a", StreamNews::Publish), any(StreamNews::Alive)]);
+    let lost = after(&on, &any(StreamNews::Unnamed));
+    assert!(!is_on(&lost));
+    let found = after(&lost, &any(StreamNews::Alive));
+    assert!(is_on(&found));
+    assert!(
+        !is_on(&after(&found, &of("a", StreamNews::Done))),
+        "it was that one"
+    );
+    let unheard_of = after_all(&[any(StreamNews::Alive)]);
+    assert!(is_on(&unheard_of));
+    assert!(!is_on(&after(&unheard_of, &any(StreamNews::Unnamed))));
+}
+
+#[test]
+fn all_sessions_of_a_room_end_with_it() {
+    let room = Heard {
+        session: StreamSession::Any,
+        ..of("", StreamNews::AllDone)
+    };
+    let two = after_all(&[of("a", StreamNews::Publish), of("b", StreamNews::Publish)]);
+    assert!(!is_on(&after(&two, &room)));
+    assert_eq!(Streams::default().hear(&room, None, NOW), Step::Nothing);
 }
 
 #[test]
 fn a_silent_session_goes_on_in_its_live_and_begins_anew_in_the_next() {
     let alive = of("a", StreamNews::Alive);
     let beating = after_all(&[of("a", StreamNews::Publish), alive.clone()]);
-    let silent = beating.silence(FIRST, NOW).unwrap();
+    let silent = beating.silence(FIRST, 1, NOW).unwrap();
     let step = silent.hear(&alive, open(FIRST), NOW);
     assert!(
         matches!(step, Step::Write(_)),
@@ -230,14 +403,17 @@ fn a_session_that_its_server_names_no_longer_is_silent_until_it_is_named_again()
 }
 
 #[test]
-fn a_session_of_a_server_that_is_asked_falls_silent_though_no_answer_named_it() {
-    let asked = Heard {
-        must_beat: true,
-        ..of("a", StreamNews::Publish)
-    };
-    let on = after_all(&[asked]);
-    assert!(on.status(FIRST).unwrap().beats > 0);
-    assert!(!is_on(&on.silence(FIRST, NOW).unwrap()));
+fn a_session_that_owes_signs_falls_silent_though_it_never_gave_one() {
+    for end_known_by in [EndKnownBy::Asking, EndKnownBy::Heartbeats] {
+        let asked = Heard {
+            end_known_by,
+            ..of("a", StreamNews::Publish)
+        };
+        let on = after_all(&[asked]);
+        let last = on.status(FIRST).unwrap().beats;
+        assert!(last > 0);
+        assert!(!is_on(&on.silence(FIRST, last, NOW).unwrap()));
+    }
 }
 
 #[test]
@@ -312,9 +488,9 @@ fn publishers_and_memories_are_bounded() {
     for n in 0..MAX_PUBLISHERS {
         streams = after(&streams, &of(&n.to_string(), StreamNews::Publish));
     }
-    // The next one takes the place of the oldest, which a server left behind that was killed.
+    // The next one silences the oldest, which a server left behind that was killed.
     streams = after(&streams, &of("more", StreamNews::Publish));
-    let oldest = of("0", StreamNews::Alive);
+    let oldest = of("0", StreamNews::Unnamed);
     assert_eq!(streams.hear(&oldest, open(FIRST), NOW), Step::Nothing);
     for n in 0..1_000 {
         streams = after(&streams, &of(&format!("e{n}"), StreamNews::Done));
@@ -327,6 +503,6 @@ fn publishers_and_memories_are_bounded() {
     streams = after(&streams, &of("more", StreamNews::Done));
     assert!(!is_on(&streams));
     let text = serde_json::to_string(&streams).unwrap();
-    assert!(text.len() < 10_000, "{} bytes", text.len());
+    assert!(text.len() < 15_000, "{} bytes", text.len());
     assert_eq!(serde_json::from_str::<Streams>(&text).unwrap(), streams);
 }

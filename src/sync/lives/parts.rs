@@ -116,7 +116,7 @@ impl LivesParts {
         room: &Arc<Room>,
         record: &LiveRecord,
     ) -> StoreResult<()> {
-        self.watched_streams.note(record, self.clock.now());
+        self.watched_streams.note(record, 0, self.clock.now());
         let is_known = room.stream.state().is_some() || record.stream.is_none();
         if !is_known || record.stream != room.stream.status() {
             let known = self.store.load_streams(&record.live).await?;

@@ -1,5 +1,6 @@
 //! The end of a session, as a media server told it.
 
+use crate::base::clock::UnixMillis;
 use crate::base::ids::LiveId;
 use crate::store::Heard;
 
@@ -17,4 +18,6 @@ pub enum LiveOf {
 pub struct Ending {
     pub live: LiveOf,
     pub heard: Heard,
+    /// When the gateway heard of it, which may be long before it is written.
+    pub heard_at: UnixMillis,
 }

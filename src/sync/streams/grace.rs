@@ -80,7 +80,8 @@ impl StreamKeeper {
             return Ok(());
         }
         if !seen.is_of(&record) {
-            self.watched.note(&record, self.clock.now());
+            let signs = read.known.streams.signs();
+            self.watched.note(&record, signs, self.clock.now());
             return Ok(());
         }
         let streams = &read.known.streams;
@@ -89,7 +90,7 @@ impl StreamKeeper {
         let next = match seen.awaited {
             // The record lags behind the state if no session is silent, or if one publishes.
             Awaited::Heartbeat => streams
-                .silence(record.epoch, now)
+                .silence(record.epoch, seen.last_sign(), now)
                 .unwrap_or_else(|| streams.clone()),
             Awaited::Return => match streams.end(record.epoch, now) {
                 End::OnAir => streams.clone(),

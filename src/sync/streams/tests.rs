@@ -78,13 +78,8 @@ fn publisher(streamer: &str) -> Publisher {
 }
 
 fn heard(session: &str, news: StreamNews) -> Heard {
-    Heard {
-        server: MediaServerName::parse("main").unwrap(),
-        session: StreamSession::Unique(session.to_owned()),
-        news,
-        at: None,
-        must_beat: false,
-    }
+    let server = MediaServerName::parse("main").unwrap();
+    Heard::new(server, StreamSession::Unique(session.to_owned()), news)
 }
 
 async fn wait(time: Duration) {
@@ -141,6 +136,7 @@ async fn an_end_that_the_store_did_not_take_is_written_when_it_is_back() {
     let ending = Ending {
         live: LiveOf::Id(live()),
         heard: heard("a", StreamNews::Done),
+        heard_at: 0,
     };
     let ended = scene.streams.hear_end(ending).await;
     assert_eq!(ended, Ok(TakenIn::Kept));
@@ -168,6 +164,7 @@ async fn the_live_of_an_end_is_found_when_the_store_is_back() {
     let ending = Ending {
         live: LiveOf::Noted("digest".to_owned()),
         heard: heard("a", StreamNews::Done),
+        heard_at: 0,
     };
     let ended = scene.streams.hear_end(ending).await;
     assert_eq!(ended, Ok(TakenIn::Kept));

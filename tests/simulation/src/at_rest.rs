@@ -12,6 +12,7 @@ use rollcall::store::{Attendance, Fence, Figures, LiveEpoch, OnlineUsers, Sessio
 use tokio::time::Instant;
 
 use crate::expectation::{Expectation, Live, User};
+use crate::media_server;
 use crate::network::at_once;
 use crate::oracle::who;
 use crate::world::{ShownFriends, Truth, World};
@@ -75,6 +76,7 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
         online.iter().map(|user| format!("u{user}")).collect(),
     ));
     drop(truth);
+    wrong.extend(media_server::wrong(world));
     for (place, right) in exact_sets {
         let set = format!("{} ({})", place.0, place.1.name());
         let members: Vec<String> = there
@@ -326,6 +328,7 @@ pub(crate) fn left_over(world: &World) -> Vec<String> {
             left.push(format!("l{live} is still on the list of open lives"));
         }
     }
+    left.extend(media_server::wrong(world));
     left.extend(untold_events(world));
     left
 }

@@ -26,6 +26,7 @@ use crate::device::Device;
 use crate::expectation::How;
 use crate::faults::{self, Kind};
 use crate::link::Link;
+use crate::media_server::{self, MediaServer};
 use crate::network::{at_once, derived};
 use crate::oracle;
 use crate::plan::Plan;
@@ -306,7 +307,9 @@ fn config() -> Config {
         track_online: true,
         fan_events: true,
         count_events: true,
-        streamer_timeout: None,
+        streamer_timeout: Some(media_server::SILENCE),
+        stream_grace: media_server::GRACE,
+        media: media_server::settings().into_iter().collect(),
         presence_secret_file: Some(PRESENCE_SECRET.into()),
         // Nobody listens there: datagrams come within the process.
         udp: Some(SocketAddr::from(([127, 0, 0, 1], 1))),
@@ -341,6 +344,7 @@ async fn direct(world: Arc<World>, is_over: Arc<AtomicBool>) {
     for live in 0..world.plan.lives {
         tokio::spawn(Backend::new(&world, live).run(live));
     }
+    tokio::spawn(MediaServer::new(&world).run());
     tokio::spawn(datagrams::eavesdrop(world.clone()));
     for user in 0..world.plan.people as u32 {
         let devices = 1 + derived(world.plan.seed, &format!("devices {user}")) % 3;

@@ -13,6 +13,7 @@ mod engine;
 pub mod expectation;
 mod faults;
 mod link;
+mod media_server;
 mod network;
 mod oracle;
 mod plan;

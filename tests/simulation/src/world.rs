@@ -234,6 +234,8 @@ pub(crate) struct ShownFriends {
 
 pub(crate) struct Truth {
     pub(crate) lives: Vec<LiveTruth>,
+    /// Whether the media server has a publisher.
+    pub(crate) is_on_air: bool,
     pub(crate) rules: Rules,
     /// Every connected socket, and every session without one on each of its gateways, by its
     /// number.
@@ -305,6 +307,7 @@ impl World {
             trace.clone(),
         ));
         let truth = Truth {
+            is_on_air: false,
             lives: (0..plan.lives).map(|_| LiveTruth::default()).collect(),
             rules: Rules {
                 timing: Timing::SIMULATED,

@@ -24,13 +24,11 @@ on_each!(
 const NOW: u64 = 1_732_000_000_000;
 
 fn publishes(session: &str) -> Heard {
-    Heard {
-        server: MediaServerName::parse("main").unwrap(),
-        session: StreamSession::Unique(session.to_owned()),
-        news: StreamNews::Publish,
-        at: None,
-        must_beat: false,
-    }
+    Heard::new(
+        MediaServerName::parse("main").unwrap(),
+        StreamSession::Unique(session.to_owned()),
+        StreamNews::Publish,
+    )
 }
 
 /// A request to write that a session publishes.

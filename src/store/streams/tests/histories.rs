@@ -1,7 +1,9 @@
 //! Ten thousand random histories of one live. Messages are lost, doubled and late; gateways read,
 //! decide and write in any order, and die in between; the store's answer to a write is lost; back ends
-//! close the live; servers restart, and publishers resume their sessions. At rest the live is open
-//! exactly if a session publishes. The store never loses data here: what it lost is not known at rest.
+//! close the live; servers restart, share a name and its ids, refuse second publishers without a
+//! word, lose sessions before their first heartbeat, and answer late when they are asked; publishers
+//! resume their sessions. At rest the live is open exactly if a session publishes. The store never
+//! loses data here: what it lost is not known at rest.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +13,8 @@ use rand::{RngExt, SeedableRng};
 use super::super::state::*;
 use super::{NOW, server};
 use crate::base::ids::Epoch;
-use crate::base::media_event::{StreamNews, StreamSession};
+use crate::base::media_event::{EndKnownBy, StreamNews, StreamSession};
+use crate::base::media_server::SecondPublisher;
 
 const HISTORIES: u64 = 10_000;
 
@@ -31,53 +34,144 @@ enum Truth {
 #[derive(Debug, Clone, Copy, Default)]
 struct Modelled {
     truth: Truth,
-    beats: u64,
+    /// Whether it has to go on saying that it goes on.
+    owes_signs: bool,
+    /// The number of its last sign.
+    sign: u64,
     /// The latest time in a message.
     at: Option<u64>,
+    began: u64,
+    /// The number of the message that changed it last.
+    changed: u64,
 }
+
+/// A server, and a session of it.
+type Name = (String, String, String);
 
 /// The truth about all sessions, message by message.
 #[derive(Debug, Default)]
-struct Model(BTreeMap<(String, String), Modelled>);
+struct Model {
+    sessions: BTreeMap<Name, Modelled>,
+    signs: u64,
+    messages: u64,
+}
 
 impl Model {
     fn is_on(&self) -> bool {
-        self.0
-            .values()
-            .any(|session| session.truth == Truth::Publishes)
+        self.at(Truth::Publishes).next().is_some()
     }
 
-    /// A message took effect.
-    fn hear(&mut self, heard: &Heard) {
-        let name = (heard.server.to_string(), heard.session.as_str().to_owned());
-        let known = self.0.entry(name).or_default();
-        if heard.at.is_some() && heard.at < known.at {
+    fn at(&self, truth: Truth) -> impl Iterator<Item = (&Name, &Modelled)> {
+        let is_so = move |(_, session): &(&Name, &Modelled)| session.truth == truth;
+        self.sessions.iter().filter(is_so)
+    }
+
+    /// The sessions that a message of a server without sessions may be about.
+    fn meant(&self, heard: &Heard) -> Vec<Name> {
+        let own = name(heard);
+        if heard.session != StreamSession::Any {
+            return vec![own];
+        }
+        let is_there = |truth| {
+            let mut named: Vec<(u64, Name)> = Vec::new();
+            for (name, session) in self.at(truth) {
+                if (&name.0, &name.1) == (&own.0, &own.1) {
+                    named.push((session.changed, name.clone()));
+                }
+            }
+            named.sort();
+            let names: Vec<Name> = named.into_iter().map(|(_, name)| name).collect();
+            names
+        };
+        let on = [is_there(Truth::Publishes), is_there(Truth::Dismissed)].concat();
+        if !on.is_empty() {
+            return on;
+        }
+        is_there(Truth::Silent)
+            .pop()
+            .map_or(vec![own], |last| vec![last])
+    }
+
+    /// A message took effect, of which a gateway heard at this time.
+    fn hear(&mut self, heard: &Heard, now: u64) {
+        for name in self.meant(heard) {
+            self.messages += 1;
+            self.hear_of(&name, heard, now);
+        }
+    }
+
+    fn hear_of(&mut self, name: &Name, heard: &Heard, now: u64) {
+        let before = self.sessions.get(name).copied().unwrap_or_default();
+        if heard.at.is_some() && heard.at < before.at {
             return;
         }
-        let is_double = heard.at.is_some() && heard.at == known.at;
+        let is_double = heard.at.is_some() && heard.at == before.at;
         let is_unique = heard.session.is_unique();
-        match (heard.news, known.truth) {
-            (StreamNews::Publish, Truth::Unknown | Truth::Silent) => known.begin(0),
+        let mut known = before;
+        match (heard.news, before.truth) {
+            (StreamNews::Publish | StreamNews::Alive, Truth::Unknown)
+            | (StreamNews::Publish, Truth::Silent) => known.began = now,
             (StreamNews::Publish, Truth::Ended | Truth::Dismissed) if !is_unique && !is_double => {
-                known.begin(0);
+                known.began = now;
             }
-            (StreamNews::Alive, Truth::Unknown | Truth::Silent) => known.begin(1),
-            (StreamNews::Alive, Truth::Publishes) => known.beats += 1,
+            (StreamNews::Alive, Truth::Publishes | Truth::Silent) => {}
+            // A stream that is named again has another session.
+            (StreamNews::Alive, Truth::Ended) if heard.session == StreamSession::Any => {
+                known.began = now;
+            }
             (StreamNews::Unnamed, Truth::Publishes) => known.truth = Truth::Silent,
-            (StreamNews::Unnamed, _) => return,
-            (StreamNews::Left, Truth::Unknown) => return,
+            (StreamNews::Unnamed, _) | (StreamNews::Left, Truth::Unknown) => return,
             // Such an end says nothing about a later beginning.
             (StreamNews::Done, Truth::Unknown) if !is_unique && heard.at.is_none() => return,
             (StreamNews::Done | StreamNews::Left, _) => known.truth = Truth::Ended,
-            _ => {}
+            (StreamNews::Publish, Truth::Publishes) if heard.at > before.at => {}
+            _ => return,
+        }
+        let begins = heard.news == StreamNews::Publish && before.truth != Truth::Publishes;
+        if begins {
+            known.owes_signs = heard.end_known_by != EndKnownBy::NextSession;
+        }
+        if begins || heard.news == StreamNews::Alive {
+            known.truth = Truth::Publishes;
+        }
+        known.owes_signs |= heard.news == StreamNews::Alive;
+        if heard.news == StreamNews::Alive || begins && known.owes_signs {
+            self.signs += 1;
+            known.sign = self.signs;
         }
         known.at = known.at.max(heard.at);
+        known.changed = self.messages;
+        self.sessions.insert(name.clone(), known);
+        let ends = !matches!(before.truth, Truth::Unknown | Truth::Ended);
+        for (other, session) in &mut self.sessions {
+            let is_beside = other != name && (&other.0, &other.1) == (&name.0, &name.1);
+            let is_over = matches!(session.truth, Truth::Unknown | Truth::Ended);
+            if !is_beside || is_over || session.owes_signs {
+                continue;
+            }
+            let is_one_of_all = heard.session != StreamSession::Any;
+            let shows_signs = heard.news == StreamNews::Alive && is_one_of_all;
+            if shows_signs && session.truth == Truth::Publishes {
+                self.signs += 1;
+                session.sign = self.signs;
+                session.owes_signs = true;
+            }
+            let lost = heard.second_publisher != SecondPublisher::Joins
+                && session.began < known.began
+                && known.began + LET_IN_AFTER <= now;
+            let refused = heard.second_publisher == SecondPublisher::EndsSilently
+                && session.began > known.began
+                && session.began + LET_IN_AFTER <= now;
+            if heard.news == StreamNews::Done && ends && (lost || refused) {
+                session.truth = Truth::Ended;
+            }
+        }
     }
 
-    /// The sessions with heartbeats fell silent.
-    fn silence(&mut self) {
-        for session in self.0.values_mut() {
-            if session.truth == Truth::Publishes && session.beats > 0 {
+    /// The sessions that gave no sign since this one fell silent.
+    fn silence(&mut self, last: u64) {
+        for session in self.sessions.values_mut() {
+            if session.truth == Truth::Publishes && session.owes_signs && session.sign <= last {
                 session.truth = Truth::Silent;
             }
         }
@@ -85,19 +179,26 @@ impl Model {
 
     /// A back end closed the live.
     fn dismiss(&mut self) {
-        for session in self.0.values_mut() {
+        for session in self.sessions.values_mut() {
             if session.truth == Truth::Publishes {
                 session.truth = Truth::Dismissed;
             }
         }
     }
+
+    /// Another epoch began. Nobody lets those in again that were silent in the last one.
+    fn begin_epoch(&mut self) {
+        self.sessions
+            .retain(|_, session| session.truth != Truth::Silent);
+        for session in self.sessions.values_mut() {
+            session.truth = Truth::Ended;
+        }
+    }
 }
 
-impl Modelled {
-    fn begin(&mut self, beats: u64) {
-        self.truth = Truth::Publishes;
-        self.beats = beats;
-    }
+fn name(heard: &Heard) -> Name {
+    let session = heard.session.as_str().to_owned();
+    (heard.server.to_string(), heard.instance.clone(), session)
 }
 
 /// What the store has of the live.
@@ -155,6 +256,7 @@ enum Work {
         heard: Heard,
         seen: u64,
         next: Streams,
+        at: u64,
     },
     /// It has decided to begin a session.
     Open {
@@ -181,13 +283,14 @@ enum Work {
     },
     /// It has written, or read, that the stream is over.
     Close(Epoch),
-    /// Heartbeats stayed away.
-    Silence,
+    /// Heartbeats stayed away after the sign of this number.
+    Silence(u64),
     /// It has read which sessions are silent.
     WriteSilence {
         seen: u64,
         next: Streams,
         epoch: Epoch,
+        last: u64,
     },
 }
 
@@ -210,6 +313,10 @@ struct World {
     stored: Stored,
     model: Model,
     works: Vec<Work>,
+    /// In milliseconds, since the history began.
+    now: u64,
+    /// A sign that a gateway saw some time ago.
+    last_seen: u64,
     /// Whether the store's answer to the next write is lost.
     loses_answer: bool,
 }
@@ -217,17 +324,23 @@ struct World {
 impl World {
     /// Takes one step of a piece of work. Answers what is left of it.
     fn step(&mut self, work: Work) -> Option<Work> {
+        let at = NOW + self.now;
         let stored = &mut self.stored;
         match work {
             Work::Hear(heard) => {
                 let read = stored.streams.clone();
                 let seen = stored.version;
-                match read.hear(&heard, stored.open_epoch(), NOW) {
+                match read.hear(&heard, stored.open_epoch(), at) {
                     Step::Nothing => {
-                        self.model.hear(&heard);
+                        self.model.hear(&heard, at);
                         None
                     }
-                    Step::Write(next) => Some(Work::Write { heard, seen, next }),
+                    Step::Write(next) => Some(Work::Write {
+                        heard,
+                        seen,
+                        next,
+                        at,
+                    }),
                     Step::Begin => Some(Work::Open { heard, seen, read }),
                     Step::CloseFirst => Some(Work::CloseFirst {
                         heard,
@@ -235,9 +348,16 @@ impl World {
                     }),
                 }
             }
-            Work::Write { heard, seen, next } => {
-                if stored.write(seen, next, None) {
-                    self.model.hear(&heard);
+            Work::Write {
+                heard,
+                seen,
+                next,
+                at,
+            } => {
+                let is_sign = matches!(heard.news, StreamNews::Alive | StreamNews::Unnamed);
+                let must_be_open = is_sign.then_some(next.epoch());
+                if stored.write(seen, next, must_be_open) {
+                    self.model.hear(&heard, at);
                     // A session that was silent came back to a live that closed in the same moment.
                     if stored.open != Some(stored.streams.epoch()) {
                         self.model.dismiss();
@@ -258,9 +378,13 @@ impl World {
                 read,
                 epoch,
             } => {
-                let next = read.begin(&heard, epoch, NOW);
+                let next = read.begin(&heard, epoch, at);
+                let is_new = epoch != stored.streams.epoch();
                 if stored.write(seen, next, Some(epoch)) {
-                    self.model.hear(&heard);
+                    if is_new {
+                        self.model.begin_epoch();
+                    }
+                    self.model.hear(&heard, at);
                     return self.after_answer(heard);
                 }
                 Some(Work::Hear(heard))
@@ -272,14 +396,18 @@ impl World {
             Work::Judge => {
                 let epoch = stored.open?;
                 let seen = stored.version;
-                match stored.streams.end(epoch, NOW) {
+                match stored.streams.end(epoch, at) {
                     End::OnAir => None,
                     End::Write(next) => Some(Work::End { seen, next, epoch }),
                     End::Over => Some(Work::Close(epoch)),
                 }
             }
             Work::End { seen, next, epoch } => {
+                let is_new = epoch != stored.streams.epoch();
                 if stored.write(seen, next, Some(epoch)) {
+                    if is_new {
+                        self.model.begin_epoch();
+                    }
                     assert!(!self.model.is_on(), "a live on air was called over");
                     return Some(Work::Close(epoch));
                 }
@@ -291,18 +419,28 @@ impl World {
                 stored.close(epoch);
                 None
             }
-            Work::Silence => {
+            Work::Silence(last) => {
                 let epoch = stored.open?;
-                let next = stored.streams.silence(epoch, NOW)?;
+                let next = stored.streams.silence(epoch, last, at)?;
                 let seen = stored.version;
-                Some(Work::WriteSilence { seen, next, epoch })
+                Some(Work::WriteSilence {
+                    seen,
+                    next,
+                    epoch,
+                    last,
+                })
             }
-            Work::WriteSilence { seen, next, epoch } => {
+            Work::WriteSilence {
+                seen,
+                next,
+                epoch,
+                last,
+            } => {
                 if stored.write(seen, next, Some(epoch)) {
-                    self.model.silence();
+                    self.model.silence(last);
                     return None;
                 }
-                Some(Work::Silence)
+                Some(Work::Silence(last))
             }
         }
     }
@@ -326,6 +464,7 @@ impl World {
 
     /// Something happens.
     fn act(&mut self, messages: &mut Vec<Heard>, random: &mut StdRng) {
+        self.now += random.random_range(0..3_000);
         match random.random_range(0..100) {
             0..30 => self.receive(messages, random),
             // A message is lost.
@@ -333,7 +472,8 @@ impl World {
                 messages.remove(0);
             }
             33..36 => self.works.push(Work::Judge),
-            36..38 => self.works.push(Work::Silence),
+            36 => self.works.push(Work::Silence(self.last_seen)),
+            37 => self.last_seen = self.stored.streams.signs(),
             // A gateway dies, and what it did is done in part.
             38..40 if !self.works.is_empty() => {
                 let dead = random.random_range(0..self.works.len());
@@ -392,16 +532,16 @@ impl World {
 
 impl Heard {
     fn is_of_session(&self, other: &Self) -> bool {
-        self.server == other.server && self.session == other.session
+        name(self) == name(other)
     }
 
     /// Whether the message means the same when it arrives twice. nginx sends nothing twice.
     fn can_double(&self) -> bool {
-        self.session.is_unique() || self.at.is_some()
+        !matches!(self.session, StreamSession::Reused(_)) || self.at.is_some()
     }
 }
 
-/// What two servers say, in the order in which they say it.
+/// What servers say, in the order in which they say it.
 fn messages(random: &mut StdRng) -> Vec<Heard> {
     let mut messages = Vec::new();
     let mut at = NOW;
@@ -414,30 +554,51 @@ fn messages(random: &mut StdRng) -> Vec<Heard> {
         };
         let has_times = session.as_str().starts_with('t');
         let server = server(if n % 3 == 2 { "eu" } else { "main" });
-        let mut say = |news| {
+        // Two servers may share a name, and do not share their ids.
+        let instance = random.random_range(0..2_u8).to_string();
+        let end_known_by = match random.random_range(0..4) {
+            0 => EndKnownBy::Heartbeats,
+            _ => EndKnownBy::NextSession,
+        };
+        let second_publisher = match random.random_range(0..3) {
+            0 => SecondPublisher::Joins,
+            1 => SecondPublisher::EndsAloud,
+            _ => SecondPublisher::EndsSilently,
+        };
+        let mut say = |session: &StreamSession, news| {
             at += 1_000;
             messages.push(Heard {
-                server: server.clone(),
-                session: session.clone(),
-                news,
+                instance: instance.clone(),
                 at: has_times.then_some(at),
-                must_beat: false,
+                end_known_by,
+                second_publisher,
+                ..Heard::new(server.clone(), session.clone(), news)
             });
         };
-        say(StreamNews::Publish);
+        say(&session, StreamNews::Publish);
         if session.is_unique() {
-            for _ in 0..random.random_range(0..4) {
-                say(match random.random_range(0..4) {
-                    0 => StreamNews::Unnamed,
+            for _ in 0..random.random_range(0..5) {
+                match random.random_range(0..6) {
+                    0 => say(&session, StreamNews::Unnamed),
                     // The publisher resumes the session.
-                    1 => StreamNews::Publish,
-                    _ => StreamNews::Alive,
-                });
+                    1 => say(&session, StreamNews::Publish),
+                    // The answer names streams only.
+                    2 => say(&StreamSession::Any, StreamNews::Alive),
+                    3 => say(&StreamSession::Any, StreamNews::Unnamed),
+                    _ => say(&session, StreamNews::Alive),
+                }
             }
         }
-        // A worker that was killed says nothing more.
-        if random.random_ratio(3, 4) {
-            say(StreamNews::Done);
+        // A worker that was killed says nothing more, nor does a server that refused a second
+        // publisher. The end may name another session.
+        match random.random_range(0..8) {
+            0 | 1 => {}
+            2 => say(
+                &StreamSession::Unique(format!("other{n}")),
+                StreamNews::Done,
+            ),
+            3 => say(&session, StreamNews::Left),
+            _ => say(&session, StreamNews::Done),
         }
     }
     messages
