@@ -51,6 +51,7 @@ use crate::sync::check::Checker;
 use crate::sync::count::CountsRecorder;
 use crate::sync::eraser::Eraser;
 use crate::sync::erasure::Erasing;
+use crate::sync::events::announcer::Announcer;
 use crate::sync::events::api_events::ApiEvents;
 use crate::sync::events::count_events::CountEvents;
 use crate::sync::events::fan_events::FanEvents;
@@ -704,8 +705,8 @@ impl Parts {
             outbox,
             keeper,
             catch_up,
+            announcer: Announcer::new(store_for_clients.clone(), config.events_kept),
             metrics: metrics.clone(),
-            events_kept: config.events_kept,
         };
         let app = Arc::new(AppState {
             store: store.clone(),

@@ -5,8 +5,9 @@
 //! record notes the event in the record itself, as a [`super::PendingEvent`]; the gateway appends
 //! all pending events of the live to the stream, in their order, and then settles them. If a
 //! gateway dies in between, the events stay pending until another gateway looks at the record, the
-//! walk at the latest. An event may therefore be in the stream twice, with the same id, but it is
-//! never lost, and the first entries of a live's events are in their order.
+//! walk at the latest. So an event is never lost, and the first entries of a live's events are in
+//! their order. Several gateways may append the same event: the stream knows the ids of the last
+//! minutes, and takes each once. Only a repeat that comes later is in the stream twice.
 //!
 //! One gateway at a time sends the events of the stream to a webhook; each webhook has a group and a
 //! turn of its own. The sender reads as the only consumer of the group, so the next sender first
@@ -39,6 +40,10 @@ const MAX_EVENT_BYTES: usize = 256 * 1024;
 /// How long an event is kept among those that a webhook did not take, and among those that it is sent
 /// again: as long as the longest `webhook-patience`.
 pub const UNDELIVERED_TTL: Duration = Duration::from_secs(30 * 24 * 3_600);
+
+/// How long the stream knows which events it has: longer than an event waits in a record that a
+/// gateway looks at.
+pub const APPENDED_KNOWN: Duration = Duration::from_secs(120);
 
 /// As the number of events that a stream keeps: no event is trimmed. Commands pass this, because
 /// they do not know the number that the gateways keep.
@@ -237,8 +242,8 @@ pub enum BuryReply {
 /// and those that were given up.
 #[async_trait]
 pub trait Events: Sync {
-    /// Appends as many events as fit ([`one_append`]), in this order. The stream keeps about the
-    /// newest `kept`.
+    /// Appends as many events as fit ([`one_append`]), in this order, without those whose ids were
+    /// appended within [`APPENDED_KNOWN`]. The stream keeps about the newest `kept`.
     async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()>;
 
     /// Takes events that were appended, by their numbers, out of the records of their lives. No

@@ -513,6 +513,7 @@ async fn moderation(store: &RedisStore, record: &LiveRecord) {
         user: user("u1"),
         ban: Some(ban),
         by: None,
+        is_told: true,
         message: message(),
     };
     assert!(matches!(
@@ -524,6 +525,7 @@ async fn moderation(store: &RedisStore, record: &LiveRecord) {
         epoch,
         user: user("u1"),
         by: None,
+        is_told: true,
         message: message(),
     };
     store.lift_ban(&lifting).await.unwrap();
@@ -638,14 +640,15 @@ async fn follows(store: &RedisStore) {
 /// Events: written, sent, given up and replayed.
 async fn events(store: &RedisStore, record: &LiveRecord) {
     let (live, kind) = (record.live.clone(), EventKind::LiveOpened);
-    let event = Event {
-        id: Event::id(&live, record.epoch, kind, 1),
+    let told = |number: usize| Event {
+        id: Event::id(&live, record.epoch, kind, number),
         kind,
         about: About::Live(live.clone()),
         data: "{}".to_owned(),
     };
+    let event = told(1);
     store
-        .append_events(&[event.clone(), event.clone()], 100)
+        .append_events(&[event.clone(), told(2)], 100)
         .await
         .unwrap();
     store
@@ -689,11 +692,11 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
     let listed = store.dead_events(webhook, None, 10).await.unwrap();
     assert!(store.replay_dead(webhook, listed[0].0).await.unwrap());
     // The cap trims what nobody has read.
-    for _ in 0..4 {
-        store
-            .append_events(&vec![listed[0].1.event.clone(); MAX_EVENTS], 100)
-            .await
-            .unwrap();
+    for call in 1..=4 {
+        let events: Vec<Event> = (0..MAX_EVENTS)
+            .map(|n| told(call * MAX_EVENTS + n))
+            .collect();
+        store.append_events(&events, 100).await.unwrap();
     }
     let SenderTurn::Mine { lost, .. } = store.read_events(&request).await.unwrap() else {
         panic!("its turn")

@@ -1,15 +1,15 @@
 //! The stream of events in the embedded store, and what it knows of each webhook: plain data that
 //! [`super::MemoryStore`] keeps under one lock.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::ops::Bound;
 
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::GatewayId;
 use crate::base::webhook_name::WebhookName;
 use crate::store::{
-    DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event, QueueKind, ReadEvents, ReadFrom,
-    SenderTurn, StreamEvent, UNDELIVERED_TTL, WebhookQueue, WebhookStatus,
+    APPENDED_KNOWN, DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event, QueueKind, ReadEvents,
+    ReadFrom, SenderTurn, StreamEvent, UNDELIVERED_TTL, WebhookQueue, WebhookStatus,
 };
 
 /// A capped stream.
@@ -174,6 +174,10 @@ pub(super) struct Webhook {
 #[derive(Debug, Clone, Default)]
 pub(super) struct EventLog {
     stream: Stream<Event>,
+    /// The ids of the events that were appended within [`APPENDED_KNOWN`].
+    appended: HashSet<String>,
+    /// The same, oldest first, with the time.
+    appended_at: VecDeque<(UnixMillis, String)>,
     webhooks: BTreeMap<WebhookName, Webhook>,
 }
 
@@ -210,6 +214,16 @@ impl EventLog {
     }
 
     pub(super) fn append(&mut self, event: Event, kept: u64, now: UnixMillis) {
+        while let Some((_, id)) = self
+            .appended_at
+            .pop_front_if(|(at, _)| *at + millis(APPENDED_KNOWN) <= now)
+        {
+            self.appended.remove(&id);
+        }
+        if !self.appended.insert(event.id.clone()) {
+            return;
+        }
+        self.appended_at.push_back((now, event.id.clone()));
         let Some(trimmed) = self.stream.append_and_trim(event, kept, now) else {
             return;
         };

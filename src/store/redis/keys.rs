@@ -481,6 +481,12 @@ impl Keys {
         self.key(EVENTS)
     }
 
+    /// ZSET: the ids of the events that were appended to [`Self::events`] a moment ago, scored by the
+    /// time until which they are known. Expires.
+    pub fn appended_events(&self) -> String {
+        self.beside(&self.events(), "appended")
+    }
+
     /// A key about a webhook, beside the stream of events. The webhook of the setting `webhook-url`
     /// has no suffix, because it was the only one once.
     fn of_webhook(&self, name: &str, webhook: &WebhookName) -> String {

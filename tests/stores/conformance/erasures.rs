@@ -222,6 +222,7 @@ async fn two_users(store: &Arc<dyn Store>) -> LiveRecord {
             user: one.clone(),
             ban: Some(LONG),
             by: None,
+            is_told: true,
             message: String::new(),
         };
         store.remove_user(&ban).await.unwrap();
