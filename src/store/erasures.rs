@@ -286,6 +286,8 @@ mod tests {
             r#"{"made":{"location":"/v1/x","body":"{\"user_id\":\"u1\"}"}}"#,
             "no JSON",
         ] {
+            r#"{"asked":"0","id":"u1","made":null}"#,
+            r#"{"asked":"0","id":["u1","abc"],"made":null}"#,
             assert!(json_names(text, &user), "{text}");
         }
         for text in [

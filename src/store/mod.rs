@@ -42,7 +42,7 @@ mod streamers;
 mod streams;
 mod sums;
 
-pub use answers::{AnswerName, Answers};
+pub use answers::{AnswerName, Answers, ERASED_ANSWER};
 pub use attendance::{
     ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees,
     Attending, BITS_A_PART, LiveEpoch, MAX_ATTENDED,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::base::clock::UnixMillis;
-use crate::store::AnswerName;
+use crate::store::{AnswerName, ERASED_ANSWER};
 
 /// An answer, or the claim to one.
 #[derive(Debug)]
@@ -43,18 +43,16 @@ impl KeptAnswers {
         }
     }
 
-    /// Forgets the answers that are meant. Answers how many there were.
+    /// Puts [`ERASED_ANSWER`] in the place of the answers that are meant. Answers how many there were.
     pub(super) fn erase(&mut self, is_meant: impl Fn(&str) -> bool) -> u64 {
-        let mut meant = Vec::new();
-        for (name, kept) in &self.kept {
+        let mut erased = 0;
+        for kept in self.kept.values_mut() {
             if is_meant(&kept.text) {
-                meant.push(name.clone());
+                kept.text = ERASED_ANSWER.to_owned();
+                erased += 1;
             }
         }
-        for name in &meant {
-            self.remove(name);
-        }
-        meant.len() as u64
+        erased
     }
 }
 
@@ -63,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_left_of_what_was_due_or_erased() {
+    fn what_is_due_is_forgotten_and_what_was_erased_says_so_until_then() {
         let mut answers = KeptAnswers::default();
         let [one, two] = [1, 2].map(|n| AnswerName::of_digest(&[n; 16]));
         answers.put(&one, "claim", 10);
@@ -73,6 +71,8 @@ mod tests {
         assert_eq!(answers.get(&two, 15), None);
         assert_eq!((answers.kept.len(), answers.due.len()), (1, 1));
         assert_eq!(answers.erase(|text| text == "answer"), 1);
+        assert_eq!(answers.get(&one, 19).as_deref(), Some(ERASED_ANSWER));
+        assert_eq!(answers.get(&one, 20), None);
         assert!(answers.kept.is_empty() && answers.due.is_empty());
     }
 }

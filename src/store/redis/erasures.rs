@@ -26,9 +26,9 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, ErasureId, GatewayId, LiveId, Login, UserId};
 use crate::config::AttendanceForm;
 use crate::store::{
-    Attendance, ERASED_KEPT, ErasedSome, Erasure, ErasureNews, Erasures, LiveEpoch, LiveRecord,
-    LiveState, MAX_BATCH, MOST_SESSIONS, PersonalData, StoreError, StoreResult, TakenErasure,
-    json_names,
+    Attendance, ERASED_ANSWER, ERASED_KEPT, ErasedSome, Erasure, ErasureNews, Erasures, LiveEpoch,
+    LiveRecord, LiveState, MAX_BATCH, MOST_SESSIONS, PersonalData, StoreError, StoreResult,
+    TakenErasure, json_names,
 };
 
 /// Keys of a step, about.
@@ -122,8 +122,8 @@ enum Looked {
     Remains,
     /// The profile, with the logins that it knows.
     Profile(Vec<Login>),
-    /// The key says that it names the user, and goes.
-    Delete(PersonalData),
+    /// An answer that names the user.
+    Answer,
     /// A record of a live of the user.
     Owned(LiveId),
     /// The attendance of a live of the user.
@@ -417,7 +417,11 @@ impl RedisStore {
                     self.erase_key(&candidate.key).await?,
                 );
             }
-            Looked::Delete(kind) => step.add(kind, self.erase_key(&candidate.key).await?),
+            Looked::Answer => {
+                let args = args![candidate.key, ERASED_ANSWER, "XX", "KEEPTTL"];
+                let replaced = !self.erase("SET", args).await?.is_null();
+                step.add(PersonalData::Answers, u64::from(replaced));
+            }
             Looked::Owned(live) => self.erase_live(user, live, step).await?,
             Looked::Attended(of) => {
                 let attended = known(self.attended(&of).await)?.flatten();
@@ -616,7 +620,7 @@ fn read_look(candidate: &Candidate, user: &UserId, answer: Value) -> StoreResult
         NamesUsers::Record(live) => (is_text(&answer, user), Looked::Owned(live.clone())),
         NamesUsers::Answer => {
             let is_there = answer.as_string().is_some_and(|it| json_names(&it, user));
-            (is_there, Looked::Delete(PersonalData::Answers))
+            (is_there, Looked::Answer)
         }
         NamesUsers::StreamKey => match LiveId::parse(&answer.into_string().unwrap_or_default()) {
             Ok(live) => (true, Looked::StreamKey(live)),

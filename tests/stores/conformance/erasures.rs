@@ -9,10 +9,10 @@ use rollcall::base::ids::{ErasureId, GatewayId, Group, ListName, Login, PostId, 
 use rollcall::base::user_digest::UserDigest;
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::store::{
-    About, AnswerName, ApplyReply, BuryReply, CloseReply, DeadEvent, Edge, Entry, ErasedSome,
-    ErasureProgress, Event, Found, LiveRecord, LiveState, OpenLive, PersonalData, Post, QueueKind,
-    ReadEvents, ReadFrom, RemoveUser, SenderTurn, Standing, StatusId, Store, Terms, Timeline,
-    WebhookQueue,
+    About, AnswerName, ApplyReply, BuryReply, CloseReply, DeadEvent, ERASED_ANSWER, Edge, Entry,
+    ErasedSome, ErasureProgress, Event, Found, LiveRecord, LiveState, OpenLive, PersonalData, Post,
+    QueueKind, ReadEvents, ReadFrom, RemoveUser, SenderTurn, Standing, StatusId, Store, Terms,
+    Timeline, WebhookQueue,
 };
 
 use super::{Caller, LONG, end, finish_close, live, on_each, opened_as, user, wish};
@@ -258,7 +258,10 @@ async fn what_names_a_user_goes_and_what_names_others_stays(store: Arc<dyn Store
     ] {
         assert_eq!(found.get(&kind), Some(&count), "{kind:?} in {found:?}");
     }
-    // All is as if there had never been a user 1.
+    let name = AnswerName::of_digest(&[1; 16]);
+    let kept = store.claim_answer(&name, "claim", LONG).await.unwrap();
+    assert_eq!(kept.as_deref(), Some(ERASED_ANSWER));
+    // All else is as if there had never been a user 1.
     let of = record.live_epoch();
     let both = [user(1), user(2)];
     let lists = ListName::parse("cooks").unwrap();
