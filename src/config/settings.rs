@@ -855,7 +855,8 @@ pub const SETTINGS: &[Setting] = &[
         doc: "What one user may ask of the store per second, over all sockets on this gateway; 0: no limit",
         more: "Four times as much at once. A join, a switch to another live, a watch or a question for friends counts\n\
                one, a close two, an open five, or one if this gateway has the live open already; beyond that,\n\
-               rate_limited. What is read to find friends, a thousand users a unit, has as much again; beyond that,\n\
+               rate_limited. Over HTTP, a streamer's open counts five, and what changes, closes or moderates a\n\
+               live two. What is read to find friends, a thousand users a unit, has as much again; beyond that,\n\
                it comes later. The role service has no limit.",
         take: |c, text| set(&mut c.user_rate, number(text, 0..=1_000_000)),
         ..PLAIN

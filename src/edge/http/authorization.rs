@@ -20,8 +20,9 @@ use crate::auth::claims::Claims;
 use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
 use crate::auth::tokens::Tokens;
 use crate::base::actor::Actor;
-use crate::base::ids::LiveId;
+use crate::base::ids::{LiveId, UserId};
 use crate::edge::credentials::{AuthError, bearer, token_in_query};
+use crate::presence::user_budgets::Cost;
 use crate::store::LiveRecord;
 use crate::sync::lives::known_record;
 
@@ -136,6 +137,27 @@ impl Guard {
         self.state.rate_limits.take(Some(payer))
     }
 
+    /// Charges what the events and the audit trail tell of to the streamer's budget, which sockets
+    /// spend, too: no streamer fills the streams of all. It starves nobody but the streamer.
+    fn charge_streamer(&self, streamer: &UserId) -> Result<(), Problem> {
+        if !self.action.is_audited() {
+            return Ok(());
+        }
+        let cost = match self.action {
+            Action::Open => Cost::Open,
+            _ => Cost::Change,
+        };
+        let state = &self.state;
+        let taken = state
+            .sessions
+            .budgets
+            .take(streamer, cost, state.clock.now());
+        taken.map_err(|wait| {
+            let payer = Payer::User(streamer.clone());
+            state.rate_limits.refuse(&payer, wait)
+        })
+    }
+
     async fn verify(
         &self,
         tokens: &Tokens,
@@ -189,6 +211,7 @@ impl Guard {
         live: Option<LiveId>,
         parts: &mut Parts,
     ) -> Result<(), Problem> {
+        self.charge_streamer(&claims.user)?;
         if self.action == Action::Open {
             parts.extensions.insert(OnlyOwn(claims.clone()));
             return Ok(());
