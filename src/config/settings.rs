@@ -660,6 +660,36 @@ pub const SETTINGS: &[Setting] = &[
         ..PLAIN
     },
     Setting {
+        name: "events-max-age",
+        group: EVENTS,
+        hint: "DURATION",
+        default: Some("7d"),
+        doc: "How old an event in rollcall:events becomes; older ones are trimmed, delivered or not",
+        more: "At least webhook-patience. The same for all gateways.",
+        take: |c, text| {
+            set(
+                &mut c.events_max_age,
+                duration(text, s(3_600)..=s(3_650 * 86_400)),
+            )
+        },
+        ..PLAIN
+    },
+    Setting {
+        name: "audit-max-age",
+        group: EVENTS,
+        hint: "DURATION",
+        default: Some("90d"),
+        doc: "How old an entry of the audit trail becomes; older ones are trimmed",
+        more: "The trail also keeps no more entries than events-kept. The same for all gateways.",
+        take: |c, text| {
+            set(
+                &mut c.audit_max_age,
+                duration(text, s(3_600)..=s(3_650 * 86_400)),
+            )
+        },
+        ..PLAIN
+    },
+    Setting {
         name: "count-events",
         group: EVENTS,
         hint: ON_OR_OFF,

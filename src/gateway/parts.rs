@@ -43,7 +43,7 @@ use crate::session::limits::Limits;
 use crate::session::reaper::Reaper;
 use crate::session::socketless::sessions::SocketlessSessions;
 use crate::store::fans::{self, FanLookup, FanSetupError};
-use crate::store::{ClaimLimits, Store};
+use crate::store::{ClaimLimits, EventAges, Store};
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::catch_up::CatchUp;
 use crate::sync::changed_records::ChangedRecords;
@@ -662,6 +662,10 @@ impl Parts {
             check_every: config.check_every,
             count_events: count_events.clone(),
             events_kept: config.events_kept,
+            event_ages: EventAges {
+                events: config.events_max_age,
+                audit: config.audit_max_age,
+            },
         };
 
         // session

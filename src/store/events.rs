@@ -49,6 +49,15 @@ pub const APPENDED_KNOWN: Duration = Duration::from_secs(120);
 /// they do not know the number that the gateways keep.
 pub const NO_CAP: u64 = i64::MAX as u64;
 
+/// How old entries become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventAges {
+    /// Those of the stream of events.
+    pub events: Duration,
+    /// Those of the audit trail.
+    pub audit: Duration,
+}
+
 /// How many of these events one call appends.
 pub fn one_append(events: &[Event]) -> usize {
     let mut bytes = 0;
@@ -243,8 +252,12 @@ pub enum BuryReply {
 #[async_trait]
 pub trait Events: Sync {
     /// Appends as many events as fit ([`one_append`]), in this order, without those whose ids were
-    /// appended within [`APPENDED_KNOWN`]. The stream keeps about the newest `kept`.
+    /// appended within [`APPENDED_KNOWN`]. The stream keeps about the newest `kept`. A store that other
+    /// programs read has those of the audit trail in a stream of their own as well, which keeps as many.
     async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()>;
+
+    /// Removes events, and entries of the audit trail, that are older than they may become.
+    async fn drop_old_events(&self, ages: &EventAges) -> StoreResult<()>;
 
     /// Takes events that were appended, by their numbers, out of the records of their lives. No
     /// number is used again, so this may run late.

@@ -64,9 +64,9 @@ pub use erasures::{
 };
 pub use errors::{StoreError, StoreResult, both};
 pub use events::{
-    APPENDED_KNOWN, About, BuryReply, COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events,
-    MAX_EVENTS, NO_CAP, NotedCounts, QueueKind, ReadEvents, ReadFrom, SenderTurn, StreamEvent,
-    UNDELIVERED_TTL, WebhookQueue, one_append,
+    APPENDED_KNOWN, About, BuryReply, COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, EventAges,
+    Events, MAX_EVENTS, NO_CAP, NotedCounts, QueueKind, ReadEvents, ReadFrom, SenderTurn,
+    StreamEvent, UNDELIVERED_TTL, WebhookQueue, one_append,
 };
 pub use follows::{Edge, Followed, Follows};
 pub use friends_online::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed, friends_seen};

@@ -471,6 +471,7 @@ answered_by_the_embedded_store! {
 answered_by_the_embedded_store! {
     Events {
         fn append_events(&self, events: &[Event], kept: u64) -> ();
+        fn drop_old_events(&self, ages: &EventAges) -> ();
         fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> ();
         fn note_counts(&self, live: &LiveId, epoch: Epoch) -> NotedCounts;
         fn read_events(&self, request: &ReadEvents) -> SenderTurn;

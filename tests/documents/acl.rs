@@ -24,14 +24,15 @@ use rollcall::store::{
     About, AnswerName, Answers, Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion,
     Attending, Burial, BuryReply, Bus, BusEvent, ChangeLive, ChangeReply, Channel, CheckLive,
     Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, Counts, DeadEvent,
-    Deliveries, Delivery, Edge, Entry, EntryId, Erasures, Event, Events, ExpectedSlice, FanoutJobs,
-    FanoutTask, Figures, FinishClose, FinishedChanges, Followed, Follows, Heard, HeldFrom, History,
-    Holders, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveChange, LiveRecord,
-    LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive,
-    OpenReply, OpenedBy, Peaks, Post, Profiles, PutInList, QueueKind, Rank, ReadEvents, ReadFrom,
-    RemoveReply, RemoveUser, RenewLease, SenderTurn, Sessions, SliceSize, Slices, Span, Standing,
-    StatusId, Statuses, Strays, StreamChange, StreamStore, Streams, StreamsReply, Summary, Terms,
-    Timeline, Timelines, Uniques, UserLists, WebhookQueue, WriteStreams, find_attendees,
+    Deliveries, Delivery, Edge, Entry, EntryId, Erasures, Event, EventAges, Events, ExpectedSlice,
+    FanoutJobs, FanoutTask, Figures, FinishClose, FinishedChanges, Followed, Follows, Heard,
+    HeldFrom, History, Holders, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive,
+    LiveChange, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation,
+    NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post, Profiles, PutInList,
+    QueueKind, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn,
+    Sessions, SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays, StreamChange,
+    StreamStore, Streams, StreamsReply, Summary, Terms, Timeline, Timelines, Uniques, UserLists,
+    WebhookQueue, WriteStreams, find_attendees,
 };
 use tokio::time::Instant;
 
@@ -702,6 +703,11 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
         panic!("its turn")
     };
     assert!(lost > 0);
+    let ages = EventAges {
+        events: Duration::ZERO,
+        audit: Duration::ZERO,
+    };
+    store.drop_old_events(&ages).await.unwrap();
     store.end_sending(&queue, &gateway).await.unwrap();
     let event = listed[0].1.event.clone();
     store.replay_events(webhook, &[event], 100).await.unwrap();

@@ -273,8 +273,8 @@ impl RedisStore {
                     let keys = vec![candidate.key];
                     ScriptCall { keys, args }
                 })),
-                NamesUsers::Events => {
-                    known(self.erase_events(user, &candidate.key, step).await)?;
+                NamesUsers::Events(kind) => {
+                    known(self.erase_events(user, &candidate.key, kind, step).await)?;
                 }
                 _ => others.push(candidate),
             }
@@ -390,7 +390,7 @@ impl RedisStore {
             NamesUsers::Timeline
             | NamesUsers::Stays(_)
             | NamesUsers::AttendanceBits
-            | NamesUsers::Events => Look::Erase(None, Vec::new()),
+            | NamesUsers::Events(_) => Look::Erase(None, Vec::new()),
         }
     }
 
@@ -551,6 +551,7 @@ impl RedisStore {
         &self,
         user: &UserId,
         stream: &str,
+        kind: PersonalData,
         step: &mut ErasedSome,
     ) -> StoreResult<()> {
         let mut from = "-".to_owned();
@@ -571,7 +572,7 @@ impl RedisStore {
             }
             if doomed.len() > 1 {
                 let deleted = self.erase("XDEL", doomed).await?;
-                step.add(PersonalData::WebhookEvents, number(&deleted)?);
+                step.add(kind, number(&deleted)?);
             }
             match last {
                 Some(last) => from = format!("({last}"),

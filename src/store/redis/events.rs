@@ -16,9 +16,9 @@ use crate::base::event_kind::EventKind;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::base::webhook_name::WebhookName;
 use crate::store::{
-    APPENDED_KNOWN, About, BuryReply, COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events,
-    MAX_EVENTS, MAX_RECORD_FIELDS, NotedCounts, QueueKind, ReadEvents, ReadFrom, SenderTurn,
-    StoreResult, StreamEvent, UNDELIVERED_TTL, WebhookQueue,
+    APPENDED_KNOWN, About, BuryReply, COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, EventAges,
+    Events, MAX_EVENTS, MAX_RECORD_FIELDS, NotedCounts, QueueKind, ReadEvents, ReadFrom,
+    SenderTurn, StoreResult, StreamEvent, UNDELIVERED_TTL, WebhookQueue,
 };
 
 /// A stream that never expires.
@@ -246,9 +246,25 @@ impl RedisStore {
 #[async_trait]
 impl Events for RedisStore {
     async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()> {
-        let keys = vec![self.keys().events(), self.keys().appended_events()];
+        let keys = vec![
+            self.keys().events(),
+            self.keys().appended_events(),
+            self.keys().audit_trail(),
+        ];
         let steps = self.do_append(keys, FOR_EVER, events, kept);
         self.router.call("append_events", steps).await
+    }
+
+    async fn drop_old_events(&self, ages: &EventAges) -> StoreResult<()> {
+        let keys = vec![self.keys().events(), self.keys().audit_trail()];
+        let args = args![ages.events.as_secs(), ages.audit.as_secs()];
+        let steps = async {
+            self.router
+                .script(&scripts::DROP_OLD_EVENTS, keys, args)
+                .await?;
+            Ok(())
+        };
+        self.router.call("drop_old_events", steps).await
     }
 
     async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()> {

@@ -481,6 +481,11 @@ impl Keys {
         self.key(EVENTS)
     }
 
+    /// STREAM, contract: the audit trail, whose events are in [`Self::events`], too. Capped.
+    pub fn audit_trail(&self) -> String {
+        self.beside(&self.events(), "audit")
+    }
+
     /// ZSET: the ids of the events that were appended to [`Self::events`] a moment ago, scored by the
     /// time until which they are known. Expires.
     pub fn appended_events(&self) -> String {
@@ -913,6 +918,8 @@ impl Keys {
             self.last_seen(1),
             self.last_seen_ids(),
             self.events(),
+            self.audit_trail(),
+            self.appended_events(),
             self.dead_events(&webhook),
             self.replays(&webhook),
             self.deliveries(&webhook),

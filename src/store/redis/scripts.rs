@@ -96,6 +96,7 @@ scripts! {
     DELIST_LIVE = "delist_live.lua",
     TAKE_WALK_TURN = "take_walk_turn.lua",
     REMOVE_VIEWER = "remove_viewer.lua",
+    DROP_OLD_EVENTS = "drop_old_events.lua",
     LIFT_BAN = "lift_ban.lua",
     READ_REMOVALS = "read_removals.lua",
     RESTORE_BANS = "restore_bans.lua",

@@ -312,6 +312,7 @@ calls! {
 calls! {
     Events {
         [write] append_events(events: &[Event], kept: u64) -> (), at list();
+        [write] drop_old_events(ages: &EventAges) -> (), at list();
         [write] settle_events(appended: &[(LiveId, Vec<u64>)]) -> (), at list();
         [write] note_counts(live: &LiveId, epoch: Epoch) -> NotedCounts, at live(live);
         [write] read_events(request: &ReadEvents) -> SenderTurn, at list();

@@ -8,8 +8,9 @@ use rollcall::base::ids::{Epoch, GatewayId};
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::store::{
     About, Arrived, BuryReply, CountLive, CountReply, DELIVERIES_KEPT, DeadEvent, Delivery,
-    EntryId, Event, Figures, Happened, LiveRecord, MAX_EVENTS, NotedCounts, Peaks, PendingEvent,
-    QueueKind, ReadEvents, ReadFrom, RemoveReply, RemoveUser, SenderTurn, Store, WebhookQueue,
+    EntryId, Event, EventAges, Figures, Happened, LiveRecord, MAX_EVENTS, NotedCounts, Peaks,
+    PendingEvent, QueueKind, ReadEvents, ReadFrom, RemoveReply, RemoveUser, SenderTurn, Store,
+    WebhookQueue,
 };
 
 use super::{LONG, end, finish_close, gateway, live, on_each, opened_untold, user, wish};
@@ -26,6 +27,7 @@ on_each!(
     the_last_attempts_of_a_webhook_are_listed_newest_first,
     the_cap_trims_and_what_nobody_read_is_told,
     an_event_that_several_append_is_in_the_stream_once,
+    old_events_go_and_what_nobody_read_is_told,
     a_record_notes_no_more_than_it_can_hold,
 );
 
@@ -628,6 +630,33 @@ async fn an_event_that_several_append_is_in_the_stream_once(store: Arc<dyn Store
         panic!("another sends")
     };
     assert_eq!(waiting, 2);
+}
+
+async fn old_events_go_and_what_nobody_read_is_told(store: Arc<dyn Store>) {
+    let one = gateway("one");
+    append(&store, 0, 3, 100).await;
+    let (_, got, ..) = read(&store, &one, ReadFrom::New, 2).await;
+    assert_eq!(got, ids(0, 2));
+    let ages = |events| EventAges {
+        events,
+        audit: Duration::ZERO,
+    };
+    store.drop_old_events(&ages(LONG)).await.unwrap();
+    let all = async || {
+        store
+            .events_after(EntryId::default(), u64::MAX)
+            .await
+            .unwrap()
+    };
+    assert_eq!(all().await.len(), 3);
+    let deadline = tokio::time::Instant::now() + LONG;
+    while !all().await.is_empty() {
+        assert!(tokio::time::Instant::now() < deadline);
+        store.drop_old_events(&ages(Duration::ZERO)).await.unwrap();
+    }
+    append(&store, 3, 4, 100).await;
+    let (_, got, _, lost) = read(&store, &one, ReadFrom::New, 10).await;
+    assert_eq!((got, lost), (ids(3, 4), 1));
 }
 
 async fn a_record_notes_no_more_than_it_can_hold(store: Arc<dyn Store>) {

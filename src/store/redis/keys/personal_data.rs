@@ -41,8 +41,8 @@ pub(in crate::store::redis) enum NamesUsers {
     OnlineHash,
     /// A hash of jobs or changes that end by themselves, with users somewhere in their names.
     Unfinished,
-    /// A stream of events.
-    Events,
+    /// A stream of events, which the report tells of as this.
+    Events(PersonalData),
 }
 
 /// How to count the contents of a key, and as what.
@@ -126,8 +126,11 @@ impl Keys {
         }
         if beside == "rollcall:events" {
             // Those of a webhook with a name have it as a suffix.
-            let kind = companion.split(':').next();
-            return matches!(kind, Some("dead" | "replay")).then_some(NamesUsers::Events);
+            return match companion.split(':').next()? {
+                "dead" | "replay" => Some(NamesUsers::Events(PersonalData::WebhookEvents)),
+                "audit" => Some(NamesUsers::Events(PersonalData::AuditEntries)),
+                _ => None,
+            };
         }
         if beside == "rollcall:fanout" {
             return Some(NamesUsers::Unfinished);
@@ -244,6 +247,10 @@ mod tests {
                 (keys.changes(9), Some(NamesUsers::Unfinished)),
                 (keys.fanout_progress(), Some(NamesUsers::Unfinished)),
                 (keys.events(), None),
+                (
+                    keys.audit_trail(),
+                    Some(NamesUsers::Events(PersonalData::AuditEntries)),
+                ),
                 (keys.users(), None),
                 (keys.erasures_progress(), None),
             ] {
