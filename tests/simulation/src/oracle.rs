@@ -223,6 +223,7 @@ pub(crate) fn joined(world: &World, user: User, live: Live, gateway: usize, told
     if !is_exact || !world.is_sound(gateway) {
         return;
     }
+    world.lapse();
     let now = Instant::now();
     let long = figures_late(world);
     let truth = world.truth();
