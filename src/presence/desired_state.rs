@@ -323,11 +323,14 @@ impl DesiredState {
         !self.unsettled.contains_key(user)
     }
 
-    /// Whether a user is wanted whom the store does not hold for this gateway yet.
+    /// Whether a user is wanted whom the store does not certainly hold for this gateway yet.
     pub(crate) fn is_newcomer(&self, user: &UserId) -> bool {
         match self.unsettled.get(user) {
-            Some(in_store) => in_store.before() == Standing::Gone && self.wanted.contains(user),
-            None => false,
+            None | Some(InStore::Known(Standing::Member | Standing::Fan)) => false,
+            // A call that is under way, or had no answer, may have removed a user who came back.
+            Some(InStore::Known(Standing::Gone) | InStore::Unsure(_) | InStore::InFlight(_)) => {
+                self.wanted.contains(user)
+            }
         }
     }
 
@@ -719,6 +722,30 @@ mod tests {
             Verdict::Settled
         );
         desired
+    }
+
+    #[test]
+    fn a_user_is_a_newcomer_until_the_store_certainly_holds_the_user() {
+        let mut desired = DesiredState::default();
+        assert!(!desired.is_newcomer(&user(1)));
+        desired.want(&user(1), Standing::Member);
+        assert!(desired.is_newcomer(&user(1)));
+        let call = next(&mut desired).unwrap();
+        assert!(desired.is_newcomer(&user(1)));
+        desired.answered(&call, &done(1));
+        assert!(!desired.is_newcomer(&user(1)));
+        desired.want(&user(1), Standing::Gone);
+        let call = next(&mut desired).unwrap();
+        desired.want(&user(1), Standing::Member);
+        assert!(
+            desired.is_newcomer(&user(1)),
+            "the call may remove the user"
+        );
+        desired.failed(&call);
+        assert!(
+            desired.is_newcomer(&user(1)),
+            "the call may have removed the user"
+        );
     }
 
     #[test]

@@ -187,9 +187,20 @@ struct Range {
     viewers: [u64; 2],
 }
 
-fn range(world: &World, live: Live, at: Instant) -> Range {
+/// How long figures may be wrong. Without a fault that is a flush and a throttle.
+fn figures_late(world: &World) -> Duration {
+    let is_quiet =
+        (0..world.plan.gateways).all(|gateway| !world.is_up(gateway) || world.is_sound(gateway));
+    if is_quiet {
+        world.timing.settled() + world.plan.turn * CALLS_IN_A_ROW
+    } else {
+        world.timing.told() + FIGURES_LATE
+    }
+}
+
+fn range(world: &World, live: Live, at: Instant, told: Duration) -> Range {
     let truth = world.truth();
-    let (rules, told) = (&truth.rules, world.timing.told() + FIGURES_LATE);
+    let rules = &truth.rules;
     let mut range = Range {
         fans: [0; 2],
         viewers: [0; 2],
@@ -212,8 +223,9 @@ pub(crate) fn joined(world: &World, user: User, live: Live, gateway: usize, told
     if !is_exact || !world.is_sound(gateway) {
         return;
     }
+    world.lapse();
     let now = Instant::now();
-    let long = world.timing.told() + FIGURES_LATE;
+    let long = figures_late(world);
     let truth = world.truth();
     let is_sure = |(other, expectation): &(&User, &Expectation)| {
         **other != user && expectation.is_surely_there(now, long, &truth.rules)
@@ -238,6 +250,7 @@ pub(crate) fn joined(world: &World, user: User, live: Live, gateway: usize, told
 /// No figure is called exact and is wrong for longer than it takes to tell.
 fn figures(world: &World) {
     let now = Instant::now();
+    let late = figures_late(world);
     for gateway in 0..world.plan.gateways {
         for live in 0..world.plan.lives {
             let is_open = world.epoch(live).is_some();
@@ -247,7 +260,7 @@ fn figures(world: &World) {
             let Some((told, Quality::Exact)) = told else {
                 continue;
             };
-            let range = range(world, live, now);
+            let range = range(world, live, now, late);
             let is_within =
                 |figure: u64, [least, most]: [u64; 2]| least <= figure && figure <= most;
             if is_within(told.viewers, range.viewers) && is_within(told.fans, range.fans) {
