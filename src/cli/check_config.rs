@@ -64,16 +64,13 @@ pub async fn run(config: &Config, args: &CheckArgs) -> anyhow::Result<u8> {
     } else {
         exit::STOPPED
     };
-    print(
-        &Verdict {
-            mistakes,
-            unreachable,
-            warnings,
-            settings: &args.settings,
-        },
-        args.json,
-    );
-    Ok(code)
+    let verdict = Verdict {
+        mistakes,
+        unreachable,
+        warnings,
+        settings: &args.settings,
+    };
+    Ok(print(code, &verdict, args.json))
 }
 
 /// The mistakes in the files that the settings name.

@@ -2,8 +2,6 @@
 //! the exit codes. It is part of the library, so that the compiler makes code for the gateway's
 //! tasks once. `main` calls it.
 
-use std::io::{self, Write};
-
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -32,11 +30,7 @@ pub fn run() -> u8 {
         Ok(Loaded::Run(Task::Lives(args), config)) => inspect(&config, lives::run(&args)),
         Ok(Loaded::Run(Task::Token(args), config)) => Ok(token::run(&config, &args)),
         Ok(Loaded::Run(Task::Key(args), _)) => Ok(key::run(&args)),
-        Ok(Loaded::Print(text)) => {
-            // A reader that went away (`rollcall --help | head`) is no failure.
-            let _ = writeln!(io::stdout(), "{text}");
-            Ok(exit::STOPPED)
-        }
+        Ok(Loaded::Print(text)) => Ok(exit::print(exit::STOPPED, text)),
         Err(mistakes) => Ok(exit::say(
             exit::WRONG_SETTINGS,
             format_args!("{mistakes}\nall settings: rollcall --help"),
