@@ -4,6 +4,8 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use super::telemetry;
+
 /// Stopped as asked; also after help and version, and if the reader of the output goes away.
 pub const STOPPED: u8 = 0;
 /// An audit found something that remains.
@@ -15,10 +17,10 @@ pub const WRONG_SETTINGS: u8 = 64;
 pub const UNAVAILABLE: u8 = 69;
 /// A panic, or a long-lived task that ended early.
 pub const BUG: u8 = 70;
-/// A second signal came before the stop had ended.
-pub const STOPPED_TWICE: u8 = 130;
 /// What a command found or made could not be written to standard output.
 pub const UNWRITTEN: u8 = 74;
+/// A second signal came before the stop had ended.
+pub const STOPPED_TWICE: u8 = 130;
 
 /// Every code with its meaning, for the help and the documents.
 pub const CODES: &[(u8, &str)] = &[
@@ -34,17 +36,15 @@ pub const CODES: &[(u8, &str)] = &[
     ),
     (BUG, "a bug: a panic, or a task that must not end has ended"),
     (
-        STOPPED_TWICE,
-    (
         UNWRITTEN,
         "the output of a command could not be written, because a disk is full or so",
     ),
+    (
+        STOPPED_TWICE,
         "a second signal came before the stop had ended",
     ),
 ];
 
-/// Writes to standard error, whatever the log level, why the process ends. Returns the code.
-pub fn say(code: u8, why: impl fmt::Display) -> u8 {
 /// Writes the output of a command to standard output. Returns the code, or that
 /// of output that could not be written.
 pub fn print(code: u8, output: impl fmt::Display) -> u8 {
@@ -77,7 +77,8 @@ pub(crate) fn unwritten(code: u8, why: &io::Error) -> u8 {
     }
 }
 
-    // If standard error is closed, the code still says it.
-    let _ = writeln!(io::stderr(), "rollcall: {why}");
+/// Writes to standard error, whatever the log level, why the process ends. Returns the code.
+pub fn say(code: u8, why: impl fmt::Display) -> u8 {
+    telemetry::write(format!("rollcall: {why}\n").as_bytes());
     code
 }

@@ -54,7 +54,7 @@ fn inspect(
     } else {
         &config.log
     };
-    let _log = telemetry::init(log, config.log_format, None)?;
+    telemetry::init_command(log, config.log_format)?;
     match Runtime::new()?.block_on(command) {
         Ok(code) => Ok(code),
         Err(why) => Ok(exit::say(cli::code_of(&why), why)),
@@ -63,16 +63,22 @@ fn inspect(
 
 fn serve(config: &Config) -> anyhow::Result<u8> {
     let id = GatewayId::random();
-    // Dropped last, so that the last spans are sent.
-    let _log = telemetry::init(&config.log, config.log_format, config.traces(&id).as_ref())?;
+    // Dropped last, so that the last lines and spans go out.
+    let _log =
+        telemetry::init_gateway(&config.log, config.log_format, config.traces(&id).as_ref())?;
     admission::raise_open_files();
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
-    let runtime = Runtime::new()?;
-    let code = runtime.block_on(run_gateway(id, config));
-    runtime.shutdown_background();
-    code
+    let code = match Runtime::new() {
+        Ok(runtime) => {
+            let code = runtime.block_on(run_gateway(id, config));
+            runtime.shutdown_background();
+            code
+        }
+        Err(why) => Err(why.into()),
+    };
+    Ok(code.unwrap_or_else(|why| exit::say(exit::BUG, why)))
 }
 
 /// Runs the gateway until a signal or a failed task stops it; returns the exit code.

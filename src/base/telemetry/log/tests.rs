@@ -8,6 +8,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, fmt};
 
 use super::*;
+use crate::base::telemetry::writer::queued;
 
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
@@ -36,7 +37,7 @@ static ONE_AT_A_TIME: ReentrantMutex<()> = ReentrantMutex::new(());
 /// Runs `story` with a log of this filter.
 fn with_log(text: &str, story: impl FnOnce(&Log, &Written)) {
     let _turn = ONE_AT_A_TIME.lock();
-    let (log, lines) = Log::new(text, filter(text).unwrap());
+    let (log, lines) = Log::new(text, filter(text).unwrap(), None);
     let written = Written::default();
     let make = {
         let written = written.clone();
@@ -102,12 +103,16 @@ fn the_filter_changes_while_the_process_runs_and_a_wrong_one_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn the_filter_of_the_start_comes_back_by_itself() {
     let _turn = ONE_AT_A_TIME.lock();
-    let (log, _lines) = Log::new("info", EnvFilter::new("info"));
+    let (log, _lines) = Log::new("info", EnvFilter::new("info"), None);
     log.change("debug", Some(Duration::from_secs(600))).unwrap();
     assert_eq!(log.now().left, Some(Duration::from_secs(600)));
     let stop = CancellationToken::new();
     let filter_after = async |wait: u64| {
-        let _ = tokio::time::timeout(Duration::from_secs(wait), log.run(stop.clone())).await;
+        let _ = tokio::time::timeout(
+            Duration::from_secs(wait),
+            log.run(Arc::default(), stop.clone()),
+        )
+        .await;
         log.now().filter
     };
     assert_eq!(filter_after(590).await, "debug");
@@ -184,5 +189,56 @@ fn a_flood_is_sampled_and_the_lines_left_out_are_counted() {
         assert!(said.contains("log/tests.rs"), "{said}");
         log.sampler.report();
         assert_eq!(written.take(), "", "told once");
+    });
+}
+
+/// Takes nothing until it is let go.
+struct Stalled(std::sync::mpsc::Receiver<()>, Written);
+
+impl Write for Stalled {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let _ = self.0.recv();
+        self.1.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_reader_who_stalls_costs_lines_that_are_counted_and_told_of_when_the_reader_goes_on() {
+    let _turn = ONE_AT_A_TIME.lock();
+    let (go_on, wait) = std::sync::mpsc::channel();
+    let written = Written::default();
+    let (writer, last_lines) = queued(Stalled(wait, written.clone()), 8);
+    let (log, lines) = Log::new(
+        "info",
+        filter("info").unwrap(),
+        Some(writer.error_counter()),
+    );
+    let layer = fmt::layer()
+        .with_writer(writer)
+        .with_ansi(false)
+        .with_filter(lines);
+    tracing::subscriber::with_default(Registry::default().with(layer), || {
+        let metrics = Metrics::default();
+        for n in 0..15 {
+            tracing::info!(n, "news");
+        }
+        let told = log.tell_dropped(&metrics, 0);
+        assert_eq!(told, 0, "there is no room for the line that tells");
+        let dropped = metrics.log_lines_dropped.get();
+        assert!((6..=7).contains(&dropped), "{dropped}");
+        drop(go_on);
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while written.0.lock().is_empty() || log.tell_dropped(&metrics, told) == told {
+            assert!(std::time::Instant::now() < deadline);
+            std::thread::yield_now();
+        }
+        drop(last_lines);
+        let said = written.take();
+        assert!(said.contains("n=0") && !said.contains("n=14"), "{said}");
+        assert!(said.contains("too slow"), "{said}");
     });
 }
