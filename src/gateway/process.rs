@@ -86,9 +86,14 @@ async fn run_gateway(id: GatewayId, config: &Config) -> anyhow::Result<u8> {
     let mut signals = [
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,
+        signal(SignalKind::quit())?,
     ];
-    // Registered now, so that a hangup before the start is done, or during the stop, is ignored.
-    let mut hangups = signal(SignalKind::hangup())?;
+    // Registered now, so that they are ignored before the start is done, and during the stop.
+    let mut harmless = [
+        signal(SignalKind::hangup())?,
+        signal(SignalKind::user_defined1())?,
+        signal(SignalKind::user_defined2())?,
+    ];
     let started = tokio::select! {
         started = super::start_as(id, config.clone()) => started,
         () = any_of(&mut signals) => return Ok(exit::STOPPED),
@@ -110,7 +115,7 @@ async fn run_gateway(id: GatewayId, config: &Config) -> anyhow::Result<u8> {
     tokio::select! {
         () = any_of(&mut signals) => {}
         _ = gateway.failed() => {}
-        () = reload_on(&mut hangups, &gateway) => {}
+        () = attend(&mut harmless, &gateway) => {}
     }
     service_manager::stopping();
     let failed = tokio::select! {
@@ -126,18 +131,30 @@ async fn run_gateway(id: GatewayId, config: &Config) -> anyhow::Result<u8> {
     }
 }
 
-/// Reads keys and certificates again at each SIGHUP, which would otherwise end the process: it also
-/// comes from a terminal that closes. Never ends.
-async fn reload_on(hangups: &mut Signal, gateway: &Gateway) {
-    while hangups.recv().await.is_some() {
-        tracing::info!(
-            "SIGHUP: reading keys, secrets and certificates again; other settings are read at start only"
-        );
-        gateway.reload().await;
+/// Reads keys and certificates again at each SIGHUP, which also comes from a terminal that closes,
+/// and ignores the signals for users. Each of them would otherwise end the process. Never ends.
+async fn attend([hangup, user1, user2]: &mut [Signal; 3], gateway: &Gateway) {
+    loop {
+        let ignored = tokio::select! {
+            Some(()) = hangup.recv() => {
+                tracing::info!(
+                    "SIGHUP: reading keys, secrets and certificates again; other settings are read at start only"
+                );
+                gateway.reload().await;
+                continue;
+            }
+            Some(()) = user1.recv() => "SIGUSR1",
+            Some(()) = user2.recv() => "SIGUSR2",
+            else => std::future::pending().await,
+        };
+        tracing::info!("{ignored} has no meaning for a gateway and is ignored");
     }
-    std::future::pending().await
 }
 
-async fn any_of([terminate, interrupt]: &mut [Signal; 2]) {
-    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+async fn any_of([terminate, interrupt, quit]: &mut [Signal; 3]) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        _ = quit.recv() => {}
+    }
 }

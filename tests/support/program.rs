@@ -187,7 +187,8 @@ impl Program {
         .await
     }
 
-    fn signal(&self, signal: &str) {
+    /// Sends it a signal, such as `-QUIT`.
+    pub fn signal(&self, signal: &str) {
         let done = Command::new("kill")
             .args([signal, &self.child.id().to_string()])
             .status()
