@@ -105,6 +105,11 @@ impl ApiKeys {
         Ok(())
     }
 
+    /// Whether a key that was found is still in force, with the same scopes.
+    pub(crate) fn has(&self, key: &ApiKey) -> bool {
+        self.keys.load().contains(key)
+    }
+
     /// The key that a caller presents. The duration of the search does not depend on which key
     /// matches, or how nearly.
     pub(crate) fn find(&self, presented: &str) -> Option<ApiKey> {

@@ -16,6 +16,7 @@ use utoipa::IntoParams;
 
 use super::beats::session;
 use super::{Id, owner, permit};
+use crate::auth::api_keys::ApiKey;
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::{LiveId, UserId};
 use crate::edge::http::authorization::{Bearer, OwnLive};
@@ -24,7 +25,7 @@ use crate::edge::http::problem::{Problem, refusals};
 use crate::edge::http::requests::{InPath, InQuery};
 use crate::edge::http::state::AppState;
 use crate::edge::listener::pending_connections::PendingConnection;
-use crate::session::socketless::events::{EventStream, StreamBeats};
+use crate::session::socketless::events::{Credential, EventStream, StreamBeats};
 
 /// Tells nginx to pass on each event at once.
 const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -107,7 +108,8 @@ refusals!(
 /// Watch the counts of a live
 ///
 /// Events are `counts`, now and on change, and `closed`, each with the message that a socket gets
-/// that watches the live; and `reconnect` when the gateway is about to stop.
+/// that watches the live; `reconnect` when the gateway is about to stop; and `unauthorized` when the
+/// token has expired, or the API key was revoked.
 #[utoipa::path(get, path = "/v1/lives/{live_id}/events", operation_id = "watch_live", tag = "lives",
     params(
         ("live_id" = LiveId, Path, description = "The live", example = "42"),
@@ -140,7 +142,12 @@ pub(in crate::edge::http) async fn of_live(
         .presences
         .watch(identity, &live, epoch, permit)
         .await?;
-    let events = EventStream::of_dashboard(state.presences.clone(), session, claims.as_deref());
+    let credential = match (&claims, extensions.get::<ApiKey>()) {
+        (Some(claims), _) => Credential::Until(state.sessions.end_of(claims)),
+        (None, Some(key)) => Credential::Key(state.api_keys.clone(), key.clone()),
+        (None, None) => Credential::None,
+    };
+    let events = EventStream::of_dashboard(state.presences.clone(), session, credential);
     Ok(answer(events, place, &extensions))
 }
 

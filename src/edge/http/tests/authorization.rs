@@ -335,7 +335,10 @@ async fn every_key_does_what_its_scope_says_and_no_more() {
             if key == *scope {
                 may(route, key).await
             } else {
-                may_not(&world, route, Some(key), 403).await
+                may_not(&world, route, Some(key), 403).await;
+                let refusal = call(&world.router, route, Some(key)).await;
+                let detail = refusal.json()["detail"].to_string();
+                assert!(detail.contains(&format!("the scope {scope}")), "{detail}");
             }
         }
     }
