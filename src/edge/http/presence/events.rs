@@ -37,6 +37,11 @@ pub(in crate::edge::http) struct EventsQuery {
     /// is lost without a word is then noticed in time behind a proxy, too.
     #[param(default = true)]
     beat: Option<bool>,
+    /// Ignored: some clients send `Last-Event-ID` here.
+    #[serde(rename = "lastEventId")]
+    #[param(max_length = 64)]
+    #[expect(dead_code, reason = "a stream begins with what is true now")]
+    last_event_id: Option<String>,
 }
 
 refusals!(
@@ -86,11 +91,15 @@ pub(in crate::edge::http) async fn of_session(
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "the layer around the handler reads it")]
+#[expect(dead_code, reason = "the layer around the handler reads the token")]
 pub(in crate::edge::http) struct TokenQuery {
     /// A token, for pages: `EventSource` cannot send it in a header.
     #[param(max_length = 7_000)]
     token: Option<String>,
+    /// Ignored: some clients send `Last-Event-ID` here.
+    #[serde(rename = "lastEventId")]
+    #[param(max_length = 64)]
+    last_event_id: Option<String>,
 }
 
 refusals!(
