@@ -50,6 +50,7 @@ refusals!(
     Forbidden,
     MediaServerNotFound,
     BodyTooLarge,
+    UnsupportedMediaType,
     RateLimited,
     StoreUnavailable
 );

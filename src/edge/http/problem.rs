@@ -114,7 +114,7 @@ kinds! {
     /// The files of some keys or certificates; what was read before stays in force.
     BadFiles = CONFLICT "bad_files" "Files of the gateway cannot be used",
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The request's body is too large",
-    UnsupportedMediaType = UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" "The request's body is not declared as JSON",
+    UnsupportedMediaType = UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" "The request's body is not declared as JSON, or is compressed",
     /// The path speaks WebSocket, version 13, over HTTP/1.1 only.
     UpgradeRequired = UPGRADE_REQUIRED "upgrade_required" "This path speaks WebSocket",
     /// The caller's budget of requests is spent.

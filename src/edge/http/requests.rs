@@ -290,6 +290,19 @@ fn not_declared() -> Problem {
     )
 }
 
+/// Refuses a body that is compressed, as the gateway would have to unpack it first.
+pub(super) fn check_encoding(request: &Request) -> Result<(), Problem> {
+    let mut encodings = request.headers().get_all(header::CONTENT_ENCODING).iter();
+    let is_plain = encodings.all(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"));
+    if is_plain || request.body().is_end_stream() {
+        return Ok(());
+    }
+    Err(Problem::new(
+        Kind::UnsupportedMediaType,
+        "send the body as it is, without Content-Encoding",
+    ))
+}
+
 /// Runs a change to its end even if the client hangs up meanwhile.
 ///
 /// The end of a connection drops the handler. Half a change, in the store but not in the rooms,
