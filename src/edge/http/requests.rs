@@ -203,7 +203,7 @@ fn parse(text: &[u8]) -> Result<Json, Problem> {
     })
 }
 
-fn object<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+pub(super) fn object<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     let json = parse(text)?;
     if !matches!(json, Json::Object(_)) {
         return Err(Problem::new(
