@@ -65,9 +65,12 @@
 //! | how are other HTTP services asked? | `base/http_client.rs` makes every client |
 //! | how does a viewer without a WebSocket join, and stay? | `session/socketless/`, called by `edge/http/presence.rs` |
 //! | how does another gateway go on with such a session? | `auth/session_claims.rs`: its id tells all |
-//! | what keeps a session that left from coming back? | `presence/ended_sessions.rs` |
+//! | what keeps a session that left from coming back? | `store/session_ends.rs`, which `sync/session_ends.rs` writes |
+//! | with which secret are such ids signed? | `auth/presence_secret.rs`; `session/socketless/shared_secret.rs` if no file has it |
 //! | how does a datagram look? | `edge/datagrams/wire.rs` |
 //! | what becomes of a datagram? | `edge/datagrams/responder.rs` |
+//! | who pays for a datagram that anybody may have overheard? | `edge/datagrams/strangers.rs` |
+//! | what does a hello tell gateways, and who can read it? | `auth/ticket.rs` |
 //! | which datagrams has a session sent before? | `session/socketless/datagram_state.rs` |
 //! | what does a stream of events send? | `session/socketless/events.rs` |
 //! | what if a token expires? | `session/reaper.rs` finds its socket; `session/refresh.rs` takes in a new token |
@@ -101,6 +104,7 @@
 //! | how are clients told what a back end wrote? | `presence/room_info.rs` remembers; `session/memberships/` tells |
 //! | which viewers are pushed counts, and how often? | `presence/pushed_counts.rs` |
 //! | what did a media server say of a stream? | `edge/media.rs`; `edge/media/signature.rs` for whether it did |
+//! | in which fields does a media server say it? | `config/media/mapping.rs`; `edge/media/mapped.rs` reads them |
 //! | who may publish a stream? | `edge/media/publisher.rs` |
 //! | what does that mean for the live? | `store/streams/state.rs` decides, `sync/streams.rs` carries it out |
 //! | a stream is over: when does its live close? | `sync/streams/grace.rs` |
@@ -138,7 +142,8 @@
 //!   there is reason for doubt.
 //! - **No queue of changes.** A gateway keeps in memory the state that the store should hold. After
 //!   a failed call the flusher makes a new call from the present state.
-//! - **No counter that several processes add to.** Gateways pass on absolute values only.
+//! - **No counter without a set.** Gateways pass on absolute values only. Only the scripts add up
+//!   joins and leaves, in the step that changes a set, and compare the result with the set's size.
 //! - **No clock of the store in any decision about who lives.** A lease is a count that moves, and
 //!   each observer judges it by its own clock.
 //! - **No way back for a buried gateway.** It continues under a new id, so a sweep of the old id

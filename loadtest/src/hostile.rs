@@ -10,7 +10,9 @@ mod attacks;
 mod flood;
 mod honest;
 mod issuer;
+mod neighbours;
 mod occupation;
+mod publishers;
 mod report;
 mod wire;
 
@@ -196,6 +198,8 @@ async fn scene(
         &issuer.public_key_file,
     ]);
     flags.extend(TIMES);
+    let settings = publishers::settings(issuer.folder()).await?;
+    flags.extend(["--config", &settings]);
     let gateway =
         Gateway::of(Server::start(&programs.gateway, &flags).await?)?.with_tokens_of(&secret)?;
     flags.extend(["--proxy-protocol", "on", "--max-handshakes", SLOTS]);

@@ -19,4 +19,5 @@ pub(crate) mod presented;
 pub(crate) mod session_claims;
 #[cfg(test)]
 mod test_keys;
+mod ticket;
 pub mod tokens;

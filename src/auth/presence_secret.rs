@@ -6,13 +6,17 @@
 //! with no other.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::hkdf::{HKDF_SHA256, Prk, Salt};
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
+use data_encoding::BASE64URL_NOPAD;
 use jsonwebtoken::{DecodingKey, EncodingKey};
+use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 
+use super::ticket::TicketKey;
 use crate::base::from_files::FromFiles;
 use crate::base::secret_lines;
 use crate::base::session_key::{KEY_BYTES, RANDOM_BYTES, SessionKey};
@@ -36,6 +40,7 @@ struct Derived {
     datagrams: Prk,
     signs_ids: EncodingKey,
     checks_ids: DecodingKey,
+    tickets: TicketKey,
 }
 
 impl Derived {
@@ -48,6 +53,7 @@ impl Derived {
             datagrams: Prk::new_less_safe(HKDF_SHA256, &datagrams),
             signs_ids: EncodingKey::from_secret(&ids),
             checks_ids: DecodingKey::from_secret(&ids),
+            tickets: TicketKey::new(&expand(&root, &[b"tickets"])),
         }
     }
 
@@ -69,24 +75,28 @@ fn expand(root: &Prk, info: &[&[u8]]) -> [u8; DERIVED] {
 }
 
 pub(crate) struct PresenceSecret {
-    /// `None`: the secret was made up at the start, and no other gateway knows it.
+    /// `None`: there is no file, or it is not looked at again.
     path: Option<PathBuf>,
-    /// The present secret first; another one follows while it changes.
+    /// The present secret first; others follow while it changes.
     derived: ArcSwap<Vec<Derived>>,
+    /// The same secrets as texts, if gateways made them up; empty if a file has them.
+    made_up: Mutex<Vec<String>>,
 }
 
-/// A secret that no other gateway knows.
+/// A secret that no other gateway knows yet.
 impl Default for PresenceSecret {
     fn default() -> Self {
+        let secret = BASE64URL_NOPAD.encode(&rand::random::<[u8; DERIVED]>());
         Self {
             path: None,
-            derived: ArcSwap::from_pointee(vec![Derived::from(&rand::random::<[u8; DERIVED]>())]),
+            derived: ArcSwap::from_pointee(vec![Derived::from(secret.as_bytes())]),
+            made_up: Mutex::new(vec![secret]),
         }
     }
 }
 
 impl PresenceSecret {
-    /// Reads the file of the setting. Without one, makes a secret up.
+    /// Reads the file of the setting. Without one, makes a secret up, which gateways share.
     ///
     /// # Errors
     /// The file cannot be used; the text says why.
@@ -98,6 +108,7 @@ impl PresenceSecret {
         Ok(Self {
             path: Some(path),
             derived,
+            made_up: Mutex::default(),
         })
     }
 
@@ -111,6 +122,25 @@ impl PresenceSecret {
             path: None,
             ..opened
         })
+    }
+
+    /// The secrets that this gateway and others made up, the present one first; none if a file has
+    /// the secret.
+    pub(crate) fn made_up(&self) -> Vec<String> {
+        self.made_up.lock().clone()
+    }
+
+    /// Takes these in place of the ones that were made up.
+    pub(crate) fn adopt(&self, secrets: Vec<String>) {
+        let mut made_up = self.made_up.lock();
+        if secrets.is_empty() || *made_up == secrets {
+            return;
+        }
+        let derived = secrets
+            .iter()
+            .map(|secret| Derived::from(secret.as_bytes()));
+        self.derived.store(Arc::new(derived.collect()));
+        *made_up = secrets;
     }
 
     /// A key for a new session.
@@ -130,6 +160,20 @@ impl PresenceSecret {
         let derived = self.derived.load();
         let maker = derived.iter().find(|derived| derived.has_made(key))?;
         Some(expand(&maker.datagrams, &[key.as_bytes()]))
+    }
+
+    /// Seals the content of a ticket for its session.
+    pub(super) fn seal_ticket(&self, content: Vec<u8>, session: &SessionKey) -> Option<Vec<u8>> {
+        let derived = self.derived.load();
+        derived.first()?.tickets.seal(content, session)
+    }
+
+    /// The content of a ticket. `None` if no gateway sealed it for this session.
+    pub(super) fn open_ticket(&self, sealed: &[u8], session: &SessionKey) -> Option<Vec<u8>> {
+        let derived = self.derived.load();
+        derived
+            .iter()
+            .find_map(|derived| derived.tickets.open(sealed, session))
     }
 
     /// Does something with the key that signs session ids.
@@ -217,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_file_every_gateway_has_a_secret_of_its_own() {
+    fn without_a_file_every_gateway_has_a_secret_of_its_own_at_first() {
         let one = PresenceSecret::open(None).unwrap();
         let other = PresenceSecret::open(None).unwrap();
         assert_eq!(other.datagram_key(&one.new_key()), None);

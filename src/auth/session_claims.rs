@@ -8,7 +8,7 @@ use jsonwebtoken::{Algorithm, Header, Validation, decode, encode};
 
 use super::claims::{Claims, LEEWAY, RawClaims};
 use super::presence_secret::PresenceSecret;
-use crate::base::clock::UnixMillis;
+use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::base::session_key::SessionKey;
 
@@ -26,18 +26,12 @@ pub(crate) struct SessionClaims {
     pub(crate) friends: bool,
     /// When the session began, in whole seconds: an erasure of the user after that ends it.
     pub(crate) began: UnixMillis,
+    /// The last removal from the live when the id was made. A later one may be of the user.
+    pub(crate) removals: u64,
+    /// Until when the id is good, whatever else it says.
+    pub(crate) good_until: UnixMillis,
     /// Of the token with which the session began. With `--auth off`, of what its query said.
     pub(crate) bearer: Claims,
-}
-
-/// What a text with the claims is good for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Use {
-    /// It is the id of the session, and who has it acts as the session.
-    Id,
-    /// It goes into datagrams, which anybody on the way can read. Without the key of the session's
-    /// datagrams it is good for nothing.
-    Ticket,
 }
 
 /// The claims as they stand in the text.
@@ -49,8 +43,10 @@ struct Written<'a> {
     number: u32,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     friends: bool,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    ticket: bool,
+    #[serde(skip_serializing_if = "is_none")]
+    removals: u64,
+    /// In seconds.
+    until: u64,
     /// In seconds.
     iat: u64,
     sub: &'a UserId,
@@ -64,6 +60,11 @@ struct Written<'a> {
     fan_of: Option<&'a [UserId]>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it so")]
+fn is_none(number: &u64) -> bool {
+    *number == 0
+}
+
 #[derive(Deserialize)]
 struct Read {
     sid: SessionKey,
@@ -73,7 +74,8 @@ struct Read {
     #[serde(default)]
     friends: bool,
     #[serde(default)]
-    ticket: bool,
+    removals: u64,
+    until: u64,
     #[serde(default)]
     iat: u64,
     #[serde(flatten)]
@@ -83,22 +85,14 @@ struct Read {
 impl SessionClaims {
     /// The id, as text for a URL.
     pub(crate) fn sign(&self, secret: &PresenceSecret) -> String {
-        self.sign_for(Use::Id, secret)
-    }
-
-    /// The ticket, as text for a datagram.
-    pub(crate) fn sign_ticket(&self, secret: &PresenceSecret) -> String {
-        self.sign_for(Use::Ticket, secret)
-    }
-
-    fn sign_for(&self, used_as: Use, secret: &PresenceSecret) -> String {
         let written = Written {
             sid: self.key,
             live: &self.live,
             epoch: self.epoch,
             number: self.number,
             friends: self.friends,
-            ticket: used_as == Use::Ticket,
+            removals: self.removals,
+            until: self.good_until / 1_000,
             iat: self.began / 1_000,
             sub: &self.bearer.user,
             role: self.bearer.role.as_str(),
@@ -114,61 +108,51 @@ impl SessionClaims {
             .unwrap_or_default()
     }
 
-    /// Reads an id. `None` if no gateway signed it, or its token has expired.
+    /// Reads an id. `None` if no gateway signed it, or it is no longer good.
     pub(crate) fn read(id: &str, secret: &PresenceSecret, now: UnixMillis) -> Option<Self> {
-        Self::read_as(Use::Id, id, secret, now)
-    }
-
-    /// As [`Self::read`], of a ticket.
-    pub(crate) fn read_ticket(
-        ticket: &str,
-        secret: &PresenceSecret,
-        now: UnixMillis,
-    ) -> Option<Self> {
-        Self::read_as(Use::Ticket, ticket, secret, now)
-    }
-
-    fn read_as(used_as: Use, text: &str, secret: &PresenceSecret, now: UnixMillis) -> Option<Self> {
         let mut validation = Validation::new(Algorithm::HS256);
         // The time is checked below, by the clock that the tests can set.
         validation.validate_exp = false;
         validation.required_spec_claims.clear();
         let read: Read = secret.check_with(|key| {
-            let token = decode(text, key, &validation).ok()?;
+            let token = decode(id, key, &validation).ok()?;
             Some(token.claims)
         })?;
-        if read.ticket != (used_as == Use::Ticket) {
-            return None;
-        }
-        let bearer = read.bearer.read()?;
-        let leeway = LEEWAY.as_millis() as UnixMillis;
-        if bearer.expires_at.saturating_add(leeway) <= now {
-            return None;
-        }
-        Some(Self {
+        let claims = Self {
             key: read.sid,
             live: read.live,
             epoch: read.epoch,
             number: read.number,
             friends: read.friends,
+            removals: read.removals,
+            good_until: read.until.saturating_mul(1_000),
             began: read.iat.saturating_mul(1_000),
-            bearer,
-        })
+            bearer: read.bearer.read()?,
+        };
+        claims.are_good(now).then_some(claims)
+    }
+
+    /// Whether neither the id or ticket that says this has expired, nor the user's token.
+    pub(super) fn are_good(&self, now: UnixMillis) -> bool {
+        let token = self.bearer.expires_at.saturating_add(millis(LEEWAY));
+        now < self.good_until.min(token)
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::base::identity::Role;
 
-    fn claims(secret: &PresenceSecret) -> SessionClaims {
+    pub(in crate::auth) fn claims(secret: &PresenceSecret) -> SessionClaims {
         SessionClaims {
             key: secret.new_key(),
             live: LiveId::parse("42").unwrap(),
             epoch: Epoch(3),
             number: 1,
             friends: true,
+            removals: 7,
+            good_until: 1_732_000_060_000,
             began: 1_731_000_000_000,
             bearer: Claims {
                 user: UserId::parse("mail@example.org").unwrap(),
@@ -193,24 +177,22 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_no_id_and_an_id_is_no_ticket() {
-        let secret = PresenceSecret::open(None).unwrap();
-        let written = claims(&secret);
-        let id = written.sign(&secret);
-        let ticket = written.sign_ticket(&secret);
-        assert_eq!(SessionClaims::read(&ticket, &secret, 0), None);
-        assert_eq!(SessionClaims::read_ticket(&id, &secret, 0), None);
-        let read = SessionClaims::read_ticket(&ticket, &secret, 0);
-        assert_eq!(read, Some(written));
-    }
-
-    #[test]
     fn an_id_that_was_forged_or_has_expired_says_nothing() {
         let secret = PresenceSecret::open(None).unwrap();
         let id = claims(&secret).sign(&secret);
         let last = 1_732_000_030_499;
         assert!(SessionClaims::read(&id, &secret, last).is_some());
         assert_eq!(SessionClaims::read(&id, &secret, last + 1), None);
+        let short = SessionClaims {
+            good_until: 1_731_999_999_000,
+            ..claims(&secret)
+        }
+        .sign(&secret);
+        assert!(SessionClaims::read(&short, &secret, 1_731_999_998_999).is_some());
+        assert_eq!(
+            SessionClaims::read(&short, &secret, 1_731_999_999_000),
+            None
+        );
         let stranger = PresenceSecret::open(None).unwrap();
         assert_eq!(SessionClaims::read(&id, &stranger, 0), None);
         for at in [3, id.len() / 2, id.len() - 3] {

@@ -90,15 +90,6 @@ pub(super) fn random_name() -> String {
         .collect()
 }
 
-/// The low 5 bits of each byte, which are 80 bits, as [`random_name`] writes them.
-fn name_of(bits: &[u8; 16]) -> String {
-    let mut name = String::with_capacity(bits.len());
-    for byte in bits {
-        name.push(char::from(ALPHABET[usize::from(byte % 32)]));
-    }
-    name
-}
-
 macro_rules! id_type {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -194,11 +185,6 @@ impl PostId {
         Self(random_name().into())
     }
 
-    /// The id that follows from these bits, which looks like a random one.
-    pub fn of_bits(bits: &[u8; 16]) -> Self {
-        Self(name_of(bits).into())
-    }
-
     /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]`, other than `.` and `..`.
     pub fn parse(id: &str) -> Result<Self, InvalidId> {
         check(id, b"")?;
@@ -246,11 +232,6 @@ impl UserId {
     /// A new id: 80 random bits in lower-case letters and digits.
     pub fn random() -> Self {
         Self(format!("u-{}", random_name()).into())
-    }
-
-    /// The id that follows from these bits, which looks like a random one.
-    pub fn of_bits(bits: &[u8; 16]) -> Self {
-        Self(format!("u-{}", name_of(bits)).into())
     }
 
     /// Takes 1 to 64 bytes of `[A-Za-z0-9_.:@-]`, other than `.` and `..`.

@@ -20,6 +20,8 @@ pub struct MediaEvent {
     pub token: Option<Secret>,
     /// The streamer by name, as the publisher or the server says.
     pub streamer: Option<String>,
+    /// The address of the publisher, as the server says; for the log.
+    pub address: Option<String>,
     /// When it happened, by the clock of the server, in Unix milliseconds.
     pub at: Option<u64>,
 }

@@ -64,6 +64,15 @@ impl MediaKind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
+    /// Whether the server only reports: it passes on no token of a publisher, and a refusal is nothing
+    /// to it, or a reason to send the same message again.
+    pub fn only_reports(self) -> bool {
+        matches!(
+            self,
+            Self::LiveKit | Self::Owncast | Self::Mux | Self::Cloudflare
+        )
+    }
+
     /// Whether the server signs its callbacks. The callbacks of the others carry the secret in
     /// their query.
     pub fn signs(self) -> bool {

@@ -2,8 +2,17 @@
 //! which the four bytes of a socket's [`SocketId`](super::socket_id::SocketId) could not do.
 
 use std::fmt;
+use std::time::Duration;
 
 use data_encoding::BASE64URL_NOPAD;
+
+/// How long the id of a session is good, and the ticket of its datagrams. A beat brings another id
+/// after half of that.
+pub const ID_LIFE: Duration = Duration::from_secs(10 * 60);
+
+/// How long the end of a session is remembered: for longer than any of its ids is good, on gateways
+/// whose clocks differ.
+pub const ENDS_KEPT: Duration = Duration::from_secs(ID_LIFE.as_secs() + 2 * 60);
 
 /// How many bytes of a key are chosen at random: among four billion sessions at a time, two are the
 /// same with a probability of 1 in 100,000.
@@ -16,7 +25,7 @@ pub const TAG_BYTES: usize = 6;
 pub const KEY_BYTES: usize = RANDOM_BYTES + TAG_BYTES;
 
 /// The key of a session without a socket: random bytes, and a tag that only gateways can make.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey([u8; KEY_BYTES]);
 
 impl SessionKey {

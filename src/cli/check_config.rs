@@ -37,6 +37,8 @@ struct Verdict<'a> {
     mistakes: Vec<String>,
     /// The systems that do not answer, or lack what a gateway needs. Null if the command asked none.
     unreachable: Option<Vec<String>>,
+    /// Which secret is behind sessions without a WebSocket. Null if the command asked nobody.
+    presence_secret: Option<&'static str>,
     /// Settings that are allowed and probably not intended.
     warnings: Vec<String>,
     settings: &'a [SettingInForce],
@@ -67,10 +69,22 @@ pub async fn run(config: &Config, args: &CheckArgs) -> anyhow::Result<u8> {
     let verdict = Verdict {
         mistakes,
         unreachable,
+        presence_secret: args.connect.then(|| presence_secret(config)),
         warnings,
         settings: &args.settings,
     };
     Ok(print(code, &verdict, args.json))
+}
+
+/// Which secret is behind sessions without a WebSocket.
+fn presence_secret(config: &Config) -> &'static str {
+    if config.presence_secret_file.is_some() {
+        "that of presence-secret-file, which must be the same for all gateways"
+    } else if config.redis.is_some() {
+        "one that the gateways share in Redis"
+    } else {
+        "one that this gateway makes up, because it has no Redis"
+    }
 }
 
 /// The mistakes in the files that the settings name.
@@ -174,6 +188,12 @@ impl Display for Verdict<'_> {
         }
         f.write_str("the settings in force:")?;
         table(f, ["setting", "value", "from"], &rows)?;
+        if let Some(secret) = self.presence_secret {
+            write!(
+                f,
+                "\nthe secret behind sessions without a WebSocket: {secret}"
+            )?;
+        }
         for warning in &self.warnings {
             write!(f, "\nwarning: {}", harmless(warning))?;
         }

@@ -1,6 +1,7 @@
 //! The media servers of the settings file: a table `[media.<name>]` for each. A mistake says what
 //! would be right, and quotes no secret.
 
+mod mapping;
 pub(super) mod server;
 mod template;
 
@@ -13,6 +14,7 @@ use super::values::{AuthMode, Config};
 use crate::base::media_server::{MediaKind, MediaServerName};
 use crate::base::secret::Secret;
 use ipnet::IpNet;
+pub use mapping::{Mapping, Meaning, Place};
 use reqwest::Url;
 pub use server::MediaServer;
 use server::SHORTEST_SECRET;
@@ -21,15 +23,34 @@ pub use template::{Placeholder, Template, TemplateError};
 const TABLES: Kind<MediaServerName, MediaServer> = Kind {
     word: "media",
     keys: &[
+        "address",
+        "app",
+        "asks",
+        "at",
+        "begins",
+        "ends",
+        "event",
+        "goes-on",
+        "ignores",
         "kind",
         "live",
         "networks",
+        "no-body",
+        "no-status",
+        "path",
         "poll-url",
         "publish-secret-file",
         "publish-url",
+        "query",
         "secret",
         "secret-file",
+        "session",
+        "stream",
         "streamer",
+        "streamer-id",
+        "token",
+        "yes-body",
+        "yes-header",
     ],
     name: MediaServerName::parse,
     make: server,
@@ -52,12 +73,14 @@ fn server(name: MediaServerName, keys: &mut Keys<'_>) -> Option<MediaServer> {
     let publish_secret_file = keys.read("publish-secret-file", tables::file);
     let poll_url = keys.read("poll-url", url);
     let networks = keys.read("networks", networks);
+    let mapping = kind.map(|kind| mapping::read(kind, keys));
     if keys.mistakes() > before {
         return None;
     }
     Some(MediaServer {
         name,
         kind: kind?,
+        mapping: mapping?,
         secret,
         secret_file,
         live: live.unwrap_or_default(),
@@ -165,7 +188,7 @@ impl MediaServer {
             wrong.push(("poll-url", why));
         }
         let names_streamer = self.streamer.is_some() || self.publish_url.is_some();
-        if auth == AuthMode::Jwt && !sends_tokens(self.kind) && !names_streamer {
+        if auth == AuthMode::Jwt && self.kind.only_reports() && !names_streamer {
             let why = format!(
                 "is missing: {kind} sends no token, so with auth jwt say who the streamer is, as in \
                  streamer = \"{{live}}\", or give publish-url"
@@ -174,12 +197,4 @@ impl MediaServer {
         }
         wrong
     }
-}
-
-/// Whether the server passes on what a publisher writes into the query of the stream's URL.
-fn sends_tokens(kind: MediaKind) -> bool {
-    !matches!(
-        kind,
-        MediaKind::LiveKit | MediaKind::Owncast | MediaKind::Mux | MediaKind::Cloudflare
-    )
 }

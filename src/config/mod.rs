@@ -39,7 +39,7 @@ pub use command::{
     AuditArgs, CheckArgs, EventsAction, EventsArgs, ExplainArgs, GatewayArgs, KeyArgs, KeyPattern,
     KeysArgs, LivesArgs, LivesSort, Task, TokenArgs,
 };
-pub use media::{MediaServer, Placeholder, Template};
+pub use media::{Mapping, Meaning, MediaServer, Place, Placeholder, Template};
 pub use mistakes::ConfigError;
 pub use review::SettingInForce;
 pub use settings::{SETTINGS, Setting, Shown, markdown_table};

@@ -138,6 +138,14 @@ impl Config {
             &["webhook-url", "webhook-secret-file"],
             "webhook-url and webhook-secret-file go together".to_owned(),
         );
+        relations.require(
+            self.webhook_patience <= self.events_max_age,
+            &["webhook-patience", "events-max-age"],
+            format!(
+                "events-max-age must be {} or more, the webhook-patience",
+                format_duration(self.webhook_patience)
+            ),
+        );
         for event in &self.webhook_events {
             if let Some(setting) = self.switched_off(*event) {
                 relations.broken.push(BrokenRelation {

@@ -170,7 +170,7 @@ pub const SETTINGS: &[Setting] = &[
         hint: "FILE",
         doc: "A file with the secret behind sessions without a WebSocket, or two while it changes, a line each",
         more: "The same for all gateways, so that any of them goes on with a session when another one is gone. Without \
-               it a session ends with its gateway. Read again on change.",
+               it, gateways share a random secret in Redis. Read again on change.",
         take: |c, text| set(&mut c.presence_secret_file, Ok(Some(PathBuf::from(text)))),
         ..PLAIN
     },
@@ -660,6 +660,36 @@ pub const SETTINGS: &[Setting] = &[
         ..PLAIN
     },
     Setting {
+        name: "events-max-age",
+        group: EVENTS,
+        hint: "DURATION",
+        default: Some("7d"),
+        doc: "How old an event in rollcall:events becomes; older ones are trimmed, delivered or not",
+        more: "At least webhook-patience. The same for all gateways.",
+        take: |c, text| {
+            set(
+                &mut c.events_max_age,
+                duration(text, s(3_600)..=s(3_650 * 86_400)),
+            )
+        },
+        ..PLAIN
+    },
+    Setting {
+        name: "audit-max-age",
+        group: EVENTS,
+        hint: "DURATION",
+        default: Some("90d"),
+        doc: "How old an entry of the audit trail becomes; older ones are trimmed",
+        more: "The trail also keeps no more entries than events-kept. The same for all gateways.",
+        take: |c, text| {
+            set(
+                &mut c.audit_max_age,
+                duration(text, s(3_600)..=s(3_650 * 86_400)),
+            )
+        },
+        ..PLAIN
+    },
+    Setting {
         name: "count-events",
         group: EVENTS,
         hint: ON_OR_OFF,
@@ -855,7 +885,8 @@ pub const SETTINGS: &[Setting] = &[
         doc: "What one user may ask of the store per second, over all sockets on this gateway; 0: no limit",
         more: "Four times as much at once. A join, a switch to another live, a watch or a question for friends counts\n\
                one, a close two, an open five, or one if this gateway has the live open already; beyond that,\n\
-               rate_limited. What is read to find friends, a thousand users a unit, has as much again; beyond that,\n\
+               rate_limited. Over HTTP, a streamer's open counts five, and what changes, closes or moderates a\n\
+               live two. What is read to find friends, a thousand users a unit, has as much again; beyond that,\n\
                it comes later. The role service has no limit.",
         take: |c, text| set(&mut c.user_rate, number(text, 0..=1_000_000)),
         ..PLAIN

@@ -74,6 +74,18 @@ pub(super) struct Keys<'a> {
     mistakes: &'a mut Vec<String>,
 }
 
+impl<'a> Keys<'a> {
+    /// The keys of an empty table.
+    pub(super) fn none(mistakes: &'a mut Vec<String>) -> Self {
+        Self {
+            subject: String::new(),
+            place: String::new(),
+            values: Vec::new(),
+            mistakes,
+        }
+    }
+}
+
 impl Keys<'_> {
     fn take(&mut self, table: toml::Table, all: &[&'static str]) {
         for (key, value) in table {
@@ -101,7 +113,7 @@ impl Keys<'_> {
     }
 
     /// Notes a mistake.
-    fn wrong(&mut self, key: &str, problem: &impl Display) {
+    pub(super) fn wrong(&mut self, key: &str, problem: &impl Display) {
         let Self { subject, place, .. } = self;
         let key = key.escape_debug();
         let mistake = format!("{subject}.{key} ({place}): {problem}");
@@ -113,7 +125,7 @@ impl Keys<'_> {
         self.mistakes.len()
     }
 
-    fn has(&self, key: &str) -> bool {
+    pub(super) fn has(&self, key: &str) -> bool {
         self.values.iter().any(|(known, _)| *known == key)
     }
 

@@ -166,6 +166,8 @@ fn the_table_shows_the_defaults_that_apply() {
         stream_grace: Duration::ZERO,
         media: Vec::new(),
         events_kept: 0,
+        events_max_age: Duration::ZERO,
+        audit_max_age: Duration::ZERO,
         count_events: false,
         fan_events: true,
         follow_events: true,
@@ -317,6 +319,8 @@ fn every_setting_can_be_given_in_every_way() {
         ("user-rate", "7"),
         ("stream-grace", "30s"),
         ("events-kept", "1000"),
+        ("events-max-age", "3days"),
+        ("audit-max-age", "4days"),
         ("count-events", "off"),
         ("fan-events", "on"),
         ("follow-events", "on"),
@@ -1172,6 +1176,22 @@ fn a_wrong_media_server_is_refused_with_the_name_of_its_key() {
         (
             "kind = 'srs'\nnetworks = 'here'",
             ["media.main.networks (file ", "10.0.0.0/8"],
+        ),
+        (
+            "kind = 'srs'\nbegins = 'x'",
+            ["media.main.begins (file ", "for kind generic"],
+        ),
+        (
+            "kind = 'generic'\nevent = 'a,'",
+            ["media.main.event (file ", "comma"],
+        ),
+        (
+            "kind = 'generic'\nno-status = '500'",
+            ["media.main.no-status (file ", "400 to 499"],
+        ),
+        (
+            "kind = 'generic'\nyes-header = 'x'",
+            ["media.main.yes-header (file ", "no header"],
         ),
         (
             "kind = 'srs'\nsecret-file = 'a'\nsecret_file = 'b'",

@@ -98,8 +98,10 @@ pub struct Config {
     pub stream_grace: Duration,
     /// The media servers of the settings file.
     pub media: Vec<MediaServer>,
-    /// Of each stream: that of events, and that of events given up.
+    /// Of each stream: that of events, the audit trail, and that of events given up.
     pub events_kept: u64,
+    pub events_max_age: Duration,
+    pub audit_max_age: Duration,
     pub count_events: bool,
     pub fan_events: bool,
     pub follow_events: bool,
@@ -236,6 +238,8 @@ impl Default for Config {
             stream_grace: Duration::from_secs(20),
             media: Vec::new(),
             events_kept: 250_000,
+            events_max_age: Duration::from_secs(7 * 86_400),
+            audit_max_age: Duration::from_secs(90 * 86_400),
             count_events: true,
             fan_events: false,
             follow_events: false,

@@ -99,13 +99,18 @@ pub(crate) fn token_in_query(uri: &Uri) -> Option<String> {
 
 /// The token or key of an `Authorization: Bearer` header.
 pub(crate) fn bearer(parts: &Parts) -> Option<&str> {
-    let (scheme, credentials) = parts
+    credentials(parts, "bearer")
+}
+
+/// What an `Authorization` header of this scheme has.
+pub(crate) fn credentials<'a>(parts: &'a Parts, scheme: &str) -> Option<&'a str> {
+    let (sent, credentials) = parts
         .headers
         .get(header::AUTHORIZATION)?
         .to_str()
         .ok()?
         .split_once(' ')?;
-    if scheme.eq_ignore_ascii_case("bearer") {
+    if sent.eq_ignore_ascii_case(scheme) {
         presented(credentials)
     } else {
         None

@@ -31,7 +31,7 @@ use crate::base::telemetry::Log;
 use crate::cli::check_config::wrong_files;
 use crate::config::{AuthMode, Config};
 use crate::edge::client_address::{ClientAddress, TrustedProxies};
-use crate::edge::datagrams::{self, DatagramSocket, Resumptions};
+use crate::edge::datagrams::{self, DatagramDoor, DatagramSocket, Resumptions};
 use crate::edge::http::state::AppState;
 use crate::edge::listener::PortSettings;
 use crate::edge::listener::pending_connections::PerAddress;
@@ -42,6 +42,7 @@ use crate::peers::publisher::Publisher;
 use crate::presence::conn::Signals;
 use crate::presence::figures::{Figures, Quality};
 use crate::session::drain::{self, Stages};
+use crate::session::socketless::shared_secret;
 use crate::session::{self, Handshake};
 use crate::store::fans::FanSetupError;
 use crate::store::memory::MemoryStore;
@@ -302,11 +303,6 @@ async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway
     let gateway_id = gateway.id();
     let store = gateway.app.store.kind();
     tracing::info!(%gateway_id, store, %addr, sockets_at_most, "gateway started");
-    if config.redis.is_some() && config.presence_secret_file.is_none() {
-        tracing::info!(
-            "without presence-secret-file a session without a WebSocket ends with its gateway"
-        );
-    }
     Ok(gateway)
 }
 
@@ -350,6 +346,10 @@ async fn run(
         fix_seen_ids(config, store.as_ref()).await?;
     }
     fix_attendance_form(config, store.as_ref()).await?;
+    let presence_secret = verifiers.presence_secret.clone();
+    if let Err(why) = shared_secret::share(&presence_secret, store.as_ref()).await {
+        tracing::info!(error = %why, "other gateways know the sessions without a WebSocket of this one later");
+    }
     let sockets = TaskTracker::new();
     let parts = Parts::new(config, verifiers, &store, &metrics, &sockets)?;
     let app = parts.app;
@@ -361,6 +361,12 @@ async fn run(
     let lease = Stage::new();
     let (failed, _) = watch::channel(None);
     flusher.spawn("flush", &failed, parts.flusher.run(flusher.stop.clone()));
+    // The last ends of sessions come when the readers stop.
+    flusher.spawn(
+        "ends of sessions",
+        &failed,
+        parts.session_ends.run(flusher.stop.clone()),
+    );
     // The lease is in a stage of its own, which stops last: the last flush needs the lease.
     lease.spawn("lease", &failed, parts.lease.run(lease.stop.clone()));
     readers.spawn("counts", &failed, parts.counts.run(readers.stop.clone()));
@@ -395,6 +401,18 @@ async fn run(
         "sessions without a socket",
         &failed,
         app.presences.clone().run(readers.stop.clone()),
+    );
+    readers.spawn(
+        "presence secret",
+        &failed,
+        shared_secret::run(presence_secret, store.clone(), readers.stop.clone()),
+    );
+    readers.spawn(
+        "missed ends of sessions",
+        &failed,
+        app.presences
+            .clone()
+            .ask_for_missed_ends(readers.stop.clone()),
     );
     readers.spawn(
         "streamer timeout",
@@ -656,6 +674,11 @@ impl Gateway {
     /// The routes of the public port, for calls within this process, as [`Self::router`].
     pub fn public_router(&self) -> Router {
         http::routes::public(&self.app, false).layer(Extension(THIS_MACHINE))
+    }
+
+    /// Where this gateway takes datagrams, for calls within this process.
+    pub fn datagram_door(&self) -> DatagramDoor {
+        DatagramDoor::new(Arc::new(datagrams::Shared::new(self.app.clone())))
     }
 
     /// Listens until the intake stops.

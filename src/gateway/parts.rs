@@ -43,7 +43,7 @@ use crate::session::limits::Limits;
 use crate::session::reaper::Reaper;
 use crate::session::socketless::sessions::SocketlessSessions;
 use crate::store::fans::{self, FanLookup, FanSetupError};
-use crate::store::{ClaimLimits, Store};
+use crate::store::{ClaimLimits, EventAges, Store};
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::catch_up::CatchUp;
 use crate::sync::changed_records::ChangedRecords;
@@ -51,6 +51,7 @@ use crate::sync::check::Checker;
 use crate::sync::count::CountsRecorder;
 use crate::sync::eraser::Eraser;
 use crate::sync::erasure::Erasing;
+use crate::sync::events::announcer::Announcer;
 use crate::sync::events::api_events::ApiEvents;
 use crate::sync::events::count_events::CountEvents;
 use crate::sync::events::fan_events::FanEvents;
@@ -68,6 +69,7 @@ use crate::sync::removals::Remover;
 use crate::sync::resync_limit::ResyncLimit;
 use crate::sync::room_friends::FriendsTask;
 use crate::sync::seen::{self, SeenUsers};
+use crate::sync::session_ends::SessionEndWriter;
 use crate::sync::social::fanout::Fanout;
 use crate::sync::social::feeds::Feeds;
 use crate::sync::streamer_timeout::StreamerTimeout;
@@ -139,6 +141,15 @@ impl Core {
             absent_streamers: absent_streamers.clone(),
             ended_sessions: ended_sessions.clone(),
             metrics: self.metrics.clone(),
+            clock: self.clock,
+        }
+    }
+
+    fn session_ends(&self, ended: &Arc<EndedSessions>) -> SessionEndWriter {
+        SessionEndWriter {
+            store: self.store.clone(),
+            ended: ended.clone(),
+            outbox: self.outbox.clone(),
             clock: self.clock,
         }
     }
@@ -479,6 +490,7 @@ pub struct Parts {
     pub api_events: Option<Arc<ApiEvents>>,
     pub fanout: Fanout,
     pub erasing: Erasing,
+    pub(crate) session_ends: SessionEndWriter,
     pub app: Arc<AppState>,
 }
 
@@ -517,6 +529,7 @@ impl Parts {
         // peers and dashboards
         let ended_sessions = Arc::<EndedSessions>::default();
         let subscriber = core.subscriber(&absent_streamers, &ended_sessions);
+        let session_ends = core.session_ends(&ended_sessions);
         let publisher = Arc::new(core.publisher(config));
         let counts = core.counts_task(&trust);
 
@@ -661,6 +674,10 @@ impl Parts {
             check_every: config.check_every,
             count_events: count_events.clone(),
             events_kept: config.events_kept,
+            event_ages: EventAges {
+                events: config.events_max_age,
+                audit: config.audit_max_age,
+            },
         };
 
         // session
@@ -685,7 +702,7 @@ impl Parts {
             sessions.clone(),
             presence_secret,
             ended_sessions,
-            outbox.clone(),
+            store_for_clients.clone(),
             config.max_presences,
         ));
 
@@ -704,8 +721,8 @@ impl Parts {
             outbox,
             keeper,
             catch_up,
+            announcer: Announcer::new(store_for_clients.clone(), config.events_kept),
             metrics: metrics.clone(),
-            events_kept: config.events_kept,
         };
         let app = Arc::new(AppState {
             store: store.clone(),
@@ -758,6 +775,7 @@ impl Parts {
             api_events,
             fanout,
             erasing,
+            session_ends,
             app,
         })
     }

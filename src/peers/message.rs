@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
-use crate::presence::ended_sessions::EndedSession;
+use crate::store::EndedSession;
 
 const VERSION: u32 = 3;
 
@@ -48,8 +48,8 @@ pub enum PeerMessage {
         /// How long the streamer had been silent by then, in ms.
         silent: Millis,
     },
-    /// On the gateways' channel: these ids of sessions without a socket are over on the sender. The
-    /// receiver ends its own part of them.
+    /// On the gateways' channel: these ids of sessions without a socket are over. The receiver ends
+    /// its own part of them.
     SessionsEnded { sessions: Vec<EndedSession> },
     /// On the gateways' channel: what the walk found in the store. A receiver that expected the
     /// same need not look itself.
@@ -188,7 +188,7 @@ pub fn read(text: &str) -> Result<Received, Ignored> {
 mod tests {
     use super::*;
     use crate::base::session_key::SessionKey;
-    use crate::presence::ended_sessions::Over;
+    use crate::store::Over;
 
     #[test]
     fn messages_are_read_back_as_they_were_written() {

@@ -21,11 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
 use crate::base::metrics::Metrics;
-use crate::presence::ended_sessions::EndedSession;
 use crate::presence::gateways::Gateways;
 use crate::presence::moves::MOST_USERS;
 use crate::presence::queue::Queue;
-use crate::store::Channel;
+use crate::store::{Channel, EndedSession};
 use message::PeerMessage;
 use survey::Surveys;
 
@@ -93,14 +92,6 @@ impl Outbox {
         self.post(Channel::Gateways, message);
     }
 
-    /// Tells the peers which ids of sessions without a socket are over.
-    pub fn sessions_ended(&self, sessions: &[EndedSession]) {
-        let message = PeerMessage::SessionsEnded {
-            sessions: sessions.to_owned(),
-        };
-        self.post(Channel::Gateways, message);
-    }
-
     /// Tells all gateways, this one too, what the walk found.
     pub fn surveyed(&self, surveys: Surveys) {
         for message in surveys.finish() {
@@ -131,6 +122,14 @@ impl Outbox {
     /// "Tell who comes to this live and who leaves it", from this gateway.
     pub fn friends_asked(&self) -> String {
         PeerMessage::FriendsAsked.text(&self.gateways.id())
+    }
+
+    /// "These ids of sessions without a socket are over", from this gateway.
+    pub fn sessions_ended(&self, sessions: &[EndedSession]) -> String {
+        let message = PeerMessage::SessionsEnded {
+            sessions: sessions.to_owned(),
+        };
+        message.text(&self.gateways.id())
     }
 
     /// The number of a message about counts: above zero, and above those of earlier ones. Taken

@@ -64,6 +64,7 @@ impl Subscriber {
                     }
                 }
                 Some(BusEvent::Ready(Channel::Gateways)) => {
+                    self.ended_sessions.note_missed();
                     self.rooms.recent_follows.clear();
                     self.rooms
                         .update_friends_where(|room| room.friends.doubt_follows());
@@ -84,6 +85,7 @@ impl Subscriber {
                         self.note_friends_asked(&room);
                         self.ask_peers(&room);
                     }
+                    self.ended_sessions.note_missed();
                     self.checks.check_all_soon();
                     self.rooms.recent_follows.clear();
                     self.rooms.update_friends_where(|room| {

@@ -323,6 +323,14 @@ impl DesiredState {
         !self.unsettled.contains_key(user)
     }
 
+    /// Whether a user is wanted whom the store does not hold for this gateway yet.
+    pub(crate) fn is_newcomer(&self, user: &UserId) -> bool {
+        match self.unsettled.get(user) {
+            Some(in_store) => in_store.before() == Standing::Gone && self.wanted.contains(user),
+            None => false,
+        }
+    }
+
     /// The number of unsettled users.
     pub fn unsettled(&self) -> usize {
         self.unsettled.len()

@@ -1,69 +1,31 @@
 //! Sessions without a socket of which an id is over: the user left, was sent away, or has another id
 //! since a switch to another live. A beat that arrives late with such an id, on this gateway or
-//! another, must not bring the user back, although the signature of the id is still good. Each
-//! gateway remembers what is over for a while, and tells it to the others.
+//! another, must not bring the user back, although the signature of the id is still good. The store
+//! remembers what is over for longer than an id is good ([`crate::store::SessionEnds`]), and
+//! `sync::session_ends` writes it. What this gateway remembers itself spares it the question, and
+//! goes back to a store that lost it.
 //!
 //! A session that fell silent is not over: its client may go on with it.
 
-use std::time::Duration;
-
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
-use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
 use super::queue::Queue;
-use crate::base::session_key::SessionKey;
-
-/// How long it is remembered. A beat that is under way for longer is a client that wants to be there
-/// again.
-const REMEMBERED: Duration = Duration::from_secs(120);
+use crate::base::session_key::{ENDS_KEPT, SessionKey};
+use crate::store::{EndedSession, Over};
 
 /// About how many are remembered, the newest ones.
 const MOST: u64 = 1 << 20;
 
-/// Why ids of a session are over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Over {
-    /// The client left, or its token expired.
-    Left,
-    /// The session switched to another live, and has a newer id.
-    Switched,
-    /// A moderator removed the user.
-    Removed,
-    /// The user has too many sockets.
-    CrowdedOut,
-    /// A reason that this version does not know.
-    #[serde(other)]
-    Other,
-}
-
-/// Which ids of a session are over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndedSession {
-    pub key: SessionKey,
-    /// The ids with a lower number are over.
-    pub below: u32,
-    pub why: Over,
-}
-
-impl EndedSession {
-    /// All ids of the session are over.
-    pub(crate) fn for_good(key: SessionKey, why: Over) -> Self {
-        Self {
-            key,
-            below: u32::MAX,
-            why,
-        }
-    }
-}
-
 pub(crate) struct EndedSessions {
     recent: Cache<SessionKey, EndedSession>,
-    /// What the other gateways have not been told.
+    /// What the store has not been told.
     pub(crate) to_tell: Queue<EndedSession>,
     /// What other gateways told.
     pub(crate) heard: Queue<EndedSession>,
+    /// Wakes the task that asks the store about every session here.
+    pub(crate) missed: Notify,
 }
 
 impl Default for EndedSessions {
@@ -71,11 +33,12 @@ impl Default for EndedSessions {
         Self {
             recent: Cache::builder()
                 .max_capacity(MOST)
-                .time_to_live(REMEMBERED)
+                .time_to_live(ENDS_KEPT)
                 .eviction_policy(EvictionPolicy::lru())
                 .build(),
             to_tell: Queue::default(),
             heard: Queue::default(),
+            missed: Notify::new(),
         }
     }
 }
@@ -87,10 +50,15 @@ impl EndedSessions {
         self.to_tell.push(ended);
     }
 
-    /// Notes what another gateway says is over.
+    /// Notes what another gateway or the store says is over.
     pub(crate) fn hear(&self, ended: EndedSession) {
         self.remember(ended);
         self.heard.push(ended);
+    }
+
+    /// Notes that other gateways may have told something that did not arrive.
+    pub(crate) fn note_missed(&self) {
+        self.missed.notify_one();
     }
 
     fn remember(&self, ended: EndedSession) {
@@ -103,14 +71,19 @@ impl EndedSessions {
         }
     }
 
-    /// Why the id with this number is over; `None` if it may still be good.
+    /// Why the id with this number is over, as far as this gateway remembers.
     pub(crate) fn over(&self, key: &SessionKey, number: u32) -> Option<Over> {
-        let ended = self.recent.get(key)?;
-        if number < ended.below {
-            Some(ended.why)
-        } else {
-            None
-        }
+        self.recent.get(key)?.over(number)
+    }
+
+    /// Whether an end is still worth telling.
+    pub(crate) fn remembers(&self, ended: &EndedSession) -> bool {
+        self.recent.contains_key(&ended.key)
+    }
+
+    /// Everything that this gateway remembers.
+    pub(crate) fn all(&self) -> Vec<EndedSession> {
+        self.recent.iter().map(|(_, ended)| ended).collect()
     }
 }
 

@@ -98,6 +98,11 @@ impl ErasingUsers {
         ended.is_some_and(|ended| began.saturating_add(SKEW) < *ended)
     }
 
+    /// Whether the store has told anything yet.
+    pub fn has_heard(&self) -> bool {
+        self.known.read().heard > 0
+    }
+
     /// Since when this gateway has known without a break that a user is being erased; `None` if it
     /// knows of nothing. What keeps this gateway from the store may keep others from it, too.
     pub fn known_since(&self, user: &UserId) -> Option<Millis> {

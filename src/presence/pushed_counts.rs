@@ -91,6 +91,8 @@ struct Watchers {
     count: AtomicUsize,
     pace: Mutex<Pace>,
     frame: ArcSwapOption<Frame>,
+    /// The newcomers, each with the place of the user's slice.
+    newcomers: Mutex<Vec<(usize, Arc<Conn>)>>,
 }
 
 #[derive(Debug, Default)]
@@ -151,6 +153,32 @@ impl PushedCounts {
             }
         }
         Some((shown, pace.next()))
+    }
+
+    /// Numbers counts for one newcomer alone, which decide nothing about the frames.
+    pub fn for_newcomer(&self, read: impl FnOnce() -> Shown) -> Option<(Shown, FrameNumber)> {
+        let mut pace = self.0.get()?.pace.lock();
+        Some((read(), pace.next()))
+    }
+
+    /// Has a viewer's socket woken when the store has answered a call on the user's slice, which is
+    /// at this place.
+    pub fn await_store(&self, conn: &Arc<Conn>, place: usize) {
+        if let Some(watchers) = self.0.get() {
+            watchers.newcomers.lock().push((place, conn.clone()));
+        }
+    }
+
+    /// Wakes the newcomers of the slice at this place: the store has answered.
+    pub fn store_answered(&self, place: usize) {
+        let Some(watchers) = self.0.get() else { return };
+        for (_, conn) in watchers
+            .newcomers
+            .lock()
+            .extract_if(.., |(slice, _)| *slice == place)
+        {
+            conn.signal(Signals::COUNTS);
+        }
     }
 
     /// Decides whether the viewers need the counts from `read`, and makes the frame. `read` is as
@@ -214,6 +242,7 @@ impl PushedCounts {
             let gone = std::mem::take(&mut *shard.lock());
             watchers.count.fetch_sub(gone.len(), Ordering::AcqRel);
         }
+        watchers.newcomers.lock().clear();
     }
 }
 
@@ -230,6 +259,7 @@ impl Watchers {
                 place: 0,
             }),
             frame: ArcSwapOption::empty(),
+            newcomers: Mutex::default(),
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::acks::CachedAcks;
@@ -33,7 +34,7 @@ use super::slice::{ReadSize, SetSize, Slice};
 use super::tally::{Tally, ViewerCount};
 use super::throttle::{Shown, Throttle};
 use crate::base::clock::Millis;
-use crate::base::ids::{GatewayId, SliceId};
+use crate::base::ids::{GatewayId, SliceId, UserId};
 use crate::config::FanSource;
 use crate::presence::conn::{Conn, Signals};
 use crate::store::{Arrived, LiveRecord, LiveState, Peaks, SliceSize};
@@ -339,6 +340,38 @@ impl Room {
         }
     }
 
+    /// Whether a user counts here whom the store does not hold for this gateway yet, so that its
+    /// figures may be older than the user's join.
+    pub fn is_newcomer(&self, user: &UserId) -> bool {
+        self.slices[self.place_of_user(user)]
+            .lock()
+            .desired()
+            .is_newcomer(user)
+    }
+
+    /// The figures for a newcomer: one more viewer than the store knows of. The store may know the
+    /// newcomer from another gateway, so these are never exact.
+    pub fn figures_for_newcomer(&self) -> Figures {
+        let Figures { viewers, fans } = self.figures();
+        Figures {
+            viewers: viewers.max(self.size.members() + 1),
+            fans,
+        }
+    }
+
+    /// [`Self::show`] for a newcomer.
+    pub fn show_newcomer(&self, at: Millis, quality: impl FnOnce() -> Quality) -> Shown {
+        let shown = self.show(at, quality);
+        Shown {
+            figures: self.figures_for_newcomer(),
+            quality: match shown.quality {
+                Quality::Exact => Quality::Partial,
+                worse => worse,
+            },
+            ..shown
+        }
+    }
+
     /// The figures as the store last said, and the numbers of users who came and left, of one
     /// moment: each user who came has left or is there.
     pub fn totals(&self) -> (Figures, Arrived) {
@@ -443,6 +476,14 @@ impl Room {
         } else {
             Quality::Exact
         }
+    }
+
+    /// Since when a change here waits for the store.
+    pub fn waits_for_store_since(&self) -> Option<Instant> {
+        self.slices
+            .iter()
+            .filter_map(|slice| slice.lock().unconfirmed_since())
+            .min()
     }
 
     /// Whether a slice may have a wrong size.

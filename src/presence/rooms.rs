@@ -445,6 +445,7 @@ impl Rooms {
                     slice.set_unpublished();
                     self.publish(room);
                 }
+                room.pushed.store_answered(place);
             }
             Audience::Platform(platform) => {
                 let was_in_doubt = platform.slices()[place].size().in_doubt;

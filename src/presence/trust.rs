@@ -1,6 +1,7 @@
 //! Tells how far to trust the figures of a live now.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::checks::Checks;
 use super::figures::Quality;
@@ -8,6 +9,10 @@ use super::gateways::Gateways;
 use super::room::Room;
 use crate::base::clock::{Clock, Millis};
 use crate::store::{Health, Parts, Store};
+
+/// How long the store may take for a change here before the figures count as too old: several
+/// flushes.
+const LATE: Duration = Duration::from_secs(1);
 
 pub struct Trust {
     store: Arc<dyn Store>,
@@ -53,6 +58,13 @@ impl Trust {
             && !room
                 .check
                 .is_checked_within(self.checks.enough(), self.clock.now())
+        {
+            return Quality::Partial;
+        }
+        // The store's figures lack a join here that it has not taken for so long.
+        if room
+            .waits_for_store_since()
+            .is_some_and(|since| since.elapsed() >= LATE)
         {
             return Quality::Partial;
         }

@@ -2,7 +2,7 @@
 //! buy no more work.
 //!
 //! There are two budgets at the same rate. The gateway refuses requests to the store (joins,
-//! watches, opens, closes) beyond the first. A read to find friends is charged by its size after
+//! watches, opens, closes, moderation) beyond the first, over a socket or over HTTP. A read to find friends is charged by its size after
 //! the read; the next read then waits, because that delays only its own user. The gateway remembers
 //! only users who asked within the last seconds.
 
@@ -24,8 +24,8 @@ const USERS_PER_UNIT: usize = 1_000;
 pub enum Cost {
     /// The user joins, watches or looks up a live, or asks for friends.
     Visit = 1,
-    /// The user closes a live: the store reads and changes its record, and deletes its slices.
-    Close = 2,
+    /// The user closes or changes a live, or moderates it: the store reads and changes its record.
+    Change = 2,
     /// The user opens a live, which takes many calls.
     Open = 5,
 }
@@ -46,9 +46,12 @@ impl UserBudgets {
         }
     }
 
-    /// Takes the cost of a request. False, without taking anything, if the budget does not suffice.
-    pub fn take(&self, user: &UserId, cost: Cost, now: Millis) -> bool {
-        self.requests.take(user, cost as u32, now).is_ok()
+    /// Takes the cost of a request.
+    ///
+    /// # Errors
+    /// The budget does not suffice, and nothing was taken; how long until it does, in ms.
+    pub fn take(&self, user: &UserId, cost: Cost, now: Millis) -> Result<(), Millis> {
+        self.requests.take(user, cost as u32, now)
     }
 
     /// When the gateway may read more for the user.
@@ -78,7 +81,7 @@ mod tests {
         let budgets = UserBudgets::new(10);
         let visits = |id: &str, now| {
             (0..1_000)
-                .filter(|_| budgets.take(&user(id), Cost::Visit, now))
+                .filter(|_| budgets.take(&user(id), Cost::Visit, now).is_ok())
                 .count()
         };
         assert_eq!(
@@ -86,18 +89,18 @@ mod tests {
             [40, 0, 10, 40]
         );
         assert_eq!(visits("u2", 60_000), 40);
-        assert!(UserBudgets::new(0).take(&user("u1"), Cost::Open, 0));
+        assert!(UserBudgets::new(0).take(&user("u1"), Cost::Open, 0).is_ok());
     }
 
     #[test]
     fn what_does_not_fit_takes_nothing() {
         let budgets = UserBudgets::new(1);
         for _ in 0..3 {
-            assert!(budgets.take(&user("u1"), Cost::Visit, 0));
+            assert!(budgets.take(&user("u1"), Cost::Visit, 0).is_ok());
         }
-        assert!(!budgets.take(&user("u1"), Cost::Open, 0));
-        assert!(budgets.take(&user("u1"), Cost::Visit, 0));
-        assert!(!budgets.take(&user("u1"), Cost::Visit, 0));
+        assert_eq!(budgets.take(&user("u1"), Cost::Open, 0), Err(4_000));
+        assert!(budgets.take(&user("u1"), Cost::Visit, 0).is_ok());
+        assert_eq!(budgets.take(&user("u1"), Cost::Visit, 0), Err(1_000));
     }
 
     #[test]
@@ -110,7 +113,7 @@ mod tests {
         assert_eq!(budgets.may_read_at(&user("u1"), 7), 1_007);
         assert_eq!(budgets.may_read_at(&user("u2"), 7), 7);
         assert!(
-            budgets.take(&user("u1"), Cost::Visit, 7),
+            budgets.take(&user("u1"), Cost::Visit, 7).is_ok(),
             "requests have a budget of their own"
         );
     }

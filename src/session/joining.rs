@@ -90,7 +90,7 @@ pub(super) fn charge(context: &SessionContext, conn: &Conn, cost: Cost) -> Resul
         return Ok(());
     }
     let now = context.clock.now();
-    if context.budgets.take(&conn.identity.user, cost, now) {
+    if context.budgets.take(&conn.identity.user, cost, now).is_ok() {
         return Ok(());
     }
     let message = "this user asks for too much over all sockets; try again".to_owned();

@@ -20,7 +20,7 @@ use crate::presence::room::{Ended, Interest};
 use crate::presence::{Away, Fan, Member, NoSeat, Room};
 use crate::session::close_codes::Close;
 use crate::session::context::SessionContext;
-use crate::store::LiveRecord;
+use crate::store::{Figures, LiveRecord};
 
 struct Listening {
     room: Arc<Room>,
@@ -57,6 +57,10 @@ pub(super) struct Memberships {
     streams: bool,
     /// Whether the socket asked for the friends in the joined live.
     asks_friends: bool,
+    /// Whether the viewer may be a newcomer of the joined live; see [`Room::is_newcomer`].
+    is_new: bool,
+    /// Whether the counts of the joined live that were sent last were those for a newcomer.
+    told_as_new: bool,
     listening: Vec<Listening>,
     /// The `seq` of the last counts message that was made for this socket alone. All lives share
     /// it, so that the `seq` of a live grows even if the client stops watching and starts again.
@@ -74,6 +78,8 @@ impl Memberships {
             online: false,
             streams: false,
             asks_friends: false,
+            is_new: false,
+            told_as_new: false,
             listening: Vec::new(),
             seq: 0,
             ended: None,
@@ -131,6 +137,28 @@ impl Memberships {
 
     pub(super) fn seat(&self) -> Option<&Seat> {
         self.seat.as_ref()
+    }
+
+    /// The figures of the joined live, which count its viewer even before the store does.
+    pub(super) fn figures(&mut self) -> Option<Figures> {
+        let is_new = self.look_whether_new();
+        let room = &self.seat.as_ref()?.room;
+        Some(if is_new {
+            room.figures_for_newcomer()
+        } else {
+            room.figures()
+        })
+    }
+
+    /// Whether the viewer is a newcomer of the joined live. Nobody becomes one again, so later
+    /// calls take no lock.
+    fn look_whether_new(&mut self) -> bool {
+        self.is_new = self.is_new
+            && self
+                .seat
+                .as_ref()
+                .is_some_and(|seat| seat.room.is_newcomer(&self.conn.identity.user));
+        self.is_new
     }
 
     /// Whether the session takes part in no live at all.
@@ -193,6 +221,8 @@ impl Memberships {
             info: 0,
             sent: NO_COUNTS,
         });
+        self.is_new = true;
+        self.told_as_new = false;
         // After `leave`, which must still find the old seat as it was: away or not.
         self.look_away(Away::Back);
         if self.conn.identity.counted {

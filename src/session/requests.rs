@@ -139,7 +139,7 @@ impl<S: Transport> Session<S> {
     }
 
     async fn joined(&mut self, room: &Arc<Room>, id: Option<&RequestId>) -> SessionResult {
-        let figures = room.figures();
+        let figures = self.memberships.figures().unwrap_or_default();
         let info = self.memberships.info_to_tell(room);
         let message = ServerMessage::Joined {
             live_id: &room.record.live,
@@ -279,7 +279,7 @@ impl<S: Transport> Session<S> {
     async fn close(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
         const OWNERS: &str = "only the live's streamer or a service may close it";
         self.refuse_early(Action::Close, OWNERS, live)?;
-        self.charge(Cost::Close)?;
+        self.charge(Cost::Change)?;
         let record = self.context.lives.record(live).await?;
         if !self.may(Action::Close, &record.streamer) {
             return Err(forbidden(OWNERS));

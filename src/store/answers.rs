@@ -27,6 +27,10 @@ impl fmt::Display for AnswerName {
     }
 }
 
+/// Stands, until its time is over, in the place of an answer or a claim that named a user who was
+/// erased.
+pub const ERASED_ANSWER: &str = r#"{"erased":true}"#;
+
 /// Answers to requests that may be repeated.
 #[async_trait]
 pub trait Answers: Sync {

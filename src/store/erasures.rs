@@ -67,6 +67,8 @@ pub enum PersonalData {
     StreamKeys,
     /// Events that webhooks did not accept, or are sent again.
     WebhookEvents,
+    /// Entries of the audit trail.
+    AuditEntries,
 }
 
 /// How many things of each kind were found and erased. Kinds of which there were none are absent.
@@ -284,6 +286,8 @@ mod tests {
             r#"{"path":"/v1/users/u2/lists/cooks/u1"}"#,
             r#"{"status_id":"u1~abc"}"#,
             r#"{"made":{"location":"/v1/x","body":"{\"user_id\":\"u1\"}"}}"#,
+            r#"{"asked":"0","id":"u1","made":null}"#,
+            r#"{"asked":"0","id":["u1","abc"],"made":null}"#,
             "no JSON",
         ] {
             assert!(json_names(text, &user), "{text}");

@@ -5,8 +5,9 @@
 //! record notes the event in the record itself, as a [`super::PendingEvent`]; the gateway appends
 //! all pending events of the live to the stream, in their order, and then settles them. If a
 //! gateway dies in between, the events stay pending until another gateway looks at the record, the
-//! walk at the latest. An event may therefore be in the stream twice, with the same id, but it is
-//! never lost, and the first entries of a live's events are in their order.
+//! walk at the latest. So an event is never lost, and the first entries of a live's events are in
+//! their order. Several gateways may append the same event: the stream knows the ids of the last
+//! minutes, and takes each once. Only a repeat that comes later is in the stream twice.
 //!
 //! One gateway at a time sends the events of the stream to a webhook; each webhook has a group and a
 //! turn of its own. The sender reads as the only consumer of the group, so the next sender first
@@ -40,9 +41,22 @@ const MAX_EVENT_BYTES: usize = 256 * 1024;
 /// again: as long as the longest `webhook-patience`.
 pub const UNDELIVERED_TTL: Duration = Duration::from_secs(30 * 24 * 3_600);
 
+/// How long the stream knows which events it has: longer than an event waits in a record that a
+/// gateway looks at.
+pub const APPENDED_KNOWN: Duration = Duration::from_secs(120);
+
 /// As the number of events that a stream keeps: no event is trimmed. Commands pass this, because
 /// they do not know the number that the gateways keep.
 pub const NO_CAP: u64 = i64::MAX as u64;
+
+/// How old entries become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventAges {
+    /// Those of the stream of events.
+    pub events: Duration,
+    /// Those of the audit trail.
+    pub audit: Duration,
+}
 
 /// How many of these events one call appends.
 pub fn one_append(events: &[Event]) -> usize {
@@ -237,9 +251,13 @@ pub enum BuryReply {
 /// and those that were given up.
 #[async_trait]
 pub trait Events: Sync {
-    /// Appends as many events as fit ([`one_append`]), in this order. The stream keeps about the
-    /// newest `kept`.
+    /// Appends as many events as fit ([`one_append`]), in this order, without those whose ids were
+    /// appended within [`APPENDED_KNOWN`]. The stream keeps about the newest `kept`. A store that other
+    /// programs read has those of the audit trail in a stream of their own as well, which keeps as many.
     async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()>;
+
+    /// Removes events, and entries of the audit trail, that are older than they may become.
+    async fn drop_old_events(&self, ages: &EventAges) -> StoreResult<()>;
 
     /// Takes events that were appended, by their numbers, out of the records of their lives. No
     /// number is used again, so this may run late.

@@ -16,10 +16,10 @@ mod erasure_jobs;
 mod erasures;
 mod event_log;
 mod events;
+mod expiring;
 mod follows;
 mod graph;
 mod history;
-mod kept_answers;
 mod last_seen;
 mod leases;
 mod lives;
@@ -27,6 +27,8 @@ mod online;
 mod place;
 mod records;
 mod removals;
+mod session_ends;
+mod shared_secrets;
 mod slices;
 mod social;
 mod stream_records;
@@ -45,6 +47,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::event_log::EventLog;
+use self::expiring::Expiring;
 use self::graph::Graph;
 use self::place::Place;
 use self::records::Records;
@@ -53,9 +56,10 @@ use self::user_slice::UserSlice;
 use self::users::Users;
 use super::bus::Subscriptions;
 use super::slice::Slice;
-use super::{Health, LeaseTable, LiveEpoch, Parts, Status, Store};
+use super::{AnswerName, EndedSession, Health, LeaseTable, LiveEpoch, Parts, Status, Store};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{Epoch, USERS_SLICES, UserId};
+use crate::base::session_key::SessionKey;
 #[cfg(test)]
 use {
     crate::base::ids::{Group, LiveId, OnlineSet},
@@ -86,7 +90,9 @@ pub struct MemoryStore {
     attendance: Mutex<HashMap<LiveEpoch, attended::Kept>>,
     feeds: Mutex<Feeds>,
     users: Mutex<Users>,
-    answers: Mutex<kept_answers::KeptAnswers>,
+    answers: Mutex<Expiring<AnswerName, String>>,
+    session_ends: Mutex<Expiring<SessionKey, EndedSession>>,
+    secrets: Mutex<Vec<String>>,
     erasures: Mutex<erasure_jobs::ErasureJobs>,
     /// When the users of each slice were seen last.
     user_slices: Vec<Mutex<UserSlice>>,
@@ -113,6 +119,8 @@ impl MemoryStore {
             feeds: Mutex::default(),
             users: Mutex::default(),
             answers: Mutex::default(),
+            session_ends: Mutex::default(),
+            secrets: Mutex::default(),
             erasures: Mutex::default(),
             user_slices: (0..USERS_SLICES).map(|_| Mutex::default()).collect(),
             events: Mutex::default(),

@@ -33,7 +33,9 @@ mod parts;
 mod record_events;
 pub mod redis;
 mod removals;
+mod session_ends;
 mod sessions;
+mod shared_secrets;
 pub mod slice;
 mod slices;
 mod social;
@@ -42,7 +44,7 @@ mod streamers;
 mod streams;
 mod sums;
 
-pub use answers::{AnswerName, Answers};
+pub use answers::{AnswerName, Answers, ERASED_ANSWER};
 pub use attendance::{
     ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees,
     Attending, BITS_A_PART, LiveEpoch, MAX_ATTENDED,
@@ -64,9 +66,9 @@ pub use erasures::{
 };
 pub use errors::{StoreError, StoreResult, both};
 pub use events::{
-    About, BuryReply, COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, NO_CAP,
-    NotedCounts, QueueKind, ReadEvents, ReadFrom, SenderTurn, StreamEvent, UNDELIVERED_TTL,
-    WebhookQueue, one_append,
+    APPENDED_KNOWN, About, BuryReply, COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, EventAges,
+    Events, MAX_EVENTS, NO_CAP, NotedCounts, QueueKind, ReadEvents, ReadFrom, SenderTurn,
+    StreamEvent, UNDELIVERED_TTL, WebhookQueue, one_append,
 };
 pub use follows::{Edge, Followed, Follows};
 pub use friends_online::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed, friends_seen};
@@ -88,10 +90,12 @@ pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation,
     Removals, RemoveReply, RemoveUser,
 };
+pub use session_ends::{EndedSession, Over, SessionEnds};
 pub use sessions::{
     MANY_SESSIONS, MOST_SESSIONS, SESSIONS_A_CALL, SHORT_BREAK, Session, SessionPlace, Sessions,
     Stay, Stays, Watched, session_id,
 };
+pub use shared_secrets::{MAX_SECRETS, SharedSecrets};
 pub use slices::{
     Apply, ApplyReply, CALL_DEADLINE, Compared, DOUBT_AFTER_LOSS, DroppedNotes, Fence, HeldFrom,
     HeldMembers, HeldPage, Holders, LATEST_ENTRY, MAX_LIVES, MemberPage, PutBackPage, Settled,
@@ -112,8 +116,8 @@ pub use social::timelines::{MAX_TIMELINE, Timeline, Timelines};
 pub use status::Status;
 pub use streamers::{ClaimLimits, Claimed, Streamers};
 pub use streams::{
-    ENDED_STREAMS_TTL, End, Heard, KnownStreams, OpenEpoch, STREAMS_TTL, Step, StreamChange,
-    StreamStatus, StreamStore, Streams, StreamsReply, WriteStreams,
+    ENDED_STREAMS_TTL, End, Heard, KnownStreams, OpenEpoch, Publisher, Publishing, STREAMS_TTL,
+    Step, StreamChange, StreamStatus, StreamStore, Streams, StreamsReply, WriteStreams,
 };
 pub use sums::{Arrived, Sums, Uniques};
 
@@ -142,6 +146,8 @@ pub trait Store:
     + OnlineUsers
     + Attendance
     + Sessions
+    + SessionEnds
+    + SharedSecrets
     + Bus
     + Status
     + Send

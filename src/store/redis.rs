@@ -51,7 +51,9 @@ mod reply;
 mod requirements;
 mod router;
 mod scripts;
+mod session_ends;
 mod sessions;
+mod shared_secrets;
 mod slices;
 mod slots;
 mod social;
@@ -172,8 +174,9 @@ impl RedisStore {
     ) -> Result<Self, ConnectError> {
         let address = Address::parse(access.url.reveal()).map_err(ConnectError::Url)?;
         let connector = Connector::of(address, access.ca.as_deref(), probes)?;
-        let connected =
-            Topology::connect(connector.clone(), Keys::new(access.prefix), metrics.clone()).await;
+        let database = connector.address().database.unwrap_or_default();
+        let keys = Keys::new(access.prefix, database);
+        let connected = Topology::connect(connector.clone(), keys, metrics.clone()).await;
         let (topology, tasks) = match connected {
             Ok(connected) => connected,
             Err(why) => return Err(requirements::explain(&connector, why).await),

@@ -45,6 +45,8 @@ pub struct RemoveUser {
     pub ban: Option<Duration>,
     /// Who asks for it, for the event.
     pub by: Option<Actor>,
+    /// Whether the record notes an event, for which it must have a place.
+    pub is_told: bool,
     /// Published on the live's channel in the same step.
     pub message: String,
 }
@@ -60,6 +62,8 @@ pub struct LiftBan {
     pub user: UserId,
     /// Who asks for it, for the event.
     pub by: Option<Actor>,
+    /// Whether the record notes an event, for which it must have a place.
+    pub is_told: bool,
     /// Published on the live's channel in the same step.
     pub message: String,
 }
@@ -73,11 +77,11 @@ pub enum RemoveReply {
         number: u64,
         /// When the user's ban ends, by the store's clock; `None` if they may come back at once.
         until: Option<UnixMillis>,
-        /// Whether the live's record notes the event. A record that is full of events does not.
-        is_told: bool,
     },
     /// The live has [`MAX_BANS`] bans already. Nothing was done.
     Full,
+    /// The record has no place for the event. Nothing was done.
+    Crowded,
     /// The epoch is not open. Nothing was done.
     Over,
     /// The live was never opened, or the store lost it. Nothing was done.
@@ -91,11 +95,11 @@ pub enum LiftReply {
     Lifted {
         /// The number of the change.
         number: u64,
-        /// Whether the record notes an event of it. False if too many events wait.
-        is_told: bool,
     },
     /// There was no ban. Nothing was done.
     NotBanned,
+    /// The record has no place for the event. Nothing was done.
+    Crowded,
     /// The epoch is not open. Nothing was done.
     Over,
     /// The live was never opened, or the store lost it. Nothing was done.
@@ -240,7 +244,6 @@ impl RemovalLog {
         RemoveReply::Done {
             number,
             until: self.bans.get(user).copied(),
-            is_told: true,
         }
     }
 
@@ -249,7 +252,6 @@ impl RemovalLog {
         match self.bans.remove(user) {
             Some(_) => LiftReply::Lifted {
                 number: self.note(user, Happened::Lifted),
-                is_told: true,
             },
             None => LiftReply::NotBanned,
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{LiveRecord, StoreResult};
-use crate::base::ids::{Epoch, LiveId};
+use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::base::media_server::MediaServerName;
 pub use state::{End, Heard, OpenEpoch, Step, StreamChange, StreamStatus, Streams};
 
@@ -84,6 +84,61 @@ pub enum StreamsReply {
     Over,
 }
 
+/// Who may publish to a live.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Publisher {
+    /// The owner of the live.
+    pub streamer: UserId,
+    /// Whether the streamer hides, so that no feed shows the live.
+    pub invisible: bool,
+}
+
+/// Where a session of a media server publishes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Publishing {
+    /// The live.
+    pub live: LiveId,
+    /// Who it is, if the session was granted and has not begun yet.
+    pub publisher: Option<Publisher>,
+}
+
+impl From<LiveId> for Publishing {
+    fn from(live: LiveId) -> Self {
+        Self {
+            live,
+            publisher: None,
+        }
+    }
+}
+
+impl Publishing {
+    /// The form in stores that keep texts.
+    pub fn to_text(&self) -> String {
+        match &self.publisher {
+            None => self.live.to_string(),
+            Some(Publisher {
+                streamer,
+                invisible: false,
+            }) => format!("{} {streamer}", self.live),
+            Some(Publisher { streamer, .. }) => format!("{} {streamer} invisible", self.live),
+        }
+    }
+
+    /// Reads the text; `None` if it is of another program.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let live = LiveId::parse(words.next()?).ok()?;
+        let publisher = match words.next() {
+            None => None,
+            Some(streamer) => Some(Publisher {
+                streamer: UserId::parse(streamer).ok()?,
+                invisible: words.next().is_some(),
+            }),
+        };
+        Some(Self { live, publisher })
+    }
+}
+
 /// What media servers told of the streams of lives.
 #[async_trait]
 pub trait StreamStore: Sync {
@@ -93,15 +148,16 @@ pub trait StreamStore: Sync {
     /// Writes the state of a live's streams, see [`WriteStreams`].
     async fn write_streams(&self, request: &WriteStreams) -> StoreResult<StreamsReply>;
 
-    /// Notes to which live a session publishes with a stream key, for `lifetime`. `digest` stands
-    /// for the server, the session and the key, which no store ever sees.
-    async fn note_stream_key(
+    /// Notes where a session publishes with a stream key, or may publish, for `lifetime`. `digest`
+    /// stands for the server, the session and the stream, whose name may be a key that no store ever
+    /// sees.
+    async fn note_publishing(
         &self,
         digest: &str,
-        live: &LiveId,
+        publishing: &Publishing,
         lifetime: Duration,
     ) -> StoreResult<()>;
 
-    /// The live to which a session publishes, by its digest; `None` if none was noted.
-    async fn find_stream_key(&self, digest: &str) -> StoreResult<Option<LiveId>>;
+    /// Where a session publishes, by its digest; `None` if nothing was noted.
+    async fn find_publishing(&self, digest: &str) -> StoreResult<Option<Publishing>>;
 }

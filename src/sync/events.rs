@@ -6,6 +6,7 @@
 //! once per `check-every`, and a close is finished only when its events are in the stream. So no
 //! event is lost when its gateway dies.
 
+pub mod announcer;
 pub mod api_events;
 pub mod count_events;
 pub mod fan_events;

@@ -152,6 +152,10 @@ impl Flusher {
                     let Ok((attempt, outcome)) = done else { return };
                     let Attempt { audience, place, tries } = attempt;
                     let slice = &audience.slices()[place];
+                    if let Some(room) = audience.room() {
+                        // What waits for the store bears on the quality of the figures.
+                        self.rooms.show(room);
+                    }
                     let (wait, tries) = match outcome {
                         Ok(None) => {
                             if slice.lock().end_job() {

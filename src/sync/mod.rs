@@ -23,6 +23,7 @@ pub mod removals;
 pub mod resync_limit;
 pub mod room_friends;
 pub mod seen;
+pub(crate) mod session_ends;
 pub mod social;
 pub mod streamer_timeout;
 pub mod streams;

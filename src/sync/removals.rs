@@ -14,10 +14,11 @@ use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::Rooms;
 use crate::store::{
-    Ban, LiftBan, LiftReply, LiveRecord, LiveState, RemoveReply, RemoveUser, Store, StoreResult,
+    Ban, LiftBan, LiftReply, LiveRecord, LiveState, RemoveReply, RemoveUser, Store, StoreError,
+    StoreResult,
 };
 use crate::sync::catch_up::{CatchUp, active_bans};
-use crate::sync::events::announce_or_leave;
+use crate::sync::events::announcer::Announcer;
 use crate::sync::keep::Keeper;
 use crate::sync::lives::{LiveError, known_record};
 
@@ -44,10 +45,26 @@ pub struct Remover {
     pub outbox: Arc<Outbox>,
     pub keeper: Arc<Keeper>,
     pub catch_up: Arc<CatchUp>,
+    pub announcer: Announcer,
     pub metrics: Arc<Metrics>,
-    /// About how many events the stream keeps.
-    pub events_kept: u64,
 }
+
+/// Why the store did nothing, if that can be mended.
+enum Obstacle {
+    /// The store has lost the record of the live.
+    Absent,
+    /// The record has no place for an event.
+    Crowded,
+}
+
+/// A change without an event needs no place.
+fn crowded() -> StoreError {
+    StoreError::Nonsense("a change without an event found no place for one".to_owned())
+}
+
+/// How often a change waits until the record has a place for its event. Each time, the events of all
+/// who wait are written.
+const MOST_WAITS: u32 = 50;
 
 impl Remover {
     /// Removes a user from an open live, whether or not the user is there, and refuses the user's
@@ -71,23 +88,28 @@ impl Remover {
             user: user.clone(),
             ban,
             by,
+            is_told: true,
             message,
         };
-        let reply = self
-            .ask_store(
-                live,
-                || self.store.remove_user(&wish),
-                |reply| *reply == RemoveReply::Absent,
-            )
+        let ask = |is_told| {
+            let wish = RemoveUser {
+                is_told,
+                ..wish.clone()
+            };
+            async move { self.store.remove_user(&wish).await }
+        };
+        let (reply, is_told) = self
+            .ask_store(live, ask, |reply| match reply {
+                RemoveReply::Absent => Some(Obstacle::Absent),
+                RemoveReply::Crowded => Some(Obstacle::Crowded),
+                _ => None,
+            })
             .await
             .map_err(LiveError::from)?;
-        let (number, ban_ends_at, is_told) = match reply {
-            RemoveReply::Done {
-                number,
-                until,
-                is_told,
-            } => (number, until, is_told),
+        let (number, ban_ends_at) = match reply {
+            RemoveReply::Done { number, until } => (number, until),
             RemoveReply::Full => return Err(RemoveError::Full(live.clone())),
+            RemoveReply::Crowded => return Err(LiveError::from(crowded()).into()),
             RemoveReply::Over => return Err(LiveError::NotOpen(live.clone()).into()),
             RemoveReply::Absent => return Err(LiveError::NeverOpened(live.clone()).into()),
         };
@@ -135,18 +157,27 @@ impl Remover {
             epoch: record.epoch,
             user: user.clone(),
             by,
+            is_told: true,
             message,
         };
-        let reply = self
-            .ask_store(
-                live,
-                || self.store.lift_ban(&wish),
-                |reply| *reply == LiftReply::Absent,
-            )
+        let ask = |is_told| {
+            let wish = LiftBan {
+                is_told,
+                ..wish.clone()
+            };
+            async move { self.store.lift_ban(&wish).await }
+        };
+        let (reply, is_told) = self
+            .ask_store(live, ask, |reply| match reply {
+                LiftReply::Absent => Some(Obstacle::Absent),
+                LiftReply::Crowded => Some(Obstacle::Crowded),
+                _ => None,
+            })
             .await?;
-        let (number, is_told) = match reply {
-            LiftReply::Lifted { number, is_told } => (number, is_told),
+        let number = match reply {
+            LiftReply::Lifted { number } => number,
             LiftReply::NotBanned => return Ok(false),
+            LiftReply::Crowded => return Err(crowded().into()),
             LiftReply::Over => return Err(LiveError::NotOpen(live.clone())),
             LiftReply::Absent => return Err(LiveError::NeverOpened(live.clone())),
         };
@@ -197,38 +228,46 @@ impl Remover {
         }
     }
 
-    /// Asks the store. If the store has lost the record of a live that is open here, the record is
-    /// written again and the store asked once more.
+    /// Asks the store for a change, and returns whether an event tells of it. If the store has lost
+    /// the record of a live that is open here, the record is written again and the store asked once
+    /// more. If the record is full of events, these are written first; if that fails, the change is
+    /// made without an event.
     async fn ask_store<R, F: Future<Output = StoreResult<R>>>(
         &self,
         live: &LiveId,
-        ask: impl Fn() -> F,
-        is_absent: impl Fn(&R) -> bool,
-    ) -> StoreResult<R> {
-        let reply = ask().await?;
-        if !is_absent(&reply) {
-            return Ok(reply);
+        ask: impl Fn(bool) -> F,
+        obstacle: impl Fn(&R) -> Option<Obstacle>,
+    ) -> StoreResult<(R, bool)> {
+        let mut is_told = true;
+        let mut was_kept = false;
+        let mut waits = 0;
+        loop {
+            let reply = ask(is_told).await?;
+            match obstacle(&reply) {
+                Some(Obstacle::Absent) if !was_kept => {
+                    let Some(room) = self.rooms.get(live) else {
+                        return Ok((reply, is_told));
+                    };
+                    self.keeper.keep(&room).await?;
+                    was_kept = true;
+                }
+                Some(Obstacle::Crowded) if is_told => {
+                    waits += 1;
+                    let written = self.announcer.announce(live).await;
+                    is_told = written.is_ok() && waits < MOST_WAITS;
+                }
+                _ => return Ok((reply, is_told)),
+            }
         }
-        let Some(room) = self.rooms.get(live) else {
-            return Ok(reply);
-        };
-        self.keeper.keep(&room).await?;
-        ask().await
     }
 
     /// Writes the events of the live. If the gateway dies first, or the store fails, the walk does.
     async fn announce(&self, live: &LiveId) {
-        match self.store.load_live(live).await {
-            Ok(Some(record)) => {
-                announce_or_leave(self.store.as_ref(), &record, self.events_kept).await
-            }
-            Ok(None) => {}
-            Err(why) => {
-                tracing::debug!(
-                    live_id = %live, error = %why,
-                    "the events of a removal are left to the walk"
-                )
-            }
+        if let Err(why) = self.announcer.announce(live).await {
+            tracing::warn!(
+                live_id = %live, error = %why,
+                "events were not written; the walk will write them"
+            );
         }
     }
 

@@ -16,14 +16,14 @@ use std::sync::Arc;
 pub use self::ending::{Ending, LiveOf};
 use self::unheard::Unheard;
 use crate::base::clock::Clock;
-use crate::base::ids::{Epoch, LiveId, UserId};
+use crate::base::ids::{Epoch, LiveId};
 use crate::base::media_event::StreamNews;
 use crate::peers::Outbox;
 use crate::presence::watched_streams::WatchedStreams;
 use crate::presence::{Room, Rooms};
 use crate::store::{
-    CloseReason, ENDED_STREAMS_TTL, Heard, KnownStreams, LiveRecord, OpenedBy, Step, Store,
-    StoreError, StoreResult, Streams, StreamsReply, Terms, WriteStreams,
+    CloseReason, ENDED_STREAMS_TTL, Heard, KnownStreams, LiveRecord, OpenedBy, Publisher, Step,
+    Store, StoreError, StoreResult, Streams, StreamsReply, Terms, WriteStreams,
 };
 use crate::sync::events::announce_or_leave;
 use crate::sync::lives::{LiveError, Lives, OpenRequest};
@@ -42,14 +42,6 @@ pub struct StreamKeeper {
     clock: Clock,
     /// About how many events the stream of events keeps.
     events_kept: u64,
-}
-
-/// Who may publish to a live.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Publisher {
-    pub streamer: UserId,
-    /// Whether the streamer hides, so that no feed shows the live.
-    pub invisible: bool,
 }
 
 /// What a message did.
@@ -142,8 +134,8 @@ impl StreamKeeper {
         let heard = &ending.heard;
         let live = match &ending.live {
             LiveOf::Id(live) => live.clone(),
-            LiveOf::Noted(digest) => match self.store.find_stream_key(digest).await? {
-                Some(live) => live,
+            LiveOf::Noted(digest) => match self.store.find_publishing(digest).await? {
+                Some(noted) => noted.live,
                 None => return Ok(TakenIn::Ignored),
             },
         };
@@ -154,7 +146,7 @@ impl StreamKeeper {
         if let LiveOf::Noted(digest) = &ending.live {
             // From now on only doubles ask for the live.
             self.store
-                .note_stream_key(digest, &live, ENDED_STREAMS_TTL)
+                .note_publishing(digest, &live.into(), ENDED_STREAMS_TTL)
                 .await?;
         }
         Ok(taken_in)

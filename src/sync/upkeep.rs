@@ -85,6 +85,8 @@ impl Upkeep {
                 }
                 Ok(()) = unheard.changed() => {
                     let there = unheard.borrow_and_update().clone();
+                    // Messages may have been missing and come again since this task last ran.
+                    self.rooms.update_friends_where(|room| room.friends.doubt());
                     self.note_unheard(there.as_ref(), self.rooms.all());
                     continue;
                 }

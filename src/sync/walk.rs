@@ -33,7 +33,7 @@ use crate::peers::survey::Surveys;
 use crate::presence::absent_streamers::AbsentStreamers;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
-use crate::store::{ListedLive, LiveRecord, SliceSurvey, Store, StoreResult};
+use crate::store::{EventAges, ListedLive, LiveRecord, SliceSurvey, Store, StoreResult};
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::events::count_events::CountEvents;
 use crate::sync::follows::FollowGraph;
@@ -70,6 +70,7 @@ pub struct Walk {
     pub count_events: Option<Arc<CountEvents>>,
     /// About how many events the stream keeps.
     pub events_kept: u64,
+    pub event_ages: EventAges,
 }
 
 impl Walk {
@@ -136,6 +137,10 @@ impl Walk {
             tracing::debug!(error = %why, "could not look after users, will try again");
         }
         self.attendance.take_turn().await;
+        // Events become old where none comes, too.
+        if let Err(why) = self.store.drop_old_events(&self.event_ages).await {
+            tracing::debug!(error = %why, "old events were not removed, will try again");
+        }
         walked
     }
 

@@ -366,6 +366,12 @@ impl WebhookSender {
         state.unnoted.push(delivery);
         self.count(&outcome);
         let Err(why) = outcome else {
+            if self.endpoint.note_arrival() {
+                tracing::info!(
+                    webhook = %self.endpoint.name, origin = self.endpoint.origin,
+                    "the webhook takes events again"
+                );
+            }
             state.last_arrival = Some(now);
             let lag = self.clock.unix().saturating_sub(entry.0);
             self.metrics
@@ -383,10 +389,18 @@ impl WebhookSender {
                 state.backlog.leave_alone(&event.about, now, millis(wait));
             }
         }
-        tracing::debug!(
-            webhook = %self.endpoint.name, event_id = event.id, failures, error = %why,
-            "the webhook did not take an event"
-        );
+        if self.endpoint.note_failure(now) {
+            tracing::warn!(
+                webhook = %self.endpoint.name, origin = self.endpoint.origin,
+                status = why.status(), event_id = event.id, error = %why,
+                "the webhook did not take an event; it is sent again until it arrives"
+            );
+        } else {
+            tracing::debug!(
+                webhook = %self.endpoint.name, event_id = event.id, failures, error = %why,
+                "the webhook did not take an event"
+            );
+        }
         let is_old = self.clock.unix().saturating_sub(entry.0) >= millis(self.patience);
         if is_old && failures >= MIN_ATTEMPTS {
             self.give_up(

@@ -17,6 +17,7 @@ use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{
     Epoch, ErasureId, GatewayId, Group, ListName, LiveId, Login, SliceId, UserId,
 };
+use crate::base::session_key::SessionKey;
 use crate::base::webhook_name::WebhookName;
 use crate::config::{AttendanceForm, SeenIds};
 use crate::store::memory::MemoryStore;
@@ -378,8 +379,8 @@ answered_by_the_embedded_store! {
     StreamStore {
         fn load_streams(&self, live: &LiveId) -> KnownStreams;
         fn write_streams(&self, wish: &WriteStreams) -> StreamsReply;
-        fn note_stream_key(&self, digest: &str, live: &LiveId, lifetime: Duration) -> ();
-        fn find_stream_key(&self, digest: &str) -> Option<LiveId>;
+        fn note_publishing(&self, digest: &str, publishing: &Publishing, lifetime: Duration) -> ();
+        fn find_publishing(&self, digest: &str) -> Option<Publishing>;
     }
 }
 
@@ -471,6 +472,7 @@ answered_by_the_embedded_store! {
 answered_by_the_embedded_store! {
     Events {
         fn append_events(&self, events: &[Event], kept: u64) -> ();
+        fn drop_old_events(&self, ages: &EventAges) -> ();
         fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> ();
         fn note_counts(&self, live: &LiveId, epoch: Epoch) -> NotedCounts;
         fn read_events(&self, request: &ReadEvents) -> SenderTurn;
@@ -584,6 +586,19 @@ answered_by_the_embedded_store! {
     Answers {
         fn claim_answer(&self, name: &AnswerName, claim: &str, keep: Duration) -> Option<String>;
         fn keep_answer(&self, name: &AnswerName, claim: &str, answer: &str, keep: Duration) -> String;
+    }
+}
+
+answered_by_the_embedded_store! {
+    SessionEnds {
+        fn end_sessions(&self, ended: &[EndedSession], message: &str) -> ();
+        fn ended_sessions(&self, keys: &[SessionKey]) -> Vec<EndedSession>;
+    }
+}
+
+answered_by_the_embedded_store! {
+    SharedSecrets {
+        fn share_secrets(&self, own: &[String]) -> Vec<String>;
     }
 }
 

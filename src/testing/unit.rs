@@ -46,7 +46,12 @@ pub(crate) fn parts_on(config: &Config, store: Arc<impl Store + 'static>) -> Par
     parts_with(config, Verifiers::default(), store)
 }
 
-fn parts_with(config: &Config, verifiers: Verifiers, store: Arc<impl Store + 'static>) -> Parts {
+/// The same with these verifiers.
+pub(crate) fn parts_with(
+    config: &Config,
+    verifiers: Verifiers,
+    store: Arc<impl Store + 'static>,
+) -> Parts {
     let store: Arc<dyn Store> = store;
     Parts::new(
         config,

@@ -73,6 +73,8 @@ var clientTests = {};
     /** What happens to the next such calls: a problem, "down", "silent", or a promise for which the answer waits. */
     problems = {};
     sessions = 0;
+    /** What the next beats are answered besides. */
+    renewals = [];
 
     fetch = async (url, { headers, method, body, signal }) => {
       const { pathname } = new URL(url);
@@ -85,7 +87,9 @@ var clientTests = {};
     };
 
     async #answer(url, { headers = {}, method = "GET", body, signal }) {
-      const call = `${method} ${url.pathname}`;
+      // A header has the id of the session.
+      const [, id] = headers.authorization?.match(/^Presence (.+)$/) ?? [];
+      const call = `${method} ${url.pathname.replace("/current", `/${id}`)}`;
       this.calls.push(call);
       this.bodies.push(body && JSON.parse(body));
       this.credentials = { headers, search: url.search };
@@ -97,7 +101,8 @@ var clientTests = {};
       if (url.pathname.endsWith("/events")) return this.#stream(url, signal);
       if (method === "DELETE") return new Response(null, { status: 204 });
       const { live_id } = body ? JSON.parse(body) : {};
-      if (!live_id) return Response.json({ type: "heartbeat_ack", live_id: "42", viewers: 1, heartbeat_ms: 5_000 });
+      const ack = { type: "heartbeat_ack", live_id: "42", viewers: 1, heartbeat_ms: 5_000 };
+      if (!live_id) return Response.json({ ...ack, ...this.renewals.shift() });
       this.sessions += 1;
       const joined = { live_id, streamer_id: "s1", viewers: 1, fans: 0, udp: null };
       const session = { session_id: `id${this.sessions}`, beat_ms: 5_000, timeout_ms: 15_000, ...joined };
@@ -1218,7 +1223,24 @@ var clientTests = {};
       is(gateway.credentials, { headers: { authorization: "Bearer a.b.c" }, search: "" });
       client.join("42");
       await time.pass(0);
-      is([gateway.calls.at(-1), gateway.credentials.headers], ["GET /v1/presence/id1/events", {}]);
+      const { headers } = gateway.credentials;
+      is([gateway.calls.at(-1), headers], ["GET /v1/presence/id1/events", { authorization: "Presence id1" }]);
+    },
+
+    async goes_on_with_the_id_that_a_beat_brings() {
+      const { time, gateway, client } = await start({ way: "http" });
+      const acks = [];
+      client.on("heartbeat_ack", (ack) => acks.push(ack));
+      client.join("42");
+      await time.pass(0);
+      gateway.renewals = [{ session_id: "next", udp: null }];
+      gateway.calls = [];
+      await time.pass(10_000);
+      is(gateway.calls, ["POST /v1/presence/id1", "POST /v1/presence/next"]);
+      is(acks.some((ack) => "session_id" in ack || "udp" in ack), false, "told to the app:");
+      gateway.stream.ends();
+      await time.pass(10_000);
+      is(gateway.calls.filter((call) => call.endsWith("/events")), ["GET /v1/presence/next/events"]);
     },
 
     async uses_the_way_that_it_is_told() {

@@ -24,14 +24,15 @@ use rollcall::store::{
     About, AnswerName, Answers, Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion,
     Attending, Burial, BuryReply, Bus, BusEvent, ChangeLive, ChangeReply, Channel, CheckLive,
     Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, Counts, DeadEvent,
-    Deliveries, Delivery, Edge, Entry, EntryId, Erasures, Event, Events, ExpectedSlice, FanoutJobs,
-    FanoutTask, Figures, FinishClose, FinishedChanges, Followed, Follows, Heard, HeldFrom, History,
-    Holders, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveChange, LiveRecord,
-    LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive,
-    OpenReply, OpenedBy, Peaks, Post, Profiles, PutInList, QueueKind, Rank, ReadEvents, ReadFrom,
-    RemoveReply, RemoveUser, RenewLease, SenderTurn, Sessions, SliceSize, Slices, Span, Standing,
-    StatusId, Statuses, Strays, StreamChange, StreamStore, Streams, StreamsReply, Summary, Terms,
-    Timeline, Timelines, Uniques, UserLists, WebhookQueue, WriteStreams, find_attendees,
+    Deliveries, Delivery, Edge, Entry, EntryId, Erasures, Event, EventAges, Events, ExpectedSlice,
+    FanoutJobs, FanoutTask, Figures, FinishClose, FinishedChanges, Followed, Follows, Heard,
+    HeldFrom, History, Holders, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive,
+    LiveChange, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation,
+    NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post, Profiles, PutInList,
+    QueueKind, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn,
+    Sessions, SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays, StreamChange,
+    StreamStore, Streams, StreamsReply, Summary, Terms, Timeline, Timelines, Uniques, UserLists,
+    WebhookQueue, WriteStreams, find_attendees,
 };
 use tokio::time::Instant;
 
@@ -206,9 +207,9 @@ async fn streams(store: &RedisStore, record: &LiveRecord) {
     assert!(matches!(written, StreamsReply::Written(Some(_))));
     assert!(store.load_streams(&record.live).await.unwrap().version > 0);
     let lifetime = Duration::from_secs(60);
-    let noted = store.note_stream_key("0", &record.live, lifetime).await;
+    let noted = store.note_publishing("0", &record.live, lifetime).await;
     noted.unwrap();
-    store.find_stream_key("0").await.unwrap();
+    store.find_publishing("0").await.unwrap();
 }
 
 async fn lives(store: &RedisStore, redis: &RedisServer, prefix: &str) -> LiveRecord {
@@ -513,6 +514,7 @@ async fn moderation(store: &RedisStore, record: &LiveRecord) {
         user: user("u1"),
         ban: Some(ban),
         by: None,
+        is_told: true,
         message: message(),
     };
     assert!(matches!(
@@ -524,6 +526,7 @@ async fn moderation(store: &RedisStore, record: &LiveRecord) {
         epoch,
         user: user("u1"),
         by: None,
+        is_told: true,
         message: message(),
     };
     store.lift_ban(&lifting).await.unwrap();
@@ -638,14 +641,15 @@ async fn follows(store: &RedisStore) {
 /// Events: written, sent, given up and replayed.
 async fn events(store: &RedisStore, record: &LiveRecord) {
     let (live, kind) = (record.live.clone(), EventKind::LiveOpened);
-    let event = Event {
-        id: Event::id(&live, record.epoch, kind, 1),
+    let told = |number: usize| Event {
+        id: Event::id(&live, record.epoch, kind, number),
         kind,
         about: About::Live(live.clone()),
         data: "{}".to_owned(),
     };
+    let event = told(1);
     store
-        .append_events(&[event.clone(), event.clone()], 100)
+        .append_events(&[event.clone(), told(2)], 100)
         .await
         .unwrap();
     store
@@ -689,16 +693,21 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
     let listed = store.dead_events(webhook, None, 10).await.unwrap();
     assert!(store.replay_dead(webhook, listed[0].0).await.unwrap());
     // The cap trims what nobody has read.
-    for _ in 0..4 {
-        store
-            .append_events(&vec![listed[0].1.event.clone(); MAX_EVENTS], 100)
-            .await
-            .unwrap();
+    for call in 1..=4 {
+        let events: Vec<Event> = (0..MAX_EVENTS)
+            .map(|n| told(call * MAX_EVENTS + n))
+            .collect();
+        store.append_events(&events, 100).await.unwrap();
     }
     let SenderTurn::Mine { lost, .. } = store.read_events(&request).await.unwrap() else {
         panic!("its turn")
     };
     assert!(lost > 0);
+    let ages = EventAges {
+        events: Duration::ZERO,
+        audit: Duration::ZERO,
+    };
+    store.drop_old_events(&ages).await.unwrap();
     store.end_sending(&queue, &gateway).await.unwrap();
     let event = listed[0].1.event.clone();
     store.replay_events(webhook, &[event], 100).await.unwrap();

@@ -9,6 +9,7 @@ use rollcall::base::ids::{
     UserId,
 };
 use rollcall::base::key_prefix::KeyPrefix;
+use rollcall::base::session_key::{ENDS_KEPT, KEY_BYTES, SessionKey};
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::base::{exit, metrics, process};
 use rollcall::cli::audit::{FindingKind, Severity};
@@ -52,6 +53,71 @@ fn the_document_on_security_has_the_table_of_permissions() {
         found == Some(table.trim()),
         "docs/security.md must have, between its markers,\n{table}"
     );
+}
+
+/// The files that make a code or a signature, with what the document calls each.
+const SIGNERS: [(&str, &[&str]); 6] = [
+    (
+        "src/auth/presence_secret.rs",
+        &["`session ids`", "`session keys`", "`datagrams`"],
+    ),
+    ("src/auth/mint.rs", &["`mint.rs`"]),
+    ("src/edge/datagrams/cookies.rs", &["`cookies.rs`"]),
+    // Codes with the keys of datagrams.
+    ("src/edge/datagrams/wire.rs", &["codes"]),
+    // Only checks what media servers send.
+    ("src/edge/media/signature.rs", &[]),
+    (
+        "src/sync/webhooks/signature.rs",
+        &["`webhooks/signature.rs`"],
+    ),
+];
+
+#[test]
+fn the_document_on_security_has_a_row_for_everything_that_is_signed() {
+    let text = read("docs/security.md");
+    let table = between(&text, "<!-- signed -->", "<!-- /signed -->").unwrap();
+    let mut found: Vec<String> = sources("src");
+    found.retain(|path| {
+        let is_for_tests = path.contains("tests") || path.contains("test_keys");
+        let text = read(path);
+        let signs = ["HMAC_SHA256", "EncodingKey"]
+            .iter()
+            .any(|key| text.contains(key));
+        signs && !is_for_tests
+    });
+    assert_eq!(found, SIGNERS.map(|(path, _)| path));
+    for (path, names) in SIGNERS {
+        for name in names {
+            assert!(
+                table.contains(name),
+                "docs/security.md has no row for {name} of {path}"
+            );
+        }
+    }
+    // Each use of the presence secret has a label of its own.
+    let secret = read("src/auth/presence_secret.rs");
+    let labels = secret.split("expand(&root, &[b\"").skip(1);
+    let labels: Vec<&str> = labels
+        .filter_map(|rest| Some(rest.split_once('"')?.0))
+        .collect();
+    assert_eq!(labels, ["session ids", "datagrams", "session keys"]);
+}
+
+/// The Rust files of a folder and its folders.
+fn sources(folder: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(super::root().join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let path = format!("{folder}/{}", entry.file_name().to_str().unwrap());
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(sources(&path));
+        } else if path.ends_with(".rs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
 }
 
 #[test]
@@ -200,6 +266,7 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         ids.iter()
             .fold(key, |key, id| key.replace(id, &format!("<{id}>")))
     };
+    let session = SessionKey::from_bytes([0; KEY_BYTES]);
     let keys = Keys::default();
     let keys = [
         keys.lives(),
@@ -267,6 +334,9 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.fanout(),
         keys.fanout_progress(),
         keys.pulled(),
+        keys.presence_secret(),
+        keys.session_end(&session)
+            .replace(&session.to_string(), "<session>"),
     ];
     let named = rows(&text);
     let changes = Keys::default().changes(3).replace(":3", ":<p>");
@@ -283,6 +353,7 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         (keys::REMOVALS_TTL, 86_400, "days after the last removal"),
         (keys::ATTENDANCE_TTL, 86_400, "days after its last change"),
         (ATTENDANCE_KEPT, 86_400, "days after the close"),
+        (ENDS_KEPT, 60, "minutes"),
     ];
     for (time, unit, word) in lifetimes {
         let said = format!("{} {word}", time.as_secs() / unit);

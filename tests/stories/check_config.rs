@@ -219,6 +219,11 @@ async fn redis_is_asked_only_where_that_is_wanted() {
             .starts_with("redis: Redis cannot be reached"),
         "{away:#}"
     );
+    let asked = folder.check(0, &["--redis", &url, "--connect"]);
+    assert_eq!(
+        asked["presence_secret"],
+        "one that the gateways share in Redis"
+    );
     assert_eq!(
         folder.check(0, &["--redis", &url, "--connect"])["unreachable"],
         json!([])

@@ -111,7 +111,9 @@ async fn a_gateway_that_learns_of_a_live_from_those_who_are_sent_to_it_counts_th
         };
         let ((), moved) = tokio::join!(old.stop(), moving);
         for (_, viewer, joined) in &moved {
-            assert_eq!(joined["viewers"], 20, "{}", viewer.transcript());
+            // The one who joins may be known from the old gateway.
+            let told = joined["viewers"].as_u64().unwrap();
+            assert!((20..=21).contains(&told), "{}", viewer.transcript());
         }
         let counts = new.dashboard("42").await.sees(viewers(20), fans(20)).await;
         assert_eq!(counts.number("peak_viewers"), 20, "{}", counts.json);

@@ -230,6 +230,7 @@ async fn streams(people: &People, here: &World) {
 async fn nothing_is_left(people: &People) {
     let tune = |config: &mut Config| {
         with_shared_sessions(config);
+        config.audit_events = true;
         config.attendance = people.form;
         config.last_seen_ids = people.ids;
     };

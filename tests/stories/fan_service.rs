@@ -51,6 +51,25 @@ async fn breaker_becomes(world: &World, state: f64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fan_is_null_until_the_first_check_has_answered() {
+    within_deadline(async {
+        let service = FanService::start(&[]).await;
+        service.is(Mood::Silent);
+        let world = world_of(&service).await;
+        let mut viewer = world.viewer_in("u1", "42").await;
+        let ack = viewer.heartbeat_json().await;
+        assert_eq!(
+            ack.get("fan"),
+            Some(&Value::Null),
+            "said, not left out: {ack}"
+        );
+        service.is(Mood::Right);
+        world.acks_become(&mut viewer, Some(false), 1, 0).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_service_says_who_is_a_fan_and_who_no_longer_is() {
     within_deadline(async {
         let service = FanService::start(&["u1", "u3"]).await;

@@ -40,7 +40,7 @@ on_redis! {
         figures_become(&other, "42", (3, 2), world.config.lease_refresh + SLACK).await;
         let mut viewer = other.viewer("u9").await;
         let joined = viewer.join("42").await;
-        assert_eq!((&joined["viewers"], &joined["fans"]), (&json!(3), &json!(2)), "{joined}");
+        assert_eq!((&joined["viewers"], &joined["fans"]), (&json!(4), &json!(2)), "{joined}");
         figures_become(&other, "42", (4, 2), Duration::from_secs(1)).await;
         let ack = viewer.heartbeat().await;
         assert_eq!((ack.viewers, ack.fans), (4, 2));

@@ -45,7 +45,7 @@ fn figures(point: &Value) -> [u64; 4] {
 async fn history_ends_with(world: &World, live: &str, last: [u64; 4]) {
     until(
         "the history has the figures",
-        EVERY + SLACK * 2,
+        EVERY * 2 + SLACK * 2,
         async || {
             let history = history(world, live, "").await;
             same(

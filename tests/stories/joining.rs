@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use crate::support::dashboard::Dashboard;
 use crate::support::socket::Socket;
-use crate::support::stores::on_both_stores;
+use crate::support::stores::{on_both_stores, on_redis};
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, same, until};
 
@@ -43,13 +44,12 @@ on_both_stores! {
         let joined = first.join("42").await;
         assert_eq!(fields(&joined), BTreeSet::from(["fans", "live_id", "streamer_id", "type", "viewers"]));
         assert_eq!(joined["streamer_id"], "s1");
-        assert!(joined["viewers"].as_u64() <= Some(1), "the store counts a moment later: {joined}");
+        assert_eq!(joined["viewers"], 1);
         assert_eq!(joined["fans"], 0);
         world.acks_become(&mut first, Some(false), 1, 0).await;
 
         let mut second = world.viewer("u2").await;
-        let joined = second.join("42").await;
-        assert!((1..=2).contains(&joined["viewers"].as_u64().unwrap()), "{joined}");
+        assert_eq!(second.join("42").await["viewers"], 2);
     }
 }
 
@@ -63,20 +63,6 @@ on_both_stores! {
         assert_eq!(ack["live_id"], "42");
         assert_eq!(ack["heartbeat_ms"], 400);
         world.acks_become(&mut viewer, Some(true), 1, 1).await;
-    }
-}
-
-on_both_stores! {
-    async fn fan_is_null_until_the_first_check_has_answered(world) {
-        world.open("42").await;
-        let mut viewer = world.viewer("u1").await;
-        // The client sends join and heartbeat together, so the gateway acknowledges before any
-        // flush can ask the store.
-        viewer.say(json!({"type": "join", "live_id": "42"})).await;
-        let first = viewer.heartbeat_json().await;
-        assert!(first["fan"].is_null() || first["fan"] == false, "{first}");
-        assert!(first.as_object().unwrap().contains_key("fan"), "null is said, not left out: {first}");
-        world.acks_become(&mut viewer, Some(false), 1, 0).await;
     }
 }
 
@@ -146,5 +132,58 @@ on_both_stores! {
             same((live["viewers"].clone(), live["fans"].clone()), (json!(2), json!(1)))
         })
         .await;
+    }
+}
+
+on_redis! {
+    /// Each is told at once of all who joined before on either gateway, and of itself.
+    async fn whoever_joins_counts_also_if_the_others_are_on_another_gateway(world) {
+        world.open("42").await;
+        let gateways = [&world, &world.another_gateway().await];
+        let mut dashboards = [gateways[0].dashboard("42").await, gateways[1].dashboard("42").await];
+        let mut sockets = Vec::new();
+        let mut beating = Vec::new();
+        for n in 1..=6 {
+            let at = gateways[n % 2];
+            let user = format!("u{n}");
+            let told = if n % 3 == 0 {
+                let caller = at.caller(&user, "42").await;
+                beating.push(caller.keeps_beating(&[at]));
+                caller.begun
+            } else {
+                let mut viewer = at.viewer(&user).await;
+                let joined = viewer.join("42").await;
+                sockets.push(viewer);
+                joined
+            };
+            assert_eq!(told["viewers"], n, "{told}");
+            for dashboard in &mut dashboards {
+                dashboard.sees_that("all", |counts| counts.number("viewers") == n as u64).await;
+            }
+        }
+    }
+}
+
+on_redis! {
+    async fn counts_that_lack_their_viewer_are_never_called_exact(world) {
+        world.open("42").await;
+        let other = world.another_gateway().await;
+        let _crowd = world.crowd("u", 7, "42").await;
+        let mut dashboard = other.dashboard("42").await;
+        dashboard.sees_that("all", |counts| counts.number("viewers") == 7).await;
+        let mut watching = Vec::new();
+        // The last is there already, on the other gateway.
+        for (user, all) in [("a", 8), ("b", 9), ("u0", 9)] {
+            let mut viewer = other.viewer(user).await;
+            viewer.say(json!({"type": "join", "live_id": "42", "counts": true})).await;
+            let joined = viewer.expect("joined").await;
+            assert!(joined["viewers"].as_u64().unwrap() >= all, "{joined}");
+            let mut told = Dashboard::at(viewer);
+            let exact = told.sees_quality("exact").await;
+            assert_eq!(exact.number("viewers"), all, "{}", told.seen());
+            let before = &told.log[..told.log.len() - 1];
+            assert!(before.iter().all(|counts| counts.number("viewers") >= all), "{}", told.seen());
+            watching.push(told);
+        }
     }
 }

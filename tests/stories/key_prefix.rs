@@ -1,5 +1,5 @@
-//! Two installations on one Redis, each with a prefix of its own, have lives and users of the same
-//! ids and see nothing of each other.
+//! Two installations on one Redis, each with a prefix or a database of its own, have lives and users
+//! of the same ids and see nothing of each other.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use rollcall::base::key_prefix::KeyPrefix;
 use serde_json::{Value, json};
 
 use super::audit::audit;
-use crate::support::dashboard::{fans, viewers};
+use crate::support::dashboard::{Counts, fans, viewers};
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_view::Redis;
 use crate::support::stores::within_deadline;
@@ -118,6 +118,52 @@ async fn what_one_installation_does_leaves_the_other_alone() {
         }
         assert_eq!(audit(&redis.url(), 0, &[]).await["live_keys"], 0);
         for world in ours.into_iter().chain(theirs) {
+            world.stop().await;
+        }
+    })
+    .await;
+}
+
+/// Redis passes messages to all its databases.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn installations_in_two_databases_of_a_redis_do_not_hear_each_other() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let staging = World::at(&format!("{}/0", redis.url())).await;
+        let production = World::at(&format!("{}/1", redis.url())).await;
+        let epoch = loop {
+            let worlds = [staging.backend(), production.backend()];
+            worlds[0].open("42", "s1").await;
+            worlds[1].open("42", "s1").await;
+            let epochs = [staging.epoch("42").await, production.epoch("42").await];
+            if epochs[0] == epochs[1] {
+                break epochs[0];
+            }
+            worlds[0].close("42").await;
+            worlds[1].close("42").await;
+        };
+        let mut dashboards = [
+            staging.dashboard("42").await,
+            production.dashboard("42").await,
+        ];
+        let _there = staging.crowd("u", 5, "42").await;
+        let _alone = production.viewer_in("u0", "42").await;
+        for (dashboard, n) in dashboards.iter_mut().zip([5, 1]) {
+            dashboard
+                .sees_that("its own viewers", |counts| counts.number("viewers") == n)
+                .await;
+        }
+        let span = staging.config.check_every + staging.config.lease;
+        for (dashboard, n) in dashboards.iter_mut().zip([5, 1]) {
+            dashboard.listen(span).await;
+            let is_right = |counts: &Counts| {
+                counts.number("viewers") <= n
+                    && counts.json["quality"] == "exact"
+                    && counts.number("epoch") == epoch
+            };
+            assert!(dashboard.log.iter().all(is_right), "{}", dashboard.seen());
+        }
+        for world in [staging, production] {
             world.stop().await;
         }
     })

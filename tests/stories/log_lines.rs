@@ -13,6 +13,7 @@ use crate::support::socket::Socket;
 use crate::support::stores::within_deadline;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, same, until};
+use crate::support::webhook::{Mood, Webhook};
 use crate::support::world::timings;
 
 async fn logs(api: &Backend, filter: &str) -> Value {
@@ -310,6 +311,43 @@ async fn a_gateway_whose_log_nobody_reads_answers_and_stops() {
         }
         program.terminate();
         assert_eq!(program.exit(PATIENCE).await.code(), Some(0));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_that_fails_is_told_at_once_and_once_and_so_is_its_recovery() {
+    within_deadline(async {
+        let webhook = Webhook::start().await;
+        webhook.is(Mood::Refuses("42"));
+        let mut config = timings();
+        config.log = "info".to_owned();
+        webhook.hears(&mut config);
+        let program = Program::start(&config).await;
+        let api = Backend::at(program.addr);
+        api.open("42", "s1").await;
+        let complaint = [
+            "WARN",
+            "the webhook did not take an event",
+            "default",
+            "500",
+        ];
+        line_with(&program, &complaint).await;
+        until("it is tried again", PATIENCE, async || {
+            let tried = webhook.requests();
+            if tried >= 4 { Ok(()) } else { Err(tried) }
+        })
+        .await;
+        webhook.is(Mood::Takes);
+        let recovery = ["INFO", "the webhook takes events again", "default"];
+        line_with(&program, &recovery).await;
+        for words in [&complaint[..2], &recovery[..2]] {
+            let said = program.said();
+            let lines = said
+                .lines()
+                .filter(|line| words.iter().all(|word| line.contains(word)));
+            assert_eq!(lines.count(), 1, "{words:?}: {said}");
+        }
     })
     .await;
 }

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use rollcall::base::media_server::MediaKind;
 use rollcall::config::Config;
+use serde_json::json;
 use tokio::time::Instant;
 
-use crate::support::media::{server, with_nginx};
+use crate::support::media::{server, server_of_manual, with_nginx};
 use crate::support::rtmp::{Publisher, RtmpServer};
-use crate::support::stores::on_redis;
+use crate::support::stores::{on_redis, within_deadline};
+use crate::support::tokens::{in_seconds, mint, with_tokens};
 use crate::support::wait::{SLACK, same, throughout, until};
 use crate::support::world::World;
 
@@ -157,4 +159,36 @@ on_redis! {
         assert!(ended.elapsed() > Duration::from_secs(20), "{:?}", ended.elapsed());
         assert_eq!(viewer.expect("closed").await["reason"], "stream_ended");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_of_icecast_opens_its_live_with_its_password_and_closes_it() {
+    within_deadline(async {
+        let world = World::on_redis(|config| {
+            with_tokens(config);
+            config.media = vec![server_of_manual("Icecast")];
+            config.stream_grace = GRACE;
+        })
+        .await;
+        let is = async |field: &str, value: &str| {
+            let found = world.redis().live_field("42", field).await;
+            same(found, Some(value.to_owned()))
+        };
+        let icecast = RtmpServer::icecast(world.addr).await;
+        let mut stranger = Publisher::of_audio(&icecast, "42", "guess");
+        stranger.is_refused().await;
+        let token = mint(&json!({"sub": "s1", "role": "streamer", "exp": in_seconds(60)}));
+        let mut source = Publisher::of_audio(&icecast, "42", &token);
+        until("the live opens", BEGINS_WITHIN, async || {
+            is("state", "open").await
+        })
+        .await;
+        is("streamer_id", "s1").await.unwrap();
+        source.stop();
+        until("the live closes", GRACE + BEGINS_WITHIN, async || {
+            is("state", "closed").await
+        })
+        .await;
+    })
+    .await;
 }

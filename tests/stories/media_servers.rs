@@ -8,7 +8,9 @@ use rollcall::base::media_server::MediaKind;
 use rollcall::base::secret::Secret;
 use rollcall::config::Config;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
 
 use crate::support::backend::Backend;
 use crate::support::media::{Nginx, Platform, SECRET, SrsApi, server, with_nginx};
@@ -266,6 +268,91 @@ async fn a_publisher_needs_the_token_of_a_streamer() {
     assert_eq!(live["streamer_id"], "s1", "{live}");
 }
 
+/// LiveKit puts much metadata into a callback, and sends one that was refused only once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_callback_is_read_if_it_may_come_from_the_server() {
+    let world = World::on_memory(|config| {
+        config.media = vec![
+            server("any", MediaKind::Generic),
+            server("livekit", MediaKind::LiveKit),
+        ];
+    })
+    .await;
+    let more = "x".repeat(1_000_000);
+    let publish = json!({"event": "publish", "session": "a", "stream": "g1", "more": more});
+    assert_eq!(call(world.backend(), "any", &publish).await.0, 200);
+    world.live_becomes("g1", "open").await;
+    // Nobody waits for the body of another one.
+    let good = format!("/v1/media/any?secret={SECRET}");
+    for (path, length, status) in [
+        (good.as_str(), 2_000_000, "413"),
+        ("/v1/media/any?secret=guess", 900_000, "401"),
+        ("/v1/media/livekit", 900_000, "401"),
+    ] {
+        let mut connection = TcpStream::connect(world.addr).await.unwrap();
+        let head =
+            format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
+        connection.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        let read = timeout(PATIENCE, connection.read_exact(&mut answer));
+        read.await.expect("an answer").unwrap();
+        assert_eq!(answer, format!("HTTP/1.1 {status}").as_bytes(), "{path}");
+    }
+}
+
+/// MediaMTX knows the token of a bearer, or of a password, only when it asks. Its hook names the session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_was_granted_opens_its_live_without_the_token() {
+    within_deadline(async {
+        let world = World::on_redis(|config| {
+            with_tokens(config);
+            config.media = vec![server("mtx", MediaKind::MediaMtx)];
+        })
+        .await;
+        let other = world.another_gateway().await;
+        let claims = json!({"sub": "s1", "role": "streamer", "exp": in_seconds(60)});
+        let token = mint(&claims);
+        let path = format!("/v1/media/mtx?secret={SECRET}");
+        // The same text in the query: of MediaMTX before 1.18.1, and since.
+        let plain = format!("token%3D{token}%26x%3Dy");
+        let encoded = format!("token%253D{token}%2526x%253Dy");
+        for (live, field, in_hook) in [
+            ("m1", "token", ""),
+            ("m2", "password", ""),
+            ("m3", "nothing", plain.as_str()),
+            ("m4", "nothing", encoded.as_str()),
+        ] {
+            let mut asks = json!({"action": "publish", "path": live, "id": live, "query": ""});
+            asks[field] = token.clone().into();
+            let hook = format!("event=available&path={live}&id={live}&query={in_hook}");
+            let send = async |body: &str, status: u16| {
+                let backend = other.backend();
+                backend
+                    .send(Method::POST, &path, Some(body))
+                    .await
+                    .is(status);
+            };
+            if in_hook.is_empty() {
+                send(&hook, 401).await;
+                assert_eq!(call(world.backend(), "mtx", &asks).await.0, 200);
+                // Another session was not granted.
+                send(&hook.replace("&id=m", "&id=n"), 401).await;
+                send(&hook.replace("&path=m", "&path=n"), 401).await;
+            }
+            send(&hook, 200).await;
+            assert_eq!(
+                world
+                    .redis()
+                    .live_field(live, "streamer_id")
+                    .await
+                    .as_deref(),
+                Some("s1")
+            );
+        }
+    })
+    .await;
+}
+
 /// The entries of the stream of events about a live: the kind, and the server if there is one.
 async fn events(redis: &Redis) -> Vec<(String, Value)> {
     let entries = redis.ask(&["XRANGE", "rollcall:events", "-", "+"]).await;
@@ -429,6 +516,50 @@ async fn the_platform_says_whose_a_stream_key_is_and_nobody_else_learns_the_key(
     .await;
 }
 
+/// What one publisher can make the platform answer is nothing to the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_on_which_the_platform_fails_shut_out_nobody_else() {
+    within_deadline(async {
+        let platform = Platform::start().await;
+        let world = World::on_memory(|config| {
+            short(config);
+            config.media[0].publish_url = Some(platform.url());
+        })
+        .await;
+        let nginx = Nginx::calling(&world, "main");
+        for n in 0..20 {
+            nginx
+                .publish(1, &format!("live_key_broken{n}"), "")
+                .await
+                .is(503);
+            nginx
+                .publish(1, &format!("live_key_odd{n}"), "")
+                .await
+                .is(403);
+        }
+        nginx.publish(2, "live_key_7", "").await.is(200);
+
+        // Nobody makes the platform fail as often as they like, whatever their session.
+        let asked = platform.asked();
+        let began = Instant::now();
+        for session in 10..30 {
+            nginx.publish(session, "live_key_broken", "").await.is(503);
+        }
+        let more = platform.asked() - asked;
+        let seconds = began.elapsed().as_secs() as usize + 1;
+        assert!(more <= seconds, "asked {more} times within {seconds} s");
+
+        // The platform is not asked about what is no key.
+        let asked = platform.asked();
+        let long = "a".repeat(257);
+        for odd in ["live%00key", "live%0Akey", "live%1B%5B2Jkey", "", &long] {
+            nginx.publish(3, odd, "").await.is(400);
+        }
+        assert_eq!(platform.asked(), asked);
+    })
+    .await;
+}
+
 /// The server takes silence for a no.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_publisher_whose_answer_came_too_late_does_not_keep_the_live_open() {
@@ -522,9 +653,24 @@ async fn no_log_line_has_a_stream_key_a_token_or_a_secret() {
         eu.publish(1, "no{id}live_key", "token=token_of_s1")
             .await
             .is(403);
+        eu.publish(2, "42", "streamer_id=s2").await.is(403);
+        let fields = [
+            "live_id=42",
+            "app=\"live\"",
+            "address=\"127.0.0.1\"",
+            "opened by another streamer",
+        ];
+        until("the last refusal is in the log", PATIENCE, async || {
+            let said = program.said();
+            let mut refusals = said
+                .lines()
+                .filter(|line| line.contains("a stream was refused"));
+            let is_told = refusals.any(|line| fields.iter().all(|field| line.contains(field)));
+            if is_told { Ok(()) } else { Err(said) }
+        })
+        .await;
         let said = program.said();
         assert!(said.contains("a stream began"), "{said}");
-        assert!(said.contains("a stream was refused"), "{said}");
         for secret in ["live_key", "token_of_s1", SECRET] {
             assert!(!said.contains(secret), "{secret} is in {said}");
         }

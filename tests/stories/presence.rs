@@ -107,8 +107,10 @@ on_both_stores! {
         assert_eq!(begun["live_id"], "43");
         figures_become(&world, "42", 0, 0).await;
         figures_become(&world, "43", 1, 0).await;
-        // The former id still names the same session on this gateway.
-        assert_eq!(former.beat(&world).await.is(200).body["live_id"], "43");
+        for beat in 0..2 {
+            assert_eq!(former.beat(&world).await.problem(404), "session_unknown", "{beat}");
+        }
+        former.leave(&world).await;
         let refused = world
             .backend()
             .post(&format!("/v1/presence/{}", caller.session), json!({"live_id": "nope"}))
@@ -230,7 +232,9 @@ on_redis! {
             same((world.figures("42").await, other.figures("42").await), ((0, 0), (0, 0)))
         })
         .await;
-        for at in [&world, &other] {
+        // A gateway that has never heard of the session asks the store.
+        let young = world.another_gateway().await;
+        for at in [&world, &other, &young] {
             assert_eq!(caller.beat(at).await.problem(404), "session_unknown");
         }
         world.fans_stay("42", &[], world.config.heartbeat).await;
@@ -327,7 +331,7 @@ on_redis! {
         caller.switch(&other, "42").await;
         assert_eq!(caller.beat(&world).await.is(200).body["live_id"], "42");
         assert_eq!(caller.beat(&third).await.is(200).body["live_id"], "42");
-        assert_eq!(second.beat(&other).await.is(200).body["live_id"], "42");
+        assert_eq!(second.beat(&other).await.problem(404), "session_unknown");
         until("in the former live again", PATIENCE, async || {
             same((world.figures("42").await.0, world.figures("43").await.0), (1, 0))
         })
@@ -389,6 +393,70 @@ on_both_stores! {
             same(third.beat(&world).await.status, 409)
         })
         .await;
+    }
+}
+
+on_redis! {
+    tuned(with_shared_sessions)
+    async fn a_redis_that_was_emptied_learns_again_which_sessions_are_over(world) {
+        world.open("42").await;
+        let caller = world.caller("u1", "42").await;
+        caller.leave(&world).await;
+        let pattern = "{rollcall:gateways}:ended:*";
+        let is_written = async || same(world.redis().keys(pattern).await.len(), 1);
+        until("the end is in Redis", PATIENCE, is_written).await;
+        world.redis().ask(&["FLUSHALL"]).await;
+        until("it is there again", PATIENCE, is_written).await;
+        world.open("42").await;
+        let young = world.another_gateway().await;
+        assert_eq!(caller.beat(&young).await.problem(404), "session_unknown");
+    }
+}
+
+on_redis! {
+    async fn gateways_without_a_file_share_a_secret_also_when_redis_was_emptied(world) {
+        let other = world.another_gateway().await;
+        world.open("42").await;
+        let caller = world.caller("u1", "42").await;
+        for at in [&other, &world] {
+            caller.beat(at).await.is(200);
+        }
+        world.redis().ask(&["FLUSHALL"]).await;
+        let young = world.another_gateway().await;
+        for at in [&young, &other, &world] {
+            until("the session goes on", PATIENCE, async || {
+                same(caller.beat(at).await.status, 200)
+            })
+            .await;
+        }
+        let began_there = young.caller("u2", "42").await;
+        until("all know it", PATIENCE, async || {
+            same(began_there.beat(&world).await.status, 200)
+        })
+        .await;
+    }
+}
+
+on_both_stores! {
+    async fn a_header_has_the_id_so_that_no_log_has_it(world) {
+        world.open("42").await;
+        world.open("43").await;
+        let mut caller = world.caller("u1", "42").await;
+        let current = "/v1/presence/current";
+        let backend = world.backend().clone();
+        assert_eq!(backend.send(Method::POST, current, None).await.problem(401), "unauthorized");
+        let ask = async |session: &str, method, body: Value| {
+            let shown = format!("Presence {session}");
+            let headers = [("authorization", shown.as_str())];
+            backend.send_with(method, current, Some(&body.to_string()), &headers).await
+        };
+        let switched = ask(&caller.session, Method::POST, json!({"live_id": "43"})).await.is(200);
+        caller.session = switched.body["session_id"].as_str().unwrap().to_owned();
+        let ack = ask(&caller.session, Method::POST, Value::Null).await.is(200);
+        assert_eq!(ack.body["live_id"], "43");
+        ask(&caller.session, Method::DELETE, Value::Null).await.is(204);
+        assert_eq!(ask("a.b.c", Method::POST, Value::Null).await.problem(404), "session_unknown");
+        figures_become(&world, "43", 0, 0).await;
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::redis_view::Redis;
 use crate::support::stores::within_deadline;
-use crate::support::wait::{PATIENCE, until};
+use crate::support::wait::{PATIENCE, same, until};
 use crate::support::webhook::{Mood, Webhook};
 use crate::support::world::World;
 
@@ -427,6 +427,70 @@ async fn a_receiver_that_is_overloaded_is_sent_nothing_from_either_queue() {
             if of_one == 2 { Ok(()) } else { Err(of_one) }
         })
         .await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_audit_trail_outlives_a_flood_of_events_and_old_events_go_by_themselves() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let add = async |id: &str| {
+            let entry = [
+                "XADD",
+                "rollcall:events",
+                id,
+                "id",
+                "x",
+                "type",
+                "live.counts",
+            ];
+            redis
+                .ask(&[&entry[..], &["live_id", "1", "data", "{}"]].concat())
+                .await;
+        };
+        add("1-1").await;
+        let world = World::beside(redis.clone(), |config| {
+            config.audit_events = true;
+            config.events_kept = 100;
+        })
+        .await;
+        until("nothing is left of an old event", PATIENCE, async || {
+            let left = redis.ask(&["XLEN", "rollcall:events"]).await;
+            same(left.as_u64(), Some(0))
+        })
+        .await;
+        let backend = world.backend();
+        let profile = json!({"login": "ann", "name": "Ann"});
+        backend.put("/v1/users/u9", profile).await.is(201);
+        let trail = async || {
+            let trail = redis
+                .ask(&["XRANGE", "{rollcall:events}:audit", "-", "+"])
+                .await;
+            trail.to_string()
+        };
+        until("the trail tells it", PATIENCE, async || {
+            let trail = trail().await;
+            if trail.contains("u9") {
+                Ok(())
+            } else {
+                Err(trail)
+            }
+        })
+        .await;
+        for _ in 0..1_000 {
+            add("*").await;
+        }
+        backend.open("42", "s1").await;
+        until("the stream is trimmed", PATIENCE, async || {
+            let all = redis
+                .ask(&["XRANGE", "rollcall:events", "-", "+"])
+                .await
+                .to_string();
+            if all.contains("u9") { Err(all) } else { Ok(()) }
+        })
+        .await;
+        assert!(trail().await.contains("u9"));
     })
     .await;
 }

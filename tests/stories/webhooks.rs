@@ -6,16 +6,21 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use futures_util::{StreamExt, stream};
+use reqwest::Method;
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{LiveId, UserId};
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
+use rollcall::config::Config;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{
     CloseLive, CloseReason, LiveStore, OpenLive, OpenReply, OpenedBy, Peaks, Terms,
 };
 use serde_json::{Value, json};
 
+use crate::support::backend::Backend;
 use crate::support::redis_view::Redis;
 use crate::support::stores::within_deadline;
 use crate::support::wait::{PATIENCE, same, until};
@@ -175,6 +180,126 @@ async fn nothing_is_lost_when_the_receiver_is_down_and_the_sender_is_killed() {
         };
         until("all is acknowledged", PATIENCE, async || {
             same(pending().await, Some(0))
+        })
+        .await;
+    })
+    .await;
+}
+
+/// The users whom the events of the stream say were removed from a live, each as often as it says so.
+async fn removed_by_events(redis: &Redis) -> Vec<String> {
+    let entries = redis.ask(&["XRANGE", "rollcall:events", "-", "+"]).await;
+    let mut users = Vec::new();
+    for entry in entries.as_array().unwrap() {
+        let fields = entry[1].as_array().unwrap();
+        let event: Value = serde_json::from_str(fields.last().unwrap().as_str().unwrap()).unwrap();
+        if event["type"] == "user.removed" {
+            users.push(event["user_id"].as_str().unwrap().to_owned());
+        }
+    }
+    users.sort();
+    users
+}
+
+fn names(count: usize) -> Vec<String> {
+    let mut names: Vec<String> = (0..count).map(|n| format!("u{n}")).collect();
+    names.sort();
+    names
+}
+
+/// Removes users `from` to `to` from the live 1 through a gateway, as many at a time as it takes.
+/// Answers how many of these calls had the answer 200.
+async fn removes_a_herd(backend: Backend, from: usize, to: usize) -> usize {
+    let calls = stream::iter(from..to).map(|n| {
+        let backend = backend.clone();
+        async move {
+            let path = format!("/v1/lives/1/viewers/u{n}");
+            backend.try_send(Method::DELETE, &path).await == Some(200)
+        }
+    });
+    let answers = calls.buffer_unordered(256);
+    answers
+        .filter(|was_removed| std::future::ready(*was_removed))
+        .count()
+        .await
+}
+
+fn for_herds(webhook: &Webhook, config: &mut Config) {
+    webhook.hears(config);
+    config.count_events = false;
+    config.http_rate = 0;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_removals_at_once_are_a_thousand_events() {
+    within_deadline(async {
+        let webhook = Webhook::start().await;
+        let one = World::on_redis(|config| for_herds(&webhook, config)).await;
+        let redis = one.redis().clone();
+        let two = World::beside(redis.clone(), |config| for_herds(&webhook, config)).await;
+        one.backend().open("1", "s1").await;
+        let herds = [(&one, 0, 500), (&two, 500, 1_000)];
+        let herds =
+            herds.map(|(world, from, to)| removes_a_herd(world.backend().clone(), from, to));
+        assert_eq!(join_all(herds).await, [500, 500]);
+        assert_eq!(removed_by_events(&redis).await, names(1_000));
+        until("the webhook has them", PATIENCE * 3, async || {
+            same(webhook.taken().len(), 1_001)
+        })
+        .await;
+        let waiting = async || {
+            redis
+                .ask(&["XPENDING", "rollcall:events", "webhooks"])
+                .await[0]
+                .as_u64()
+        };
+        until("all is acknowledged", PATIENCE, async || {
+            same(waiting().await, Some(0))
+        })
+        .await;
+        assert_eq!(webhook.requests(), 1_001, "each once");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_removal_goes_untold_when_its_gateway_is_killed_among_many() {
+    within_deadline(async {
+        let webhook = Webhook::start().await;
+        let redis = Redis::start().await;
+        let mut doomed =
+            World::program_with(redis.clone(), |config| for_herds(&webhook, config)).await;
+        let other = World::beside(redis.clone(), |config| for_herds(&webhook, config)).await;
+        other.backend().open("1", "s1").await;
+        let herd = tokio::spawn(removes_a_herd(doomed.backend().clone(), 0, 2_000));
+        until("some are removed", PATIENCE, async || {
+            let told = removed_by_events(&redis).await.len();
+            if told >= 20 { Ok(()) } else { Err(told) }
+        })
+        .await;
+        doomed.process().kill();
+        let answered = herd.await.unwrap();
+        let removed = redis.ask(&["ZRANGE", "{live:1}:removals", "0", "-1"]).await;
+        let removed: BTreeSet<String> = removed
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|user| user.as_str().unwrap().to_owned())
+            .collect();
+        assert!((20..2_000).contains(&answered) && removed.len() >= answered);
+        until("each removal is told", PATIENCE * 2, async || {
+            let told = removed_by_events(&redis).await;
+            let unique: BTreeSet<String> = told.iter().cloned().collect();
+            if unique == removed {
+                Ok(())
+            } else {
+                Err(format!("{} of {}", unique.len(), removed.len()))
+            }
+        })
+        .await;
+        until("the webhook has them", PATIENCE * 2, async || {
+            let heard = webhook.story_of("1").len();
+            same(heard, removed.len() + 1)
         })
         .await;
     })

@@ -45,7 +45,7 @@ impl Backend {
 
     /// Any request; `body` is sent as it is.
     pub async fn send(&self, method: Method, path: &str, body: Option<&str>) -> Answer {
-        self.send_named(method, path, body, None).await
+        self.send_with(method, path, body, &[]).await
     }
 
     /// The same with an id of the client's for the request.
@@ -56,12 +56,24 @@ impl Backend {
         body: Option<&str>,
         id: Option<&str>,
     ) -> Answer {
+        let header = id.map(|id| ("x-request-id", id));
+        self.send_with(method, path, body, header.as_slice()).await
+    }
+
+    /// The same with these headers.
+    pub async fn send_with(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&str>,
+        headers: &[(&str, &str)],
+    ) -> Answer {
         let request = format!("{method} {path}");
         let mut call = self
             .http
             .request(method, format!("http://{}{path}", self.addr));
-        if let Some(id) = id {
-            call = call.header("x-request-id", id);
+        for (name, value) in headers {
+            call = call.header(*name, *value);
         }
         if let Some(body) = body {
             call = call

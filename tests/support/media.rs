@@ -1,7 +1,9 @@
 //! Owns media servers that a story plays: their tables in the settings, and the callbacks that they
 //! send.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use hyper_util::service::TowerToHyperService;
 use reqwest::Method;
 use rollcall::base::media_server::{MediaKind, MediaServerName};
 use rollcall::base::secret::Secret;
-use rollcall::config::{Config, MediaServer, Template};
+use rollcall::config::{Config, Loaded, Mapping, MediaServer, Template, load};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
@@ -32,6 +34,7 @@ pub fn server(name: &str, kind: MediaKind) -> MediaServer {
     MediaServer {
         name: MediaServerName::parse(name).unwrap(),
         kind,
+        mapping: Mapping::of(kind),
         secret: Some(Secret::new(SECRET)),
         secret_file: None,
         live: Template::default(),
@@ -40,6 +43,36 @@ pub fn server(name: &str, kind: MediaKind) -> MediaServer {
         publish_secret_file: None,
         poll_url: None,
         networks: Vec::new(),
+    }
+}
+
+/// What servers and gateways are told in the manual.
+const MANUAL: &str = include_str!("../../docs/media-servers.md");
+
+/// The block of the manual that begins with this text, with the address of the gateway in it.
+pub fn block_of_manual(begins: &str, gateway: SocketAddr) -> String {
+    let place = MANUAL.find(&format!("```{begins}")).expect(begins);
+    let text = MANUAL[place..].split("```").nth(1).unwrap();
+    let (_language, text) = text.split_once('\n').unwrap();
+    text.replace("rollcall:8080", &gateway.to_string())
+        .replace("secret=…", &format!("secret={SECRET}"))
+}
+
+/// The settings that the manual has for a server without a kind of its own.
+pub fn server_of_manual(heading: &str) -> MediaServer {
+    let (_, rest) = MANUAL
+        .split_once(&format!("\n### {heading}\n"))
+        .expect(heading);
+    let table = &rest[rest.find("[media.main]").expect(heading)..];
+    let table = table.split("```").next().unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let secret = format!("secret = '{SECRET}'");
+    let table = table.replace(r#"secret-file = "/etc/rollcall/media-secret""#, &secret);
+    std::fs::write(file.path(), table).unwrap();
+    let args = ["rollcall".into(), "--config".into(), file.path().into()];
+    match load(args, Vec::<(OsString, OsString)>::new()) {
+        Ok(Loaded::Run(_, config)) => config.media.into_iter().next().unwrap(),
+        _ => panic!("the settings of {heading} are wrong"),
     }
 }
 
@@ -150,7 +183,8 @@ impl Drop for Service {
 }
 
 /// A platform that allows the stream key `live_key_7` of the server `main` for a live of `s1`, at
-/// first 42. It answers 404 about other keys. It is away when dropped.
+/// first 42. It stumbles over keys with `broken` and `odd` in them, and answers 404 about all others.
+/// It is away when dropped.
 pub struct Platform {
     service: Service,
     keys: Arc<Keys>,
@@ -159,6 +193,8 @@ pub struct Platform {
 /// What the platform knows of its stream key.
 struct Keys {
     live: Mutex<String>,
+    /// How often it was asked.
+    asked: AtomicUsize,
     /// How long it takes to answer.
     takes: Mutex<Duration>,
 }
@@ -168,6 +204,7 @@ impl Platform {
     pub async fn start() -> Self {
         let keys = Arc::new(Keys {
             live: Mutex::new("42".to_owned()),
+            asked: AtomicUsize::new(0),
             takes: Mutex::default(),
         });
         let router = Router::new()
@@ -187,6 +224,11 @@ impl Platform {
         *self.keys.takes.lock().unwrap() = time;
     }
 
+    /// How often it was asked.
+    pub fn asked(&self) -> usize {
+        self.keys.asked.load(Ordering::Relaxed)
+    }
+
     /// The URL that a gateway is given.
     pub fn url(&self) -> Secret {
         Secret::new(format!("http://{}/keys", self.service.addr))
@@ -198,12 +240,18 @@ async fn whose_key(
     Json(question): Json<Value>,
 ) -> Result<Json<Value>, StatusCode> {
     let takes = *keys.takes.lock().unwrap();
+    keys.asked.fetch_add(1, Ordering::Relaxed);
     tokio::time::sleep(takes).await;
-    if question["stream_key"] == "live_key_7" && question["server"] == "main" {
+    let key = question["stream_key"].as_str().unwrap_or_default();
+    if key == "live_key_7" && question["server"] == "main" {
         let live = keys.live.lock().unwrap().clone();
         Ok(Json(
             json!({"allowed": true, "live_id": live, "streamer_id": "s1"}),
         ))
+    } else if key.contains("broken") {
+        Err(StatusCode::INTERNAL_SERVER_ERROR)
+    } else if key.contains("odd") {
+        Err(StatusCode::UNPROCESSABLE_ENTITY)
     } else {
         Err(StatusCode::NOT_FOUND)
     }

@@ -1,7 +1,9 @@
-//! Owns real media servers and real publishers: nginx with its RTMP module, node-media-server, and
-//! ffmpeg. A machine without one of them fails the test; it never skips it.
+//! Owns real media servers and real publishers: nginx with its RTMP module, node-media-server, Icecast,
+//! and ffmpeg. A machine without one of them fails the test; it never skips it.
 
+use std::fs::Permissions;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -9,11 +11,11 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
-use super::media::SECRET;
+use super::media::{SECRET, block_of_manual};
 use super::redis_server::free_port;
 use super::wait::{PATIENCE, until};
 
-/// A media server that speaks RTMP. It is gone when dropped.
+/// A media server. It is gone when dropped.
 pub struct RtmpServer {
     child: Child,
     port: u16,
@@ -83,6 +85,45 @@ impl RtmpServer {
         Self { child, port, dir }.ready().await
     }
 
+    /// An Icecast that calls a gateway as the server `main`, as the manual says.
+    pub async fn icecast(gateway: SocketAddr) -> Self {
+        let port = free_port();
+        let dir = tempfile::tempdir().unwrap();
+        // Icecast does not run as root, and whoever it runs as writes its log there.
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
+        let owner = if is_root() {
+            "<changeowner><user>nobody</user><group>nogroup</group></changeowner>"
+        } else {
+            ""
+        };
+        let path = dir.path().display();
+        let mount = block_of_manual("xml\n<mount type=\"default\">", gateway);
+        let config = format!(
+            "<icecast><limits><sources>5</sources><source-timeout>3</source-timeout></limits>\n\
+             <authentication><source-password>none</source-password>\n\
+             <admin-user>admin</admin-user><admin-password>none</admin-password></authentication>\n\
+             <hostname>localhost</hostname><listen-socket><port>{port}</port>\n\
+             <bind-address>127.0.0.1</bind-address></listen-socket>\n{mount}\n\
+             <paths><basedir>{path}</basedir><logdir>{path}</logdir>\n\
+             <webroot>/usr/share/icecast2/web</webroot>\n\
+             <adminroot>/usr/share/icecast2/admin</adminroot></paths>\n\
+             <logging><accesslog>access</accesslog><errorlog>log</errorlog></logging>\n\
+             <security><chroot>0</chroot>{owner}</security></icecast>\n"
+        );
+        let file = dir.path().join("icecast.xml");
+        std::fs::write(&file, config).unwrap();
+        let child = Command::new("icecast2")
+            .arg("-c")
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .expect("icecast2 is missing: ./tests/run installs it");
+        Self { child, port, dir }.ready().await
+    }
+
     /// kill -9 of the worker process, which has the publishers; nginx starts another one.
     pub fn kill_worker(&self) {
         let workers = Command::new("pgrep")
@@ -131,11 +172,37 @@ impl Publisher {
     /// Publishes to a server; `stream` is a name and a query.
     pub fn to(server: &RtmpServer, stream: &str) -> Self {
         let url = format!("rtmp://127.0.0.1:{}/live/{stream}", server.port);
-        let input = ["-re", "-f", "lavfi", "-i", "testsrc=size=160x120:rate=10"];
-        let output = ["-c:v", "flv1", "-f", "flv", &url];
+        let picture = "testsrc=size=160x120:rate=10";
+        Self::of(picture, &["-c:v", "flv1", "-f", "flv", &url])
+    }
+
+    /// Publishes a tone to an Icecast, with this password.
+    pub fn of_audio(server: &RtmpServer, mount: &str, password: &str) -> Self {
+        let port = server.port;
+        let url = format!("icecast://source:{password}@127.0.0.1:{port}/{mount}");
+        let format = [
+            "-c:a",
+            "libmp3lame",
+            "-content_type",
+            "audio/mpeg",
+            "-f",
+            "mp3",
+        ];
+        Self::of("sine", &[&format[..], &[&url]].concat())
+    }
+
+    fn of(source: &str, output: &[&str]) -> Self {
         let child = Command::new("ffmpeg")
-            .args(["-nostdin", "-loglevel", "error"])
-            .args(input)
+            .args([
+                "-nostdin",
+                "-loglevel",
+                "error",
+                "-re",
+                "-f",
+                "lavfi",
+                "-i",
+                source,
+            ])
             .args(output)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

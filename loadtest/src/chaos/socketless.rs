@@ -248,6 +248,9 @@ impl SocketlessDevice {
                 200 => {
                     self.check_live(&session, place, &answer);
                     self.heard(&mut session, place, sent);
+                    if let Some(next) = answer.body["session_id"].as_str() {
+                        session.id = next.to_owned();
+                    }
                     self.beat_at = sent + self.state().timing.heartbeat;
                     self.stops = None;
                     if answer.closes {

@@ -52,11 +52,13 @@ impl Offer {
     }
 }
 
-/// What a gateway says over HTTP: an acknowledgement has `fan`, a refusal has `code`.
+/// What a gateway says over HTTP: an acknowledgement has `fan`, and the next id if it is time for
+/// one; a refusal has `code`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Said {
     pub(crate) fan: Option<bool>,
+    pub(crate) session_id: Option<String>,
     pub(crate) code: Option<String>,
 }
 

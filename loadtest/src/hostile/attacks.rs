@@ -9,9 +9,11 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::flood::{self, UNHARMED};
+use super::flood::{ALL_BIND, Flood, TOLD_SELDOM, UNHARMED};
 use super::issuer::{Forgery, Issuer};
+use super::neighbours::{self, SPARED};
 use super::occupation::{ANSWERED, Occupation};
+use super::publishers::{self, LET_IN};
 use super::wire::{ENDED, Wire, fragment, frame, text};
 use crate::bench::servers::Gateway;
 
@@ -65,8 +67,12 @@ enum Act {
     NeverRead,
     /// Keeps every slot for connections busy, from one address.
     Occupy(Occupation),
-    /// Sends datagrams that no app has sent, beside an app.
-    FloodWithDatagrams,
+    /// Sends datagrams, beside apps.
+    SendDatagrams(Flood),
+    /// Sends senseless ids of sessions from the address of viewers who beat over HTTP.
+    GuessIds,
+    /// Tries stream keys on which the platform fails, beside an honest publisher.
+    Publish,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +83,12 @@ enum Upgraded {
 
 const fn attack(name: &'static str, expected: &'static str, act: Act) -> Attack {
     let clients = match act {
-        Act::HoldHalfOpen | Act::NeverRead | Act::Occupy(_) | Act::FloodWithDatagrams => 1,
+        Act::HoldHalfOpen
+        | Act::NeverRead
+        | Act::Occupy(_)
+        | Act::SendDatagrams(_)
+        | Act::GuessIds
+        | Act::Publish => 1,
         _ => 4,
     };
     Attack {
@@ -176,8 +187,20 @@ pub(super) const ALL: &[Attack] = &[
     attack(
         "flood of false datagrams",
         UNHARMED,
-        Act::FloodWithDatagrams,
+        Act::SendDatagrams(Flood::False),
     ),
+    attack(
+        "copies of datagrams",
+        ALL_BIND,
+        Act::SendDatagrams(Flood::Copies),
+    ),
+    attack(
+        "hellos of dead sessions",
+        TOLD_SELDOM,
+        Act::SendDatagrams(Flood::HellosOfDeadSessions),
+    ),
+    attack("1,000 senseless ids a second", SPARED, Act::GuessIds),
+    attack("20 hostile publishers a second", LET_IN, Act::Publish),
 ];
 
 /// The header of a frame of 2^40 bytes, and the first of them.
@@ -271,7 +294,9 @@ impl Act {
                 let streamer = scene.issuer.viewer(user, &json!({"role": "streamer"}))?;
                 how.carry_out(scene.proxied.server.addr, &streamer).await
             }
-            Self::FloodWithDatagrams => flood::flood(address, &viewer()?, live_id).await,
+            Self::GuessIds => neighbours::guess(scene).await,
+            Self::SendDatagrams(flood) => flood.carry_out(scene, user).await,
+            Self::Publish => publishers::publish(&scene.gateway).await,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Strangers who send datagrams that no app has sent, as fast as asked, beside one app that beats
-//! by datagram.
+//! Floods of datagrams, beside apps that beat by datagram: those that no app has sent, copies of
+//! what apps have sent, and hellos of sessions whose live is closed.
 
 #![allow(
     clippy::disallowed_methods,
@@ -12,18 +12,45 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use quinn_udp::{Transmit, UdpSocketState};
-use rollcall::edge::datagrams::wire::SHORT;
+use reqwest::Method;
+use rollcall::base::session_key::SessionKey;
+use rollcall::edge::datagrams::wire::{self, Answer, Cookie, Counter, DatagramKey, SHORT, Status};
 use serde_json::json;
+
+use super::attacks::Scene;
 
 use crate::bench::generator::pace::{Clients, NAP};
 use crate::bench::sessions::datagrams::DatagramClients;
 use crate::client::presence::Session;
 
-/// How many datagrams strangers send in a second, all together. They send fewer if the machine is
-/// too slow.
-const A_SECOND: u32 = 200_000;
+/// How many false datagrams strangers send in a second, all together. They send fewer if the machine
+/// is too slow.
+const FALSE_A_SECOND: u32 = 200_000;
+
+/// How many apps there are whose datagrams strangers have overheard, and how many copies of one
+/// datagram of each they send in a second.
+const OVERHEARD: usize = 20;
+const COPIES_A_SECOND: u32 = 2_000;
+
+/// How often these apps change their address, and within how many beats they must have been heard
+/// there; the kernel may lose one.
+const MOVES: u32 = 5;
+const BEATS_TO_BIND: u32 = 3;
+
+/// How many sessions say hello whose live is closed, and how often in a second all together.
+const DEAD: usize = 50;
+const HELLOS_A_SECOND: u32 = 20_000;
+
+/// A gateway tries to go on with each of them once, and again if it forgot one for another.
+const TRIED_AT_MOST: f64 = 3.0 * DEAD as f64;
+
+/// A gateway answers each of them four times a second at most.
+const ANSWERS_AT_MOST: u64 = 5 * DEAD as u64 * FOR.as_secs();
+
+/// A cookie of the gateway of the run is good for three seconds.
+const COOKIE_SERVES: Duration = Duration::from_secs(2);
 
 /// How many strangers there are, each with a thread.
 const STRANGERS: u32 = 2;
@@ -44,8 +71,18 @@ const LAST_ANSWERS: Duration = Duration::from_secs(2);
 /// gateway's buffer, whoever sent it; an app tolerates two lost beats in a row.
 const ANSWERED_PERCENT: u64 = 90;
 
-/// What is answered to strangers, and to the app.
+/// What is sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Flood {
+    False,
+    Copies,
+    HellosOfDeadSessions,
+}
+
+/// What becomes of each flood.
 pub(super) const UNHARMED: &str = "only the app is answered";
+pub(super) const ALL_BIND: &str = "all apps bind anew";
+pub(super) const TOLD_SELDOM: &str = "told seldom, Redis not asked";
 
 /// What a stranger did.
 #[derive(Debug, Default)]
@@ -55,40 +92,78 @@ struct Flooded {
     answers: u64,
 }
 
-/// Has the strangers flood the gateway, beside an app with this viewer's token. Who was answered, in
-/// words; how many datagrams the strangers sent in a second goes to standard error.
-pub(super) async fn flood(
-    gateway: SocketAddr,
-    token: &str,
-    live_id: &str,
-) -> anyhow::Result<String> {
-    let joined = reqwest::Client::new()
-        .post(format!("http://{gateway}/v1/presence"))
-        .bearer_auth(token)
-        .json(&json!({"live_id": live_id}))
-        .send()
-        .await?
-        .error_for_status()?;
-    let session: Session = joined.json().await?;
-    tokio::task::spawn_blocking(move || beside_an_app(&session)).await?
+impl Flood {
+    /// What became of it, in words. How many datagrams came in a second, and what each cost the
+    /// gateway, goes to standard error.
+    pub(super) async fn carry_out(self, scene: &Scene, user: &str) -> anyhow::Result<String> {
+        let server = &scene.gateway.server;
+        let cpu = server.cpu()?;
+        let began = Instant::now();
+        let (sent, outcome) = match self {
+            Self::False => {
+                let sessions = begin(scene, user, 1, &scene.live_id).await?;
+                tokio::task::spawn_blocking(move || beside_an_app(&sessions)).await??
+            }
+            Self::Copies => {
+                let sessions = begin(scene, user, OVERHEARD, &scene.live_id).await?;
+                tokio::task::spawn_blocking(move || beside_moving_apps(&sessions)).await??
+            }
+            Self::HellosOfDeadSessions => hellos_of_dead_sessions(scene, user).await?,
+        };
+        let micros = (server.cpu()? - cpu) * 1e6 / sent as f64;
+        let a_second = sent as f64 / began.elapsed().as_secs_f64();
+        eprintln!(
+            "  {a_second:.0} datagrams a second, {micros:.1} µs of the gateway's CPU for each"
+        );
+        Ok(outcome)
+    }
 }
 
-fn beside_an_app(session: &Session) -> anyhow::Result<String> {
-    let offer = session.udp.as_ref().context("no datagrams are taken")?;
-    let target = *offer.addresses().first().context("no address")?;
-    let key = offer.session_key().context("no session")?;
-    let mut app = DatagramClients::of(std::slice::from_ref(session))?;
-    app.say_hello()?;
-    app.seen = Default::default();
+/// Sessions of as many users.
+async fn begin(
+    scene: &Scene,
+    user: &str,
+    count: usize,
+    live_id: &str,
+) -> anyhow::Result<Vec<Session>> {
+    let client = reqwest::Client::new();
+    let mut sessions = Vec::with_capacity(count);
+    for number in 0..count {
+        let token = scene
+            .issuer
+            .viewer(&format!("{user}-{number}"), &json!({}))?;
+        let joined = client
+            .post(format!("http://{}/v1/presence", scene.gateway.server.addr))
+            .bearer_auth(token)
+            .json(&json!({"live_id": live_id}))
+            .send()
+            .await?
+            .error_for_status()?;
+        sessions.push(joined.json().await?);
+    }
+    Ok(sessions)
+}
 
+fn target(sessions: &[Session]) -> anyhow::Result<SocketAddr> {
+    let session = sessions.first().context("no session")?;
+    let offer = session.udp.as_ref().context("no datagrams are taken")?;
+    offer.addresses().first().copied().context("no address")
+}
+
+/// Has strangers send what `make` makes of a number, so many a second, while `apps` does its work.
+fn beside<T>(
+    target: SocketAddr,
+    a_second: u32,
+    make: impl Fn(u32) -> [u8; SHORT] + Sync,
+    apps: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<(Flooded, T)> {
     let is_over = AtomicBool::new(false);
-    let began = Instant::now();
-    let (flooded, beats) = thread::scope(|scope| {
+    thread::scope(|scope| {
         let mut strangers = Vec::new();
         for _ in 0..STRANGERS {
-            strangers.push(scope.spawn(|| send(target, key.as_bytes(), &is_over)));
+            strangers.push(scope.spawn(|| send(target, a_second, &make, &is_over)));
         }
-        let beats = beat(&mut app, began);
+        let done = apps();
         is_over.store(true, Ordering::Relaxed);
         let mut flooded = Flooded::default();
         for stranger in strangers {
@@ -98,18 +173,62 @@ fn beside_an_app(session: &Session) -> anyhow::Result<String> {
             flooded.sent += one.sent;
             flooded.answers += one.answers;
         }
-        anyhow::Ok((flooded, beats?))
-    })?;
-    eprintln!(
-        "  {:.0} datagrams a second",
-        flooded.sent as f64 / began.elapsed().as_secs_f64()
-    );
+        Ok((flooded, done?))
+    })
+}
+
+/// False beats, beside one app: half of them claim to be of its session, half are of none.
+fn beside_an_app(sessions: &[Session]) -> anyhow::Result<(u64, String)> {
+    let offer = sessions[0].udp.as_ref().context("no datagrams are taken")?;
+    let key = offer.session_key().context("no session")?;
+    let mut app = DatagramClients::of(sessions)?;
+    app.say_hello()?;
+    app.seen = Default::default();
+    let make = |number: u32| false_beat(number.is_multiple_of(2).then_some(&key));
+    let (flooded, beats) = beside(target(sessions)?, FALSE_A_SECOND, make, || beat(&mut app))?;
     app.leave()?;
-    Ok(match flooded.answers {
+    let outcome = match flooded.answers {
         0 if beats.answered * 100 >= beats.sent * ANSWERED_PERCENT => UNHARMED.to_owned(),
         0 => format!("{} of {} beats answered", beats.answered, beats.sent),
         answers => format!("{answers} answers to strangers"),
-    })
+    };
+    Ok((flooded.sent, outcome))
+}
+
+/// Copies of a beat of each app, while the apps change their address again and again.
+fn beside_moving_apps(sessions: &[Session]) -> anyhow::Result<(u64, String)> {
+    let mut apps = DatagramClients::of(sessions)?;
+    apps.say_hello()?;
+    let overheard: Vec<_> = (0..sessions.len()).map(|app| apps.overheard(app)).collect();
+    let make = |number: u32| overheard[number as usize % overheard.len()];
+    let a_second = COPIES_A_SECOND * sessions.len() as u32;
+    let (flooded, fewest) = beside(target(sessions)?, a_second, make, || bind_anew(&mut apps))?;
+    apps.leave()?;
+    let outcome = if fewest == sessions.len() {
+        ALL_BIND.to_owned()
+    } else {
+        format!("{fewest} of {} bind", sessions.len())
+    };
+    Ok((flooded.sent, outcome))
+}
+
+/// How many apps were heard at their new address, the fewest of all changes.
+fn bind_anew(apps: &mut DatagramClients) -> anyhow::Result<usize> {
+    let mut fewest = apps.count();
+    for _ in 0..MOVES {
+        apps.change_addresses()?;
+        for _ in 0..BEATS_TO_BIND {
+            for app in 0..apps.count() {
+                apps.beat(app);
+            }
+            let next = Instant::now() + BEAT;
+            while Instant::now() < next {
+                apps.turn(NAP)?;
+            }
+        }
+        fewest = fewest.min(apps.heard_from());
+    }
+    Ok(fewest)
 }
 
 /// The beats of the app.
@@ -118,7 +237,8 @@ struct Beats {
     answered: u64,
 }
 
-fn beat(app: &mut DatagramClients, began: Instant) -> anyhow::Result<Beats> {
+fn beat(app: &mut DatagramClients) -> anyhow::Result<Beats> {
+    let began = Instant::now();
     let mut next = began;
     while began.elapsed() < FOR {
         app.turn(next.saturating_duration_since(Instant::now()))?;
@@ -137,19 +257,24 @@ fn beat(app: &mut DatagramClients, began: Instant) -> anyhow::Result<Beats> {
     })
 }
 
-/// Sends forged beats of the app's own session, and beats of sessions that do not exist.
-fn send(target: SocketAddr, session: &[u8], is_over: &AtomicBool) -> anyhow::Result<Flooded> {
+fn send(
+    target: SocketAddr,
+    a_second: u32,
+    make: impl Fn(u32) -> [u8; SHORT],
+    is_over: &AtomicBool,
+) -> anyhow::Result<Flooded> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let state = UdpSocketState::new((&socket).into())?;
     let at_once = (AT_ONCE as usize).min(state.max_gso_segments());
-    let pause = Duration::from_secs(1) * STRANGERS * at_once as u32 / A_SECOND;
+    let pause = Duration::from_secs(1) * STRANGERS * at_once as u32 / a_second;
     let mut flooded = Flooded::default();
+    let mut number = 0;
     let mut next = Instant::now();
     while !is_over.load(Ordering::Relaxed) {
         let mut datagrams = Vec::with_capacity(at_once * SHORT);
-        for number in 0..at_once {
-            let is_forged = number % 2 == 0;
-            datagrams.extend(false_beat(is_forged.then_some(session)));
+        for _ in 0..at_once {
+            datagrams.extend(make(number));
+            number = number.wrapping_add(1);
         }
         let transmit = Transmit {
             destination: target,
@@ -176,12 +301,141 @@ fn send(target: SocketAddr, session: &[u8], is_over: &AtomicBool) -> anyhow::Res
 }
 
 /// A beat whose code is wrong, of this session or of any.
-fn false_beat(session: Option<&[u8]>) -> [u8; SHORT] {
+fn false_beat(session: Option<&SessionKey>) -> [u8; SHORT] {
     const BEAT_THAT_WANTS_AN_ANSWER: [u8; 2] = [0x11, 1];
     let mut datagram: [u8; SHORT] = rand::random();
     datagram[..2].copy_from_slice(&BEAT_THAT_WANTS_AN_ANSWER);
     if let Some(session) = session {
-        datagram[2..2 + session.len()].copy_from_slice(session);
+        datagram[2..18].copy_from_slice(session.as_bytes());
     }
     datagram
+}
+
+/// Sessions whose live is closed say hello again and again, each with a good cookie.
+async fn hellos_of_dead_sessions(scene: &Scene, user: &str) -> anyhow::Result<(u64, String)> {
+    const TRIED: &str = r#"rollcall_datagrams_total{result="resumed"}"#;
+    let gateway = &scene.gateway;
+    let path = "/v1/lives/doomed";
+    let body = json!({"streamer_id": "doomed", "slices": 1});
+    gateway.call(Method::PUT, path, Some(body)).await?;
+    let sessions = begin(scene, user, DEAD, "doomed").await?;
+    gateway.call(Method::DELETE, path, None).await?;
+    let before = gateway.metric(TRIED).await?;
+    let flooded = tokio::task::spawn_blocking(move || say_hellos(&sessions)).await??;
+    let tried = gateway.metric(TRIED).await? - before;
+    let outcome = if flooded.answers > ANSWERS_AT_MOST {
+        format!("{} answers", flooded.answers)
+    } else if tried > TRIED_AT_MOST {
+        format!("tried {tried} times to go on")
+    } else {
+        TOLD_SELDOM.to_owned()
+    };
+    Ok((flooded.sent, outcome))
+}
+
+/// A session whose live is closed, as its client knows it.
+struct Dead<'a> {
+    key: SessionKey,
+    datagram_key: DatagramKey,
+    ticket: &'a str,
+    number: u32,
+    cookie: Cookie,
+}
+
+impl<'a> Dead<'a> {
+    fn of(session: &'a Session) -> anyhow::Result<Self> {
+        let offer = session.udp.as_ref().context("no datagrams are taken")?;
+        Ok(Self {
+            key: offer.session_key().context("no session")?,
+            datagram_key: offer.datagram_key().context("no key")?,
+            ticket: &offer.ticket,
+            number: 0,
+            cookie: Cookie([0; wire::COOKIE]),
+        })
+    }
+
+    fn next(&mut self, channel: u32) -> Counter {
+        self.number += 1;
+        Counter {
+            channel,
+            number: self.number,
+        }
+    }
+
+    /// Gets a cookie. Answers to former hellos may come before the challenge.
+    fn is_challenged(&mut self, socket: &UdpSocket) -> anyhow::Result<()> {
+        let counter = self.next(0);
+        socket.send(&wire::beat(&self.datagram_key, &self.key, counter, true))?;
+        let mut buffer = [0; 2 * SHORT];
+        let deadline = Instant::now() + LAST_ANSWERS;
+        while Instant::now() < deadline {
+            let length = match socket.recv(&mut buffer) {
+                Ok(length) => length,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    thread::sleep(NAP);
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if let Some(Answer::Challenge(challenge)) =
+                Answer::read(&buffer[..length], &self.datagram_key)
+            {
+                self.cookie = challenge.cookie;
+                return Ok(());
+            }
+        }
+        Err(anyhow!("a session whose live is closed was not challenged"))
+    }
+
+    fn hello(&mut self) -> Vec<u8> {
+        let counter = self.next(self.cookie.channel());
+        wire::hello_to(
+            &self.datagram_key,
+            &self.key,
+            counter,
+            self.cookie,
+            self.ticket,
+        )
+    }
+}
+
+fn say_hellos(sessions: &[Session]) -> anyhow::Result<Flooded> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.connect(target(sessions)?)?;
+    socket.set_nonblocking(true)?;
+    let mut dead = Vec::with_capacity(sessions.len());
+    for session in sessions {
+        dead.push(Dead::of(session)?);
+    }
+    let mut flooded = Flooded::default();
+    let mut buffer = [0; 2 * SHORT];
+    let began = Instant::now();
+    let pause = Duration::from_secs(1) * DEAD as u32 / HELLOS_A_SECOND;
+    let mut next = began;
+    let mut challenged_at = None;
+    while began.elapsed() < FOR {
+        if challenged_at.is_none_or(|at: Instant| at.elapsed() > COOKIE_SERVES) {
+            for session in &mut dead {
+                session.is_challenged(&socket)?;
+            }
+            challenged_at = Some(Instant::now());
+            next = Instant::now();
+        }
+        for session in &mut dead {
+            // What the kernel does not take is not sent.
+            flooded.sent += u64::from(socket.send(&session.hello()).is_ok());
+        }
+        while let Ok(length) = socket.recv(&mut buffer) {
+            flooded.answers += 1;
+            for session in &dead {
+                let answer = Answer::read(&buffer[..length], &session.datagram_key);
+                let is_here =
+                    matches!(answer, Some(Answer::Ack(ack)) if ack.status == Status::Here);
+                ensure!(!is_here, "a session whose live is closed went on");
+            }
+        }
+        next += pause;
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    Ok(flooded)
 }

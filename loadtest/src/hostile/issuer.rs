@@ -30,7 +30,7 @@ pub(super) struct Issuer {
     /// In PEM, of `rsa`.
     pub(super) public_key_file: String,
     /// Gone when this is dropped.
-    _dir: TempDir,
+    dir: TempDir,
     secret: EncodingKey,
     rsa: EncodingKey,
     stranger: EncodingKey,
@@ -39,6 +39,11 @@ pub(super) struct Issuer {
 }
 
 impl Issuer {
+    /// The folder of its files.
+    pub(super) fn folder(&self) -> &std::path::Path {
+        self.dir.path()
+    }
+
     pub(super) async fn new() -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let [secret_file, public_key_file, rsa, stranger] =
@@ -77,7 +82,7 @@ impl Issuer {
             public_key: EncodingKey::from_secret(&std::fs::read(&public_key_file)?),
             secret_file,
             public_key_file,
-            _dir: dir,
+            dir,
         })
     }
 

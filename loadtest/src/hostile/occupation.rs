@@ -134,7 +134,7 @@ async fn others(address: SocketAddr, token: &str) -> anyhow::Result<Option<Strin
 }
 
 /// A connection of this client, as a balancer opens it.
-async fn proxied(address: SocketAddr, client: &str) -> anyhow::Result<Wire> {
+pub(super) async fn proxied(address: SocketAddr, client: &str) -> anyhow::Result<Wire> {
     let mut wire = Wire::connect(address).await?;
     wire.send(format!("PROXY TCP4 {client} 127.0.0.1 4711 443\r\n").as_bytes())
         .await;

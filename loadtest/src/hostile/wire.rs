@@ -106,6 +106,17 @@ impl Wire {
         self.ears.answer().await
     }
 
+    /// Sends a whole request: the status of the answer and its JSON; `None` if the gateway has hung
+    /// up.
+    pub(super) async fn ask(&mut self, request: &str) -> anyhow::Result<Option<(u16, Value)>> {
+        self.send(request.as_bytes()).await;
+        let Some((head, status)) = self.ears.head().await? else {
+            return Ok(None);
+        };
+        let body = self.ears.body(&head).await?;
+        Ok(Some((status.parse()?, body)))
+    }
+
     /// Listens for so long; false if the gateway has hung up.
     pub(super) async fn is_open(&mut self, within: Duration) -> bool {
         match timeout(within, self.ears.more()).await {
@@ -147,6 +158,21 @@ impl Wire {
 
 impl Ears {
     async fn answer(&mut self) -> anyhow::Result<Result<String, String>> {
+        let Some((head, status)) = self.head().await? else {
+            return Ok(Err(ENDED.to_owned()));
+        };
+        if status == "101" {
+            return Ok(Ok(head));
+        }
+        let problem = self.body(&head).await?;
+        Ok(Err(format!(
+            "{status} {}",
+            problem["code"].as_str().unwrap_or("without a code")
+        )))
+    }
+
+    /// The head of an answer, and the status in it.
+    async fn head(&mut self) -> anyhow::Result<Option<(String, String)>> {
         let end = loop {
             if let Some(at) = self
                 .buffer
@@ -156,7 +182,7 @@ impl Ears {
                 break at + 4;
             }
             if !self.more().await? {
-                return Ok(Err(ENDED.to_owned()));
+                return Ok(None);
             }
         };
         let head = String::from_utf8(self.buffer.drain(..end).collect())?.to_ascii_lowercase();
@@ -165,20 +191,19 @@ impl Ears {
             .nth(1)
             .context("an answer without a status")?
             .to_owned();
-        if status == "101" {
-            return Ok(Ok(head));
-        }
-        let length = head
+        Ok(Some((head, status)))
+    }
+
+    /// The body of an answer with this head, as JSON; null if it is none.
+    async fn body(&mut self, head: &str) -> anyhow::Result<Value> {
+        let length: usize = head
             .lines()
             .find_map(|line| line.strip_prefix("content-length: "))
             .unwrap_or("0")
             .parse()?;
         while self.buffer.len() < length && self.more().await? {}
-        let problem: Value = serde_json::from_slice(&self.buffer).unwrap_or_default();
-        Ok(Err(format!(
-            "{status} {}",
-            problem["code"].as_str().unwrap_or("without a code")
-        )))
+        let body: Vec<u8> = self.buffer.drain(..length.min(self.buffer.len())).collect();
+        Ok(serde_json::from_slice(&body).unwrap_or_default())
     }
 
     async fn next(&mut self) -> anyhow::Result<String> {

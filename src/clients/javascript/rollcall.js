@@ -64,8 +64,9 @@ const PASSING = new Set(["store_unavailable", "rate_limited"]);
 /** Reasons to wait that may be over when the network is back. */
 const NETWORK = new Set(["token", "unreachable", "closed_1006", "closed_4000"]);
 
-/** Where sessions without a socket are. */
+/** Where sessions without a socket are. A header has the id of the present one, so that no log of a proxy has it. */
 const PRESENCE = "v1/presence";
+const CURRENT = `${PRESENCE}/current`;
 /** What an ack says to somebody who is in no live. */
 const NOWHERE = { live_id: null, fan: null, viewers: null, fans: null };
 /** A stream of counts that brought nothing for so long is dead. A gateway says something every few seconds. */
@@ -149,6 +150,9 @@ function addressOf(base, path, parameters = {}) {
 
 /** The header that shows a token, if there is one. */
 const bearer = (token) => (token === null ? {} : { authorization: `Bearer ${token}` });
+
+/** The header that shows the id of a session without a socket. */
+const presence = (session_id) => ({ authorization: `Presence ${session_id}` });
 
 /** The token in what an app gave, without the white space that files and shells add. */
 function tokenOf(found) {
@@ -399,7 +403,10 @@ class HttpSocket {
     try {
       // It is over before the next one is due.
       const patience = Math.min(DOUBT, Math.max(LEAST_PATIENCE, 0.8 * this.#beatMs));
-      const ack = this.#session ? await this.#askSession("POST", undefined, patience) : NOWHERE;
+      const answer = this.#session ? await this.#askSession("POST", undefined, patience) : NOWHERE;
+      // An id is good for a while, and a beat brings the next one.
+      const { session_id, udp, ...ack } = answer;
+      if (session_id && this.#session) this.#session.id = session_id;
       const isNewer = ack.info_version >= (this.#info.info_version ?? 0);
       const info = isNewer ? {} : this.#info;
       this.#info = {};
@@ -436,18 +443,18 @@ class HttpSocket {
     this.#tell({ type: "refreshed", expires_at: expiryOf(token), id });
   }
 
-  /** Leaves without waiting. A page that is being left can send nothing but a beacon. */
+  /** Leaves without waiting. A page that is being left can send nothing but a beacon, which has no headers. */
   #quit(session_id) {
-    const url = this.#url(`${PRESENCE}/${session_id}`);
-    if (globalThis.navigator?.sendBeacon?.(`${url}?leave`)) return;
-    this.#gateway.fetch(url, { method: "DELETE", keepalive: true }).catch(() => {});
+    if (globalThis.navigator?.sendBeacon?.(`${this.#url(`${PRESENCE}/${session_id}`)}?leave`)) return;
+    const request = { method: "DELETE", headers: presence(session_id), keepalive: true };
+    this.#gateway.fetch(this.#url(CURRENT), request).catch(() => {});
   }
 
   // --------------------------------------------------------------------------------------------------- the streams
 
   #hearSession() {
-    const { id, live_id, counts } = this.#session;
-    const url = this.#url(`${PRESENCE}/${id}/events`);
+    const { live_id, counts } = this.#session;
+    const url = this.#url(`${CURRENT}/events`);
     // A stream that a proxy holds open would hide that the network is lost. Requests notice.
     if (this.#gateway.heartbeat) url.searchParams.set("beat", "false");
     const hear = (message) => {
@@ -458,7 +465,8 @@ class HttpSocket {
     };
     // Whether the gateway is there, the heartbeats find out. Some proxies let no stream through.
     const failed = (error) => OVER.has(error?.code) && this.#end(OVER.get(error.code));
-    this.#keepOpen(null, { url, headers: () => ({}), silence: this.#timeoutMs, hear, failed });
+    const headers = () => presence(this.#session?.id);
+    this.#keepOpen(null, { url, headers, silence: this.#timeoutMs, hear, failed });
   }
 
   #watch({ live_id, id }) {
@@ -565,7 +573,8 @@ class HttpSocket {
 
   /** Asks about the session. Its id shows who asks. */
   #askSession(method, body, patience) {
-    return this.#request(this.#url(`${PRESENCE}/${this.#session.id}`), { method, body, headers: {} }, patience);
+    const headers = presence(this.#session.id);
+    return this.#request(this.#url(CURRENT), { method, body, headers }, patience);
   }
 
   async #request(url, { method, body, headers }, patience = REQUEST_TIMEOUT) {

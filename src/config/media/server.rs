@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
+use super::mapping::Mapping;
 use super::template::Template;
 use crate::base::media_server::{MediaKind, MediaServerName};
 use crate::base::secret::Secret;
@@ -18,6 +19,8 @@ pub struct MediaServer {
     pub name: MediaServerName,
     /// What it sends.
     pub kind: MediaKind,
+    /// How its callbacks are read and answered.
+    pub mapping: Mapping,
     /// Proves that a callback is the server's. `None` with `--auth off` only, or if a file has it.
     pub secret: Option<Secret>,
     /// The file with the secret.

@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::edge::http::state::AppState;
 use crate::gateway::parts::{Parts, Verifiers};
 use crate::presence::conn::{Conn, Signals};
+use crate::presence::figures::Quality;
 use crate::presence::room::Interest;
 use crate::presence::throttle::GAP;
 use crate::store::memory::MemoryStore;
@@ -164,4 +165,21 @@ async fn a_join_is_shown_within_a_flush_and_the_gap_between_two_counts() {
             "{worst} ms with a turn {ahead} ms before the counts"
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn figures_are_not_exact_while_the_store_does_not_take_a_join_here() {
+    let scene = Scene::new().await;
+    scene.fan_joins("42", "u1").await;
+    for _ in 0..1_000 {
+        scene.tick().await;
+    }
+    let quality = || scene.app.sessions.trust.quality(&scene.room("42"));
+    assert_eq!(quality(), Quality::Exact);
+    scene.tasks[1].abort();
+    scene.fan_joins("42", "u2").await;
+    for _ in 0..1_000 {
+        scene.tick().await;
+    }
+    assert_eq!(quality(), Quality::Partial);
 }

@@ -1,8 +1,10 @@
-//! Addresses of clients, as bytes that can be hashed: they are compared, and never read back.
+//! Addresses of clients, as bytes that can be hashed: they are compared, and never read back. And
+//! sessions, as numbers for tables.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 
+use crate::base::session_key::SessionKey;
 use crate::session::socketless::datagram_state::AddressHash;
 
 /// The bytes of an address: those of IPv6, and the port.
@@ -30,6 +32,14 @@ pub(super) fn canonical(address: SocketAddr) -> [u8; ADDRESS] {
     bytes[..16].copy_from_slice(&ip.octets());
     bytes[16..].copy_from_slice(&address.port().to_be_bytes());
     bytes
+}
+
+/// A number for a session whose key a gateway made. Its first bytes are random, so they are as good
+/// as a hash.
+pub(super) fn key_of(session: &SessionKey) -> u64 {
+    let mut first = [0; 8];
+    first.copy_from_slice(&session.as_bytes()[..8]);
+    u64::from_be_bytes(first)
 }
 
 #[cfg(test)]

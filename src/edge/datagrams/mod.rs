@@ -9,15 +9,18 @@ mod addresses;
 mod advertised;
 mod cookies;
 mod recent;
+mod refusals;
 mod responder;
 mod resumptions;
 mod server;
 mod socket;
+mod strangers;
 mod tallies;
 pub mod wire;
 
 pub(crate) use advertised::advertised;
 pub(crate) use responder::Shared;
 pub(crate) use resumptions::Resumptions;
+pub use server::DatagramDoor;
 pub(crate) use server::serve;
 pub(crate) use socket::{DatagramSocket, bind};

@@ -3,35 +3,33 @@
 //!
 //! No datagram that lacks the session's authentication code changes anything or is answered. One
 //! that has the code, but comes from an address that this gateway has not validated, is answered
-//! with a challenge and changes nothing else, unless it is a leave.
+//! with a challenge and changes nothing else, unless it is a leave; [`Strangers`] says who pays for
+//! that.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::addresses::AddressHasher;
 use super::cookies::Cookies;
-use super::recent::RecentAnswers;
+use super::refusals::{Refusals, TicketHash};
+use super::strangers::Strangers;
 use super::tallies::{Fate, Tallies};
 use super::wire::{Ack, Challenge, Cookie, Counter, DatagramKey, Request, SHORT, Status, Wish};
 use crate::auth::session_claims::SessionClaims;
 use crate::base::clock::Millis;
-use crate::base::gcra::Rate;
 use crate::edge::http::state::AppState;
 use crate::presence::Fan;
-use crate::presence::ended_sessions::Over;
 use crate::session::socketless::datagram_state::{Arrival, Opening};
+use crate::session::socketless::sessions::EVERY_ID;
 use crate::session::socketless::{SocketlessSession, Way};
-
-/// How many hashes a second each socket spends on datagrams that turn out to be worth nothing.
-/// Beyond that, those of addresses that are not validated are dropped unread. A tenth of a core
-/// takes them.
-const VAIN_HASHES: u32 = 100_000;
+use crate::store::Over;
 
 /// What the sockets of a gateway share.
 pub(crate) struct Shared {
     pub(super) app: Arc<AppState>,
     cookies: Cookies,
     hasher: AddressHasher,
+    pub(super) refusals: Refusals,
 }
 
 impl Shared {
@@ -39,6 +37,7 @@ impl Shared {
         Self {
             cookies: Cookies::new(app.sessions.timeout),
             hasher: AddressHasher::default(),
+            refusals: Refusals::default(),
             app,
         }
     }
@@ -107,9 +106,11 @@ pub(super) enum Reply {
     Resume(Box<Resumption>),
 }
 
-/// A hello of a session that this gateway does not have. Everything about it is checked.
+/// A hello of a session that this gateway does not have, or has in a former live. Everything about
+/// it is checked.
 pub(super) struct Resumption {
     pub(super) claims: SessionClaims,
+    pub(super) ticket: TicketHash,
     pub(super) key: [u8; 32],
     pub(super) opening: Opening,
 }
@@ -140,10 +141,7 @@ impl Keys {
 pub(super) struct Responder {
     shared: Arc<Shared>,
     tallies: Tallies,
-    vain_limit: Rate,
-    /// The state of that limit.
-    vain: u64,
-    recent: RecentAnswers,
+    strangers: Strangers,
 }
 
 impl Responder {
@@ -151,9 +149,7 @@ impl Responder {
         Self {
             tallies: Tallies::new(&shared.app.metrics),
             shared,
-            vain_limit: Rate::per_second(VAIN_HASHES).with_burst(1),
-            vain: 0,
-            recent: RecentAnswers::default(),
+            strangers: Strangers::default(),
         }
     }
 
@@ -190,8 +186,8 @@ impl Responder {
         {
             return reply;
         }
-        match self.keys_of_stranger(arrived) {
-            Ok(keys) => self.challenge(arrived, &keys.ready),
+        match self.keys(arrived, session) {
+            Ok(keys) => self.challenge(arrived, session, &keys.ready),
             Err(fate) => self.drop(fate),
         }
     }
@@ -218,7 +214,7 @@ impl Responder {
             Arrival::Replayed => return Some(self.drop(Fate::Replayed)),
             Arrival::OtherChannel => {
                 drop(datagrams);
-                return Some(self.challenge(arrived, &key));
+                return Some(self.challenge(arrived, Some(session), &key));
             }
         }
         let is_asked = request.wants_answer || session.was_told_to_move();
@@ -241,12 +237,9 @@ impl Responder {
         };
         let request = &arrived.request;
         let presences = &self.shared.app.presences;
-        // Whoever left never comes back, so an old leave is as good as a new one. A copy of it must
-        // not be told to the other gateways again.
-        if !presences.has_ended(&request.session) {
-            presences.leave(request.session);
-        }
-        if !self.recent.admit(&request.session, arrived.now) {
+        // Whoever left never comes back, so an old leave is as good as a new one.
+        presences.leave(request.session, EVERY_ID);
+        if !self.may_answer(arrived, session) {
             return self.drop(Fate::Limited);
         }
         let left = self.shared.farewell(Status::Left, request.counter);
@@ -260,14 +253,17 @@ impl Responder {
         cookie: Cookie,
         ticket: &str,
     ) -> Reply {
+        let Arrived { request, from, now } = arrived;
+        if session.is_none() && self.shared.refusals.are_silent(&request.session, *now) {
+            return self.drop(Fate::Limited);
+        }
         let keys = match self.keys(arrived, session) {
             Ok(keys) => keys,
             Err(fate) => return self.drop(fate),
         };
-        let Arrived { request, from, now } = arrived;
         let cookies = &self.shared.cookies;
         let Some(cookie_made_at) = cookies.check(&cookie, *from, &request.session, *now) else {
-            return self.challenge(arrived, &keys.ready);
+            return self.challenge(arrived, session, &keys.ready);
         };
         if request.counter.channel != cookie.channel() {
             return self.drop(Fate::Malformed);
@@ -278,9 +274,18 @@ impl Responder {
             cookie_made_at,
         };
         match session {
-            Some(session) => self.open(arrived, session, &keys, &opening),
-            None => self.resume(arrived, ticket, &keys, opening),
+            Some(session) if !self.is_behind(session, ticket) => {
+                self.open(arrived, session, &keys, &opening)
+            }
+            _ => self.resume(arrived, ticket, &keys, opening),
         }
+    }
+
+    /// Whether a session that is here has switched to another live since, on another gateway.
+    fn is_behind(&self, session: &SocketlessSession, ticket: &str) -> bool {
+        let presences = &self.shared.app.presences;
+        let claims = presences.read_ticket(ticket, &session.key);
+        claims.is_some_and(|claims| claims.number > session.number())
     }
 
     /// A session that is here goes on from another address, or from its first one.
@@ -308,85 +313,103 @@ impl Responder {
         keys: &Keys,
         opening: Opening,
     ) -> Reply {
-        let counter = arrived.request.counter;
-        let app = &self.shared.app;
-        let Some(claims) = app.presences.read_ticket(ticket) else {
-            return self.sends_away(Status::Over, counter, keys);
-        };
-        if claims.key != arrived.request.session {
-            return self.drop(Fate::Malformed);
+        let shared = self.shared.clone();
+        let Shared { app, refusals, .. } = shared.as_ref();
+        let Arrived { request, from, now } = arrived;
+        let session = &request.session;
+        let hash = TicketHash::of(ticket);
+        if let Some(status) = refusals.told(session, hash, *now) {
+            return self.sends_away(status, arrived, keys);
         }
+        let Some(claims) = app.presences.read_ticket(ticket, session) else {
+            return self.sends_away(Status::Over, arrived, keys);
+        };
         if let Some(why) = app.presences.over(&claims) {
-            return self.sends_away(why.into(), counter, keys);
+            refusals.note(session, hash, *from, why.into(), *now);
+            return self.sends_away(why.into(), arrived, keys);
         }
         if app.sessions.is_draining() {
-            return self.sends_away(Status::Move, counter, keys);
+            return self.sends_away(Status::Move, arrived, keys);
+        }
+        if !refusals.begin(session, *from, *now) {
+            return self.drop(Fate::Limited);
         }
         self.tallies.count(Fate::Resumed);
         Reply::Resume(Box::new(Resumption {
             claims,
+            ticket: hash,
             key: keys.bytes,
             opening,
         }))
     }
 
-    fn sends_away(&self, status: Status, counter: Counter, keys: &Keys) -> Reply {
-        let farewell = self.shared.farewell(status, counter);
+    /// Answers a hello of a session that is not here.
+    fn sends_away(&self, status: Status, arrived: &Arrived<'_>, keys: &Keys) -> Reply {
+        let Arrived { request, now, .. } = arrived;
+        self.shared.refusals.answer(&request.session, *now);
+        let farewell = self.shared.farewell(status, request.counter);
         self.answer(Fate::Over, farewell.seal(&keys.ready))
     }
 
     // ------------------------------------------------------------------------------- who it is
 
-    /// The keys of an authentic datagram that may come from any address.
+    /// The keys of an authentic datagram that may come from any address. Bounds what datagrams cost
+    /// that turn out not to be authentic, unless they come from the session's validated address.
     fn keys(
         &mut self,
         arrived: &Arrived<'_>,
         session: Option<&SocketlessSession>,
     ) -> Result<Keys, Fate> {
-        let Some(known) = session.and_then(|session| self.key_at_home(arrived, session)) else {
-            return self.keys_of_stranger(arrived);
-        };
-        let keys = Keys::new(known);
-        if arrived.request.is_authentic(&keys.ready) {
-            Ok(keys)
-        } else {
-            Err(Fate::Forged)
-        }
-    }
-
-    /// The key of a session, if the datagram comes from its validated address.
-    fn key_at_home(&self, arrived: &Arrived<'_>, session: &SocketlessSession) -> Option<[u8; 32]> {
-        let address = self.shared.hasher.hash(arrived.from);
-        let mut datagrams = session.datagrams.lock();
-        let channel = datagrams.channel()?;
-        if channel.is_from(address) {
-            Some(*channel.key())
-        } else {
-            None
-        }
-    }
-
-    /// The keys of an authentic datagram whose address is not validated. Bounds what datagrams cost
-    /// that turn out not to be authentic.
-    fn keys_of_stranger(&mut self, arrived: &Arrived<'_>) -> Result<Keys, Fate> {
-        if self.vain_limit.wait(self.vain, arrived.now) > 0 {
+        let Arrived { request, from, now } = arrived;
+        let address = self.shared.hasher.hash(*from);
+        let known = session.and_then(|session| {
+            let mut datagrams = session.datagrams.lock();
+            let channel = datagrams.channel()?;
+            Some((*channel.key(), channel.is_from(address)))
+        });
+        let is_home = known.is_some_and(|(_, is_home)| is_home);
+        if !is_home && self.strangers.have_spent_all(*now) {
             return Err(Fate::Limited);
         }
-        let secret = self.shared.app.presences.secret();
-        if let Some(key) = secret.datagram_key(&arrived.request.session) {
-            let keys = Keys::new(key);
-            if arrived.request.is_authentic(&keys.ready) {
-                return Ok(keys);
+        let key = match known {
+            Some((key, _)) => Some(key),
+            None => {
+                let secret = self.shared.app.presences.secret();
+                secret.datagram_key(&request.session)
             }
+        };
+        if let Some(keys) = key.map(Keys::new)
+            && request.is_authentic(&keys.ready)
+        {
+            return Ok(keys);
         }
-        self.vain_limit.count(&mut self.vain, 1, arrived.now);
+        if !is_home {
+            self.strangers.pay_for_forgery(*now);
+        }
         Err(Fate::Forged)
     }
 
-    /// Asks an authentic client to show that it receives what is sent to its address.
-    fn challenge(&mut self, arrived: &Arrived<'_>, key: &DatagramKey) -> Reply {
+    /// Whether somebody pays for an answer to an authentic datagram that may come from any address.
+    fn may_answer(&mut self, arrived: &Arrived<'_>, session: Option<&SocketlessSession>) -> bool {
         let Arrived { request, from, now } = arrived;
-        if !self.recent.admit(&request.session, *now) {
+        let address = self.shared.hasher.hash(*from);
+        let taken_in = session.and_then(|session| {
+            let mut datagrams = session.datagrams.lock();
+            Some(datagrams.channel()?.newest())
+        });
+        self.strangers
+            .pay_for_answer(request, address, taken_in, *now)
+    }
+
+    /// Asks an authentic client to show that it receives what is sent to its address.
+    fn challenge(
+        &mut self,
+        arrived: &Arrived<'_>,
+        session: Option<&SocketlessSession>,
+        key: &DatagramKey,
+    ) -> Reply {
+        let Arrived { request, from, now } = arrived;
+        if !self.may_answer(arrived, session) {
             return self.drop(Fate::Limited);
         }
         let cookies = &self.shared.cookies;

@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::responder::{Resumption, Shared};
 use super::socket::{DatagramSocket, Origin};
-use super::wire::{Ack, DatagramKey, Status};
+use super::wire::{Ack, DatagramKey, SHORT, Status};
 use crate::base::ids::{Epoch, LiveId};
 use crate::base::metrics::Metrics;
 use crate::edge::client_address::ClientAddress;
@@ -63,18 +63,36 @@ async fn run(
     origin: Origin,
     _place: OwnedSemaphorePermit,
 ) {
-    let key = DatagramKey::new(&resumption.key);
-    if let Some(ack) = resume(&shared, resumption, origin).await {
-        shared.send(&socket, &ack.seal(&key), origin);
+    if let Some(answer) = resume(&shared, resumption, origin).await {
+        shared.send(&socket, &answer, origin);
     }
 }
 
-/// Goes on with a session. Returns what its client is told; `None` if it had better try again.
-async fn resume(shared: &Shared, resumption: Resumption, origin: Origin) -> Option<Ack> {
+/// Goes on with a session. Returns the answer to its client; `None` if it had better try again.
+pub(super) async fn resume(
+    shared: &Shared,
+    resumption: Resumption,
+    origin: Origin,
+) -> Option<[u8; SHORT]> {
+    let key = DatagramKey::new(&resumption.key);
+    let session = resumption.claims.key;
+    let ticket = resumption.ticket;
+    let ack = go_on(shared, resumption, origin).await?;
+    if !matches!(ack.status, Status::Here | Status::Move) {
+        let now = shared.app.clock.now();
+        shared
+            .refusals
+            .note(&session, ticket, origin.from, ack.status, now);
+    }
+    Some(ack.seal(&key))
+}
+
+async fn go_on(shared: &Shared, resumption: Resumption, origin: Origin) -> Option<Ack> {
     let Resumption {
         claims,
         key,
         opening,
+        ..
     } = resumption;
     let app = &shared.app;
     let counter = opening.counter;

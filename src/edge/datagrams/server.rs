@@ -2,14 +2,17 @@
 //! more. There is no task for a session, and no allocation for a datagram that is a beat.
 
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::responder::{Reply, Responder, Shared};
-use super::resumptions::Resumptions;
+use super::resumptions::{Resumptions, resume};
 use super::socket::{Batch, DatagramSocket, Origin};
+use super::wire::SHORT;
 
 /// How long the loop waits after the kernel failed to hand out datagrams.
 const PAUSE: Duration = Duration::from_millis(75);
@@ -52,6 +55,29 @@ async fn receive(socket: &DatagramSocket, batch: &mut Batch) -> io::Result<()> {
         match socket.receive(batch) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             received => return received,
+        }
+    }
+}
+
+/// Takes in datagrams of callers within this process, as one of the sockets does.
+pub struct DatagramDoor(Mutex<Responder>, Arc<Shared>);
+
+impl DatagramDoor {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self(Mutex::new(Responder::new(shared.clone())), shared)
+    }
+
+    /// Takes in a datagram. Returns its answer, if there is one.
+    pub async fn take(&self, datagram: &[u8], from: SocketAddr) -> Option<[u8; SHORT]> {
+        let now = self.1.app.clock.now();
+        let reply = self.0.lock().take(datagram, from, now);
+        match reply {
+            Reply::Nothing => None,
+            Reply::Answer(answer) => Some(answer),
+            Reply::Resume(resumption) => {
+                let origin = Origin { from, to: None };
+                resume(&self.1, *resumption, origin).await
+            }
         }
     }
 }

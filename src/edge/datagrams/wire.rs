@@ -19,6 +19,9 @@ const _: () = assert!(SHORT <= 64);
 /// The longest hello, in bytes. It fits into one packet of every network.
 pub const LONGEST: usize = 1_200;
 
+/// The longest ticket that a hello has room for, in bytes.
+pub const LONGEST_TICKET: usize = LONGEST - SHORT - COOKIE;
+
 /// The length of a cookie, in bytes.
 pub const COOKIE: usize = 16;
 
@@ -506,7 +509,7 @@ mod tests {
             let padded = [sent.as_slice(), &[0; 1_500]].concat();
             assert_eq!(Request::read(&padded), None);
         }
-        let longest = "i".repeat(LONGEST - SHORT - COOKIE);
+        let longest = "i".repeat(LONGEST_TICKET);
         let cookie = Cookie([0; COOKIE]);
         let fits = hello_to(&key(), &session(), COUNTER, cookie, &longest);
         assert_eq!(fits.len(), LONGEST);

@@ -49,8 +49,13 @@ pub(super) async fn record(
             Err(_) => too_late(),
         };
         if is_told(&response) {
-            if let Some(user) = made_user(&response) {
+            if let Some(user) = made(&response, "/v1/users/") {
                 target.insert("user_id".to_owned(), json!(user));
+            }
+            // The trail keeps no id of a user who is erased, but which erasure it was.
+            if let Some(erasure) = made(&response, "/v1/erasures/") {
+                target.remove("user_id");
+                target.insert("erasure_id".to_owned(), json!(erasure));
             }
             fields.insert("target".to_owned(), Value::Object(target));
             fields.insert("status".to_owned(), json!(response.status().as_u16()));
@@ -69,10 +74,10 @@ fn is_told(response: &Response) -> bool {
     (status.is_success() || is_open) && !idempotency::is_replayed(response)
 }
 
-/// The user whom the request made: no path names them.
-fn made_user(response: &Response) -> Option<&str> {
+/// The id of what the request made under this path.
+fn made<'a>(response: &'a Response, path: &str) -> Option<&'a str> {
     let location = response.headers().get(LOCATION)?.to_str().ok()?;
-    location.strip_prefix("/v1/users/")
+    location.strip_prefix(path)
 }
 
 /// What the event says of the request, without its target.

@@ -20,8 +20,9 @@ use crate::auth::claims::Claims;
 use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
 use crate::auth::tokens::Tokens;
 use crate::base::actor::Actor;
-use crate::base::ids::LiveId;
+use crate::base::ids::{LiveId, UserId};
 use crate::edge::credentials::{AuthError, bearer, token_in_query};
+use crate::presence::user_budgets::Cost;
 use crate::store::LiveRecord;
 use crate::sync::lives::known_record;
 
@@ -124,10 +125,14 @@ impl Guard {
                 Permission::OwnLives | Permission::Yes => Ok(()),
             };
         }
-        // The address pays for the check of a token, so that nobody can make the gateway check many
-        // tokens, or guess one.
-        state.rate_limits.take(Payer::address(&parts.extensions))?;
-        let claims = self.verify(tokens, presented).await?;
+        let claims = match self.verify(tokens, presented).await {
+            Ok(claims) => claims,
+            Err(problem) => {
+                // Who shows a good token does not pay for those who guess from the same address.
+                state.rate_limits.take(Payer::address(&parts.extensions))?;
+                return Err(problem);
+            }
+        };
         self.charge_caller(Payer::User(claims.user.clone()), parts)?;
         let actor = Actor::Bearer(claims.role, claims.user.clone());
         parts.extensions.insert(actor);
@@ -137,6 +142,27 @@ impl Guard {
     fn charge_caller(&self, payer: Payer, parts: &Parts) -> Result<(), Problem> {
         bill::of(&parts.extensions).settle_by_caller();
         self.state.rate_limits.take(Some(payer))
+    }
+
+    /// Charges what the events and the audit trail tell of to the streamer's budget, which sockets
+    /// spend, too: no streamer fills the streams of all. It starves nobody but the streamer.
+    fn charge_streamer(&self, streamer: &UserId) -> Result<(), Problem> {
+        if !self.action.is_audited() {
+            return Ok(());
+        }
+        let cost = match self.action {
+            Action::Open => Cost::Open,
+            _ => Cost::Change,
+        };
+        let state = &self.state;
+        let taken = state
+            .sessions
+            .budgets
+            .take(streamer, cost, state.clock.now());
+        taken.map_err(|wait| {
+            let payer = Payer::User(streamer.clone());
+            state.rate_limits.refuse(&payer, wait)
+        })
     }
 
     async fn verify(
@@ -192,6 +218,7 @@ impl Guard {
         live: Option<LiveId>,
         parts: &mut Parts,
     ) -> Result<(), Problem> {
+        self.charge_streamer(&claims.user)?;
         if self.action == Action::Open {
             parts.extensions.insert(OnlyOwn(claims.clone()));
             return Ok(());

@@ -18,7 +18,7 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::store::{Arrived, Figures, HISTORY_STEP, LiveEpoch, PastLive, Point, Summary};
 
-/// What the figures were at the end of ten seconds in which they changed.
+/// What the figures were at the end of ten seconds, if they differ from those of the point before.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct HistoryPoint {
     /// When the ten seconds began, in Unix milliseconds; not before the opening.
@@ -103,8 +103,8 @@ refusals!(
 
 /// How the figures of a live moved
 ///
-/// There is a point for every ten seconds in which a figure changed; until the next one, the
-/// figures stayed as they were. About the newest 10,000 points of an opening are kept, 30 days
+/// There is a point for every ten seconds after which the figures differ from those of the point
+/// before; until the next one, they stayed as they were. About the newest 10,000 points of an opening are kept, 30 days
 /// after the close, or as long as `--closed-ttl` says.
 #[utoipa::path(get, path = "/v1/lives/{live_id}/history", operation_id = "get_history", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42"), HistoryQuery),
@@ -176,7 +176,8 @@ pub(super) async fn show(
     }))
 }
 
-/// Keeps the last point of each step.
+/// Keeps the last point of each step, without those whose figures are the same as before: figures
+/// may change and change back within a step. Before the first point, all are 0.
 fn thin(points: Vec<Point>, step: u64) -> Vec<Point> {
     let mut thinned: Vec<Point> = Vec::with_capacity(points.len());
     for point in points {
@@ -185,6 +186,11 @@ fn thin(points: Vec<Point>, step: u64) -> Vec<Point> {
             _ => thinned.push(point),
         }
     }
+    let mut before = (Figures::default(), Arrived::default());
+    thinned.retain(|point| {
+        let figures = (point.figures, point.arrived);
+        std::mem::replace(&mut before, figures) != figures
+    });
     thinned
 }
 
@@ -237,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_point_of_each_step_stays() {
+    fn the_last_point_of_each_step_stays_if_it_differs_from_the_one_before() {
         let point = |at, viewers| Point {
             at,
             figures: Figures { viewers, fans: 0 },
@@ -256,5 +262,25 @@ mod tests {
         assert_eq!(viewers(10_000), [(10, 1), (20, 2), (50, 3), (60, 4)]);
         assert_eq!(viewers(30_000), [(20, 2), (50, 3), (60, 4)]);
         assert_eq!(viewers(60_000), [(50, 3), (60, 4)]);
+
+        let back = [
+            (10, 0),
+            (20, 1),
+            (30, 1),
+            (40, 2),
+            (50, 1),
+            (70, 1),
+            (80, 0),
+        ]
+        .map(|(at, n)| point(at * 1_000, n));
+        for (step, right) in [
+            (10_000, vec![20, 40, 50, 80]),
+            (30_000, vec![20, 50, 80]),
+            (60_000, vec![50, 80]),
+        ] {
+            let thinned = thin(back.to_vec(), step);
+            let at: Vec<u64> = thinned.iter().map(|point| point.at / 1_000).collect();
+            assert_eq!(at, right, "{step}");
+        }
     }
 }

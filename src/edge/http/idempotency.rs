@@ -1,9 +1,10 @@
 //! Requests that make something and may be repeated: the header `Idempotency-Key`. The store keeps
 //! the answer for a day, so any gateway gives it again.
 //!
-//! The id of what such a request makes comes of the key and of what was asked. So a request that was
-//! carried out, and whose answer was not kept because the gateway died, makes nothing a second time
-//! when it is repeated.
+//! The store first keeps a claim with the id of what is to be made. So a request that was carried
+//! out, and whose answer was not kept because the gateway died, makes nothing a second time when it
+//! is repeated. An erasure puts [`ERASED_ANSWER`] in the place of a claim or an answer that names the
+//! user. So no repetition brings the user back under the same id.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use data_encoding::HEXLOWER;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use utoipa::IntoParams;
@@ -23,7 +25,7 @@ use utoipa::openapi::{ObjectBuilder, Required, Type};
 use super::problem::{Kind, Problem};
 use super::requests::run_to_completion;
 use crate::base::actor::Actor;
-use crate::store::{AnswerName, Store};
+use crate::store::{AnswerName, ERASED_ANSWER, Store};
 
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -55,9 +57,6 @@ impl IntoParams for IdempotencyKey {
         vec![header.build()]
     }
 }
-
-/// What the id of a new thing is made of.
-pub(super) type Seed = [u8; 16];
 
 /// A request that was sent with a key, without its body: a digest of caller, route, what the path
 /// names, and key.
@@ -98,19 +97,24 @@ impl IntoResponse for Made {
 
 /// What the store keeps under the name of a key.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct Kept<Id> {
     /// The digest of what was asked for.
     asked: String,
-    /// `None` as long as no request with the key succeeded.
+    /// The id of what is to be made, as long as no request with the key succeeded.
+    id: Option<Id>,
     made: Option<Made>,
 }
 
-impl Kept {
+impl<Id: Serialize + DeserializeOwned> Kept<Id> {
     fn text(&self) -> Result<String, Problem> {
         serde_json::to_string(self).map_err(|why| Problem::new(Kind::Internal, why.to_string()))
     }
 
     fn read(text: &str) -> Result<Self, Problem> {
+        if text == ERASED_ANSWER {
+            let detail = "what this request made was erased; with another Idempotency-Key it makes something new";
+            return Err(Problem::new(Kind::Erased, detail));
+        }
         let unreadable = |_| Problem::new(Kind::Internal, "the answer that is kept cannot be read");
         serde_json::from_str(text).map_err(unreadable)
     }
@@ -172,37 +176,41 @@ fn first_half(digest: &[u8; 32]) -> [u8; 16] {
 
 impl Repeatable {
     /// Carries out a request that asks for this, or gives the answer that it got before. `make` is
-    /// given what the id of the new thing is made of, if the client may repeat the request: it must
-    /// answer the thing with this id if there is one.
+    /// given the id of the new thing: `id`, or the one of an earlier attempt. It must answer the thing
+    /// with this id if there is one.
     ///
     /// # Errors
-    /// As those of `make`, which are not kept; or the key came with another request before.
-    pub(super) async fn carry_out<F>(
+    /// As those of `make`, which are not kept; or the key came with another request before, or what
+    /// was made with it was erased.
+    pub(super) async fn carry_out<Id, F>(
         self,
         store: Arc<dyn Store>,
         asked: &[String],
-        make: impl FnOnce(Option<Seed>) -> F,
+        id: Id,
+        make: impl FnOnce(Id) -> F,
     ) -> Result<Response, Problem>
     where
+        Id: Serialize + DeserializeOwned + Clone + Send + 'static,
         F: Future<Output = Result<Made, Problem>> + Send + 'static,
     {
         let Self::Yes(call) = self else {
-            let made = run_to_completion(make(None)).await?;
+            let made = run_to_completion(make(id)).await?;
             return Ok(made.into_response());
         };
         let mut texts: Vec<&[u8]> = vec![&call];
         for text in asked {
             texts.push(text.as_bytes());
         }
-        let asked = digest(&texts);
         let name = AnswerName::of_digest(&first_half(&call));
-        let claim = Kept {
-            asked: HEXLOWER.encode(&asked),
+        let mut claim = Kept {
+            asked: HEXLOWER.encode(&digest(&texts)),
+            id: Some(id.clone()),
             made: None,
         };
-        let there = store.claim_answer(&name, &claim.text()?, KEPT_FOR).await?;
-        if let Some(there) = there {
-            let kept = Kept::read(&there)?;
+        let mut claimed = claim.text()?;
+        let mut id = id;
+        if let Some(there) = store.claim_answer(&name, &claimed, KEPT_FOR).await? {
+            let kept = Kept::<Id>::read(&there)?;
             if kept.asked != claim.asked {
                 return Err(reused());
             }
@@ -211,19 +219,18 @@ impl Repeatable {
             }
             // The first request is under way, was refused, or its gateway died. The id sees to it
             // that nothing is made twice.
+            id = kept.id.unwrap_or(id);
+            claimed = there;
         }
-        let making = make(Some(first_half(&asked)));
+        let making = make(id);
         let made = run_to_completion(async move {
             let made = making.await?;
-            let claimed = claim.text()?;
-            let kept = Kept {
-                made: Some(made.clone()),
-                ..claim
-            };
+            claim.id = None;
+            claim.made = Some(made.clone());
             let kept = store
-                .keep_answer(&name, &claimed, &kept.text()?, KEPT_FOR)
+                .keep_answer(&name, &claimed, &claim.text()?, KEPT_FOR)
                 .await?;
-            match Kept::read(&kept)?.made {
+            match Kept::<Id>::read(&kept)?.made {
                 // The same request was answered meanwhile. Its answer is the one that stays.
                 Some(first) if first != made => Ok(replayed(first)),
                 _ => Ok(made.into_response()),

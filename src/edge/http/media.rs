@@ -6,32 +6,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::State;
-use axum::http::{HeaderMap, header};
+use axum::body::HttpBody;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use serde::Deserialize;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tracing::Instrument;
 use utoipa::IntoParams;
 
+use super::bill;
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, InQuery};
+use super::requests::{InPath, InQuery, MAX_BODY, body};
 use super::state::AppState;
 use crate::base::clock::unix_now;
 use crate::base::media_event::{MediaEvent, StreamNews};
 use crate::base::media_server::MediaServerName;
+use crate::config::Mapping;
 use crate::edge::client_address::ClientAddress;
-use crate::edge::media::answer::MediaAnswer;
 use crate::edge::media::intake::{Intake, NotTaken};
 use crate::edge::media::read;
 use crate::edge::media::servers::KnownServer;
-use crate::edge::media::signature::Callback;
+use crate::edge::media::signature::{Callback, Forged};
 use crate::sync::streams::TakenIn;
 
 /// How long a server waits for an answer at most: less than the 3 s that docs/media-servers.md gives
 /// OvenMediaEngine, which is the shortest time of all kinds.
 const ANSWER_WITHIN: Duration = Duration::from_millis(2_500);
+
+/// Long bodies that are read at a time.
+static LONG_BODIES: Semaphore = Semaphore::const_new(16);
 
 /// What proves where the callback comes from.
 #[derive(Deserialize, IntoParams)]
@@ -40,6 +44,9 @@ pub(super) struct CallbackQuery {
     /// The secret of the server, for kinds that do not sign.
     #[param(max_length = 4096)]
     secret: Option<String>,
+    /// What happened, for servers whose callbacks do not say so. A server has a URL for each event.
+    #[param(max_length = 256)]
+    event: Option<String>,
 }
 
 refusals!(
@@ -74,8 +81,7 @@ pub(super) async fn callback(
     InPath(name): InPath<MediaServerName>,
     InQuery(query): InQuery<CallbackQuery>,
     client: Option<Extension<ClientAddress>>,
-    headers: HeaderMap,
-    body: Bytes,
+    request: Request,
 ) -> Result<Response, Problem> {
     let Some(server) = state.media.find(&name) else {
         let detail = "the settings have no media server of this name";
@@ -89,27 +95,49 @@ pub(super) async fn callback(
         let detail = "this media server does not call from your address";
         return Err(Problem::new(Kind::Unauthorized, detail));
     }
+    let forged = |why: Forged| {
+        state.metrics.media_callback(kind, "forged");
+        Problem::new(Kind::Unauthorized, why.to_string())
+    };
+    let headers = request.headers().clone();
+    let secret = query.secret.as_deref();
+    server.check_head(&headers, secret).map_err(forged)?;
+    let bill = bill::of(request.extensions());
+    // As long as the body is in memory.
+    let length = request.body().size_hint().upper();
+    let _room = room_for(length).await;
+    let body = body(request, &()).await?;
     let callback = Callback {
         headers: &headers,
-        query_secret: query.secret.as_deref(),
+        query_secret: secret,
         body: &body,
     };
-    if let Err(why) = server.check(callback, Duration::from_millis(unix_now())) {
-        state.metrics.media_callback(kind, "forged");
-        return Err(Problem::new(Kind::Unauthorized, why.to_string()));
-    }
-    let event = match read(server.settings.kind, &body) {
+    let now = Duration::from_millis(unix_now());
+    server.check(callback, now).map_err(forged)?;
+    bill.settle_by_caller();
+    let settings = &server.settings;
+    let word = query.event.as_deref();
+    let event = match read(settings.kind, &settings.mapping, word, &body) {
         Ok(Some(event)) => event,
         Ok(None) => {
             state.metrics.media_callback(kind, "ignored");
-            return Ok(answer(MediaAnswer::yes(server.settings.kind)));
+            return Ok(yes(&settings.mapping));
         }
         Err(why) => {
             state.metrics.media_callback(kind, "unreadable");
+            tracing::info!(server = %name, %why, "a callback of a media server was not understood");
             return Err(Problem::new(Kind::BadMessage, why.to_string()));
         }
     };
     answer_in_time(state, server, event).await
+}
+
+/// Waits for room for a body that is longer than other routes take, or may be.
+async fn room_for(length: Option<u64>) -> Option<SemaphorePermit<'static>> {
+    match length {
+        Some(length) if length <= MAX_BODY as u64 => None,
+        _ => LONG_BODIES.acquire().await.ok(),
+    }
 }
 
 /// Answers before the server takes silence for a no. The work goes on in a task of its own: a live
@@ -144,6 +172,9 @@ async fn take_in(
         streams: &state.streams,
     };
     let taken = intake.take_in(&event).await;
+    if let Err(NotTaken::Refused(why)) = &taken {
+        intake.log_refusal(&event, why);
+    }
     let is_let_in = taken.is_ok();
     let may_be_written = !matches!(taken, Err(NotTaken::Refused(_)));
     let is_in_time = tell.send(taken).is_ok();
@@ -159,21 +190,22 @@ fn answer_to(
     taken: Result<TakenIn, NotTaken>,
 ) -> Result<Response, Problem> {
     let kind = server.settings.kind;
+    let mapping = &server.settings.mapping;
     let server = &server.settings.name;
     match taken {
         Ok(taken_in) => {
             let result = taken_in.label();
             state.metrics.media_callback(kind.as_str(), result);
-            Ok(answer(MediaAnswer::yes(kind)))
+            Ok(yes(mapping))
         }
-        Err(NotTaken::Refused(why)) => {
+        Err(NotTaken::Refused(_)) => {
             state.metrics.media_callback(kind.as_str(), "refused");
-            tracing::info!(%server, why, "a stream was refused");
-            // A server that does not ask would only send a refused message again.
-            if event.asks {
-                Ok(answer(MediaAnswer::no(kind)))
+            // nginx ends a stream whose heartbeat is refused.
+            let is_told = event.news == StreamNews::Publish && !kind.only_reports();
+            if event.asks || is_told {
+                Ok(no(mapping))
             } else {
-                Ok(answer(MediaAnswer::yes(kind)))
+                Ok(yes(mapping))
             }
         }
         Err(NotTaken::Unknown(why)) => {
@@ -181,7 +213,7 @@ fn answer_to(
             tracing::warn!(%server, why, "a callback of a media server was not taken in");
             // nginx ends a stream whose heartbeat is refused.
             if event.news == StreamNews::Alive {
-                return Ok(answer(MediaAnswer::yes(kind)));
+                return Ok(yes(mapping));
             }
             let detail = "the gateway cannot tell who may publish; try again";
             Err(Problem::new(Kind::StoreUnavailable, detail))
@@ -189,10 +221,24 @@ fn answer_to(
     }
 }
 
-fn answer(answer: MediaAnswer) -> Response {
-    if answer.body.is_empty() {
-        return answer.status.into_response();
+/// The publisher may go on, or the gateway took the message in.
+fn yes(mapping: &Mapping) -> Response {
+    let mut answer = answer(StatusCode::OK, &mapping.yes_body);
+    if let Some((name, value)) = mapping.yes_header.clone() {
+        answer.headers_mut().insert(name, value);
+    }
+    answer
+}
+
+/// The publisher may not publish.
+fn no(mapping: &Mapping) -> Response {
+    answer(mapping.no_status, &mapping.no_body)
+}
+
+fn answer(status: StatusCode, body: &str) -> Response {
+    if body.is_empty() {
+        return status.into_response();
     }
     let content = [(header::CONTENT_TYPE, "application/json")];
-    (answer.status, content, answer.body).into_response()
+    (status, content, body.to_owned()).into_response()
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use utoipa::openapi::path::{Operation, Paths};
 use utoipa::openapi::schema::{AdditionalProperties, ArrayItems, Object, SchemaType};
 use utoipa::openapi::security::{
-    Http, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+    ApiKey, ApiKeyValue, Http, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
 use utoipa::openapi::{ObjectBuilder, PathItem, Ref, RefOr, Response, Schema, Type};
 use utoipa::{Modify, OpenApi, PartialSchema, ToSchema};
@@ -56,6 +56,7 @@ pub(super) struct Head;
 
 const API_KEY: &str = "api_key";
 const TOKEN: &str = "token";
+const SESSION: &str = "session";
 
 /// Where the document describes the WebSocket, which is no operation of OpenAPI.
 pub(super) const WEBSOCKET: &str = "x-websocket";
@@ -73,6 +74,11 @@ impl Modify for Credentials {
         let mut token = bearer("A token; a route names the roles that may call it");
         token.bearer_format = Some("JWT".to_owned());
         components.add_security_scheme(TOKEN, SecurityScheme::Http(token));
+        let id = ApiKeyValue::with_description(
+            "Authorization",
+            "`Presence` and the `session_id` of a session without a WebSocket",
+        );
+        components.add_security_scheme(SESSION, SecurityScheme::ApiKey(ApiKey::Header(id)));
     }
 }
 

@@ -6,20 +6,23 @@ pub(super) mod beats;
 pub(super) mod events;
 pub(super) mod joining;
 
+use axum::extract::FromRequestParts;
 use axum::http::Extensions;
+use axum::http::request::Parts;
 
 use super::bill;
 use super::problem::{Kind, Problem};
 use super::rate_limits::Payer;
-use super::requests::{Ids, PathParams};
+use super::requests::{Ids, InPath, PathParams};
 use super::state::AppState;
 use crate::auth::session_claims::SessionClaims;
 use crate::base::ids::InvalidId;
 use crate::base::keyed_permits::KeyedPermit;
 use crate::edge::client_address::ClientAddress;
-use crate::presence::ended_sessions::Over;
+use crate::edge::credentials::credentials;
 use crate::session::messages::{ErrorCode, Refusal};
 use crate::session::socketless::sessions::Denied;
+use crate::store::Over;
 
 /// After how many seconds a client may try again that was refused for the moment.
 const RETRY_AFTER: u64 = 1;
@@ -27,27 +30,51 @@ const RETRY_AFTER: u64 = 1;
 /// After how many seconds a client may try a full gateway again.
 const RETRY_FULL: u64 = 10;
 
-/// The id of a session in a path, as it was sent. [`owner`] reads it.
+/// Stands in a path for the id that is in a header, so that logs of proxies do not have it. No id is
+/// so: an id has dots.
+const CURRENT: &str = "current";
+
+/// The scheme of the header `Authorization` with the id of a session.
+const SCHEME: &str = "Presence";
+
+/// The id of a session, as it was sent. [`owner`] reads it.
 pub(super) struct Id(String);
 
-impl Ids for Id {
+/// The id of a session in a path.
+struct IdInPath(String);
+
+impl Ids for IdInPath {
     fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
         Ok(Self(params.next_value().to_owned()))
     }
 }
 
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let InPath(IdInPath(id)) = InPath::from_request_parts(parts, state).await?;
+        if id != CURRENT {
+            return Ok(Self(id));
+        }
+        match credentials(parts, SCHEME) {
+            Some(id) => Ok(Self(id.to_owned())),
+            None => Err(Problem::new(
+                Kind::Unauthorized,
+                "send Authorization: Presence with the session_id",
+            )),
+        }
+    }
+}
+
 /// Reads the id of a session, and charges the request to its user. An id that no gateway made costs
-/// the client's address a request, so that nobody can make the gateway check many.
+/// the client's address a request. The check comes first: it costs less than the refusal, and a good
+/// id is good whatever others send from the same address.
 fn owner(state: &AppState, extensions: &Extensions, id: &str) -> Result<SessionClaims, Problem> {
     let bill = bill::of(extensions);
-    let address = Payer::address(extensions);
-    if let Err(spent) = state.rate_limits.look(address.as_ref()) {
-        bill.settle_by_address();
-        return Err(spent);
-    }
     let Some(claims) = state.presences.read(id) else {
         bill.settle_by_address();
-        state.rate_limits.take(address)?;
+        state.rate_limits.take(Payer::address(extensions))?;
         return Err(unknown());
     };
     bill.settle_by_caller();

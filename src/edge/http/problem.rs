@@ -113,6 +113,8 @@ kinds! {
     BeingErased = CONFLICT "being_erased" "The user is being erased",
     /// The files of some keys or certificates; what was read before stays in force.
     BadFiles = CONFLICT "bad_files" "Files of the gateway cannot be used",
+    /// What a request with this `Idempotency-Key` made, or its author.
+    Erased = GONE "erased" "What the request made was erased",
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The request's body is too large",
     UnsupportedMediaType = UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" "The request's body is not declared as JSON, or is compressed",
     /// The path speaks WebSocket, version 13, over HTTP/1.1 only.

@@ -1,16 +1,16 @@
 //! Limits how many requests a caller may make: a budget for each API key, for each user of tokens,
-//! and for each address that shows no key. [`super::authorization`] charges requests to the budgets,
-//! and [`super::bill`] charges the requests for which nobody else has paid. Upgrades with good tokens
-//! cost the address nothing.
+//! and for each address from which requests without good credentials come. Requests with good
+//! credentials cost the address nothing, so nobody behind an address starves the others there.
+//! [`super::authorization`] charges requests to the budgets, and [`super::bill`] charges the requests
+//! for which nobody else has paid.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use axum::http::Extensions;
-use dashmap::DashMap;
 
 use super::problem::{Kind, Problem};
-use crate::base::budgets::{Budgets, TimeToForget};
+use crate::base::budgets::Budgets;
 use crate::base::clock::{Clock, Millis};
 use crate::base::gcra::Rate;
 use crate::base::ids::UserId;
@@ -51,9 +51,6 @@ impl Payer {
 
 pub(crate) struct RateLimits {
     budgets: Budgets<Payer>,
-    /// The callers whose budget is spent, and until when it is.
-    spent: DashMap<Payer, Millis>,
-    time_to_forget: TimeToForget,
     metrics: Arc<Metrics>,
     clock: Clock,
 }
@@ -63,8 +60,6 @@ impl RateLimits {
     pub(crate) fn new(per_second: u32, metrics: Arc<Metrics>, clock: Clock) -> Self {
         Self {
             budgets: Budgets::new(Rate::per_second(per_second)),
-            spent: DashMap::new(),
-            time_to_forget: TimeToForget::default(),
             metrics,
             clock,
         }
@@ -76,41 +71,16 @@ impl RateLimits {
     /// The budget is spent.
     pub(crate) fn take(&self, payer: Option<Payer>) -> Result<(), Problem> {
         let Some(payer) = payer else { return Ok(()) };
-        let Err(wait) = self.charge(&payer) else {
-            return Ok(());
-        };
-        let now = self.clock.now();
-        if self.time_to_forget.is_due(now) {
-            self.spent.retain(|_, until| *until > now);
-            self.spent.shrink_to_fit();
-        }
-        self.spent.insert(payer.clone(), now + wait);
-        Err(self.refuse(&payer, wait))
+        self.charge(&payer)
+            .map_err(|wait| self.refuse(&payer, wait))
     }
 
-    /// Takes one request for an answer that is ready already. [`Self::look`] ignores budgets that
-    /// such answers have spent: they are no sign that somebody guesses credentials.
+    /// Takes one request from the payer's budget.
     ///
     /// # Errors
     /// The budget is spent; for how long, in ms.
     pub(crate) fn charge(&self, payer: &Payer) -> Result<(), Millis> {
         self.budgets.take(payer, 1, self.clock.now())
-    }
-
-    /// Takes nothing, but checks whether [`Self::take`] has found the payer's budget spent, and it
-    /// still is.
-    ///
-    /// # Errors
-    /// The budget is spent.
-    pub(crate) fn look(&self, payer: Option<&Payer>) -> Result<(), Problem> {
-        let Some(payer) = payer else { return Ok(()) };
-        let Some(until) = self.spent.get(payer).map(|until| *until) else {
-            return Ok(());
-        };
-        match until.saturating_sub(self.clock.now()) {
-            0 => Ok(()),
-            wait => Err(self.refuse(payer, wait)),
-        }
     }
 
     /// Counts a refusal, and returns its problem.

@@ -21,6 +21,9 @@ use crate::base::webhook_name::WebhookName;
 use crate::edge::fields::{Json, NotJson, Place, from_json, from_query};
 use crate::store::StatusId;
 
+/// The largest request body; a useful one has some hundred bytes.
+pub(super) const MAX_BODY: usize = 64 << 10;
+
 /// Ids of the path, percent-decoded and parsed, in the order in which the pattern names them.
 pub(crate) struct InPath<T>(pub(crate) T);
 
@@ -244,7 +247,7 @@ struct Nothing {}
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MaxBody(pub(super) u64);
 
-async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+pub(super) async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
     // Reading the body of a client that asks first (Expect: 100-continue) would tell it to go on.
     if let Some(MaxBody(max)) = request.extensions().get::<MaxBody>()
         && request.body().size_hint().lower() > *max

@@ -21,7 +21,7 @@ use super::bill;
 use super::known_fields::{self, KnownFields, Refuse};
 use super::pages::{self, Api};
 use super::problem::{Kind, Problem};
-use super::requests::MaxBody;
+use super::requests::{MAX_BODY, MaxBody};
 use super::social::{feeds, lists, statuses};
 use super::state::AppState;
 use super::{
@@ -31,12 +31,13 @@ use super::{
 };
 use crate::auth::permissions::Action;
 
-/// The largest request body; a useful one has some hundred bytes.
-const MAX_BODY: usize = 64 << 10;
-
 /// The largest body that names many users or lives: a thousand of the longest ids, with room for
 /// white space.
 const MAX_IDS_BODY: usize = 96 << 10;
+
+/// The longest callback of a media server, in bytes. LiveKit puts up to 512 KiB of metadata into one,
+/// and JSON may double that.
+const MAX_CALLBACK_BODY: usize = 1 << 20;
 
 const SOCKET: &str = "/ws";
 
@@ -170,7 +171,7 @@ impl Routes {
     }
 
     fn media(self) -> Self {
-        self.open_to_all(routes!(media::callback))
+        self.open_to_all(with_body(MAX_CALLBACK_BODY, routes!(media::callback)))
     }
 
     fn metrics(self) -> Self {
@@ -266,10 +267,18 @@ pub(super) fn with_middleware(router: Router<Arc<AppState>>, state: Arc<AppState
 
 /// A route whose body names up to a thousand users or lives.
 fn with_many_ids(route: UtoipaMethodRouter<Arc<AppState>>) -> UtoipaMethodRouter<Arc<AppState>> {
+    with_body(MAX_IDS_BODY, route)
+}
+
+/// A route that takes a longer body than others.
+fn with_body(
+    max: usize,
+    route: UtoipaMethodRouter<Arc<AppState>>,
+) -> UtoipaMethodRouter<Arc<AppState>> {
     let (schemas, paths, methods) = route;
     let methods = methods
-        .layer::<_, Infallible>(DefaultBodyLimit::max(MAX_IDS_BODY))
-        .layer::<_, Infallible>(Extension(MaxBody(MAX_IDS_BODY as u64)));
+        .layer::<_, Infallible>(DefaultBodyLimit::max(max))
+        .layer::<_, Infallible>(Extension(MaxBody(max as u64)));
     (schemas, paths, methods)
 }
 

@@ -12,7 +12,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::bounded::Text;
 use super::erasures::check;
-use super::idempotency::{IdempotencyKey, Made, Repeatable, Seed};
+use super::idempotency::{IdempotencyKey, Made, Repeatable};
 use super::online::{self, tracked};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject, run_to_completion};
@@ -104,6 +104,7 @@ refusals!(
     InvalidIdempotencyKey,
     LoginTaken,
     IdempotencyKeyReused,
+    Erased,
     BeingErased,
     BodyTooLarge,
     UnsupportedMediaType,
@@ -145,27 +146,23 @@ pub(super) async fn create(
     let asked = [body.login, name.clone()];
     let store = state.store_for_clients.clone();
     repeatable
-        .carry_out(store, &asked, |seed| sign_up(state, seed, login, name))
+        .carry_out(store, &asked, UserId::random(), |user| {
+            sign_up(state, user, login, name)
+        })
         .await
 }
 
 async fn sign_up(
     state: Arc<AppState>,
-    seed: Option<Seed>,
+    user: UserId,
     login: Login,
     name: String,
 ) -> Result<Made, Problem> {
-    let user = match &seed {
-        Some(seed) => UserId::of_bits(seed),
-        None => UserId::random(),
-    };
-    // The id comes of the key, so this may be a user who signed up before.
+    // The id may be that of an earlier attempt.
     check(&state, &user)?;
     let store = &state.store_for_clients;
     let location = format!("/v1/users/{user}");
-    if seed.is_some()
-        && let Some(there) = store.profile(&user).await?
-    {
+    if let Some(there) = store.profile(&user).await? {
         // The same request made the user before, and its answer was not kept.
         return Made::new(location, &User::of(user, there));
     }

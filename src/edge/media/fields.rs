@@ -17,12 +17,16 @@ pub enum Unreadable {
     /// Not the JSON that this kind of server sends.
     #[error("the body must be a JSON object")]
     NotJson,
-    /// A field that says which stream or session it is about is not there, empty or too long.
-    #[error("{0} must be a text of 1 to 256 bytes")]
+    /// A field that says which stream or session it is about is not there, empty, too long, or has
+    /// a control character.
+    #[error("{0} must be a text of 1 to 256 bytes without control characters")]
     Field(&'static str),
-    /// A question about something else than a stream.
-    #[error("the action must be publish, read or playback")]
-    Action,
+    /// Neither JSON nor a form.
+    #[error("the body must be a JSON object or a form")]
+    Body,
+    /// Nobody said what this event means.
+    #[error("the event is none that the settings of this server know")]
+    Event,
     /// A field of the server's own is there twice: the publisher wrote one of them.
     #[error("{0} is there twice")]
     Twice(&'static str),
@@ -38,6 +42,7 @@ pub(super) fn event(session: StreamSession, stream: &str, news: StreamNews) -> M
         asks: false,
         token: None,
         streamer: None,
+        address: None,
         at: None,
     }
 }
@@ -45,7 +50,9 @@ pub(super) fn event(session: StreamSession, stream: &str, news: StreamNews) -> M
 /// A text that names something.
 pub(super) fn named<'a>(field: &'static str, text: Option<&'a str>) -> Result<&'a str, Unreadable> {
     match text {
-        Some(text) if (1..=LONGEST).contains(&text.len()) => Ok(text),
+        Some(text) if (1..=LONGEST).contains(&text.len()) && !text.contains(char::is_control) => {
+            Ok(text)
+        }
         _ => Err(Unreadable::Field(field)),
     }
 }
@@ -53,15 +60,23 @@ pub(super) fn named<'a>(field: &'static str, text: Option<&'a str>) -> Result<&'
 /// Splits a path such as `live/42` into the application, if there is one, and the name.
 pub(super) fn split_path(path: &str) -> (Option<&str>, &str) {
     match path.rsplit_once('/') {
+        Some(("", name)) => (None, name),
         Some((app, name)) => (Some(app), name),
         None => (None, path),
     }
 }
 
-/// Takes the streamer's token and name from the query of a stream's URL, with or without its `?`.
+/// Takes the streamer's token and name from the query of a stream's URL, which may have its `?` and the
+/// rest of the URL before it. MediaMTX encodes the whole query since 1.18.1.
 pub(super) fn read_query(event: &mut MediaEvent, query: &str) {
-    let query = query.strip_prefix('?').unwrap_or(query);
+    let query = match query.split_once('?') {
+        Some((_, query)) => query,
+        None => query,
+    };
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        for (name, value) in form_urlencoded::parse(name.as_bytes()) {
+            read_credential(event, &name, &value);
+        }
         read_credential(event, &name, &value);
     }
 }

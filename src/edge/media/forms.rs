@@ -1,13 +1,13 @@
-//! The servers that send forms: nginx-rtmp, and the `curl` in MediaMTX's hooks.
+//! Forms, and the adapter of nginx-rtmp, which sends them.
 
-use super::fields::{Unreadable, event, named, read_credential, read_query, split_path};
+use super::fields::{Unreadable, event, named, read_credential};
 use crate::base::media_event::{MediaEvent, StreamNews, StreamSession};
 
 /// The fields in their order, which a publisher's own arguments follow.
-struct Form(Vec<(String, String)>);
+pub(super) struct Form(Vec<(String, String)>);
 
 impl Form {
-    fn parse(body: &[u8]) -> Result<Self, Unreadable> {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Unreadable> {
         let text = std::str::from_utf8(body).map_err(|_| Unreadable::NotAForm)?;
         if !text.contains('=') {
             return Err(Unreadable::NotAForm);
@@ -22,13 +22,18 @@ impl Form {
     /// It is there twice. nginx escapes no `&` in what a publisher sends, so a publisher can write
     /// any field before and behind those of nginx.
     fn own(&self, name: &'static str) -> Result<Option<&str>, Unreadable> {
+        self.field(name, name)
+    }
+
+    /// The same for a field whose name the settings say under this key.
+    pub(super) fn field(&self, key: &'static str, name: &str) -> Result<Option<&str>, Unreadable> {
         let mut found = None;
         for (known, value) in &self.0 {
             if known != name {
                 continue;
             }
             if found.is_some() {
-                return Err(Unreadable::Twice(name));
+                return Err(Unreadable::Twice(key));
             }
             found = Some(value.as_str());
         }
@@ -51,26 +56,9 @@ pub(super) fn nginx_rtmp(body: &[u8]) -> Result<Option<MediaEvent>, Unreadable> 
     let mut event = event(StreamSession::Reused(client.to_owned()), stream, news);
     event.asks = news == StreamNews::Publish;
     event.app = form.own("app")?.map(str::to_owned);
+    event.address = form.own("addr")?.map(str::to_owned);
     for (name, value) in &form.0 {
         read_credential(&mut event, name, value);
     }
-    Ok(Some(event))
-}
-
-/// `event=ready` or `event=not_ready`, with `path`, `id` and `query` out of the environment of the
-/// hook.
-pub(super) fn mediamtx_hook(body: &[u8]) -> Result<Option<MediaEvent>, Unreadable> {
-    let form = Form::parse(body)?;
-    let news = match form.own("event")? {
-        Some("ready") => StreamNews::Publish,
-        Some("not_ready") => StreamNews::Done,
-        _ => return Ok(None),
-    };
-    let id = named("id", form.own("id")?)?;
-    let (app, name) = split_path(form.own("path")?.unwrap_or_default());
-    let name = named("path", Some(name))?;
-    let mut event = event(StreamSession::Unique(id.to_owned()), name, news);
-    event.app = app.map(str::to_owned);
-    read_query(&mut event, form.own("query")?.unwrap_or_default());
     Ok(Some(event))
 }

@@ -9,6 +9,7 @@ use super::read;
 use super::signature::{Callback, check};
 use crate::base::media_server::MediaKind;
 use crate::base::secret::Secret;
+use crate::config::Mapping;
 
 /// The headers in which servers send their signatures.
 const SIGNATURES: [&str; 4] = [
@@ -24,10 +25,11 @@ pub(crate) fn callback(bytes: &[u8]) {
         return;
     };
     let kind = MediaKind::ALL[usize::from(choice) % MediaKind::ALL.len()];
-    if let Ok(Some(event)) = read(kind, body) {
+    let mapping = Mapping::of(kind);
+    if let Ok(Some(event)) = read(kind, &mapping, None, body) {
         assert!((1..=LONGEST).contains(&event.session.as_str().len()));
         assert!((1..=LONGEST).contains(&event.stream.reveal().len()));
-        assert_eq!(read(kind, body), Ok(Some(event)));
+        assert_eq!(read(kind, &mapping, None, body), Ok(Some(event)));
     }
     is_never_believed(kind, body);
 }

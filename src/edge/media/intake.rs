@@ -9,7 +9,7 @@ use crate::auth::tokens::Tokens;
 use crate::base::ids::LiveId;
 use crate::base::media_event::{MediaEvent, StreamNews};
 use crate::base::media_server::{MediaKind, MediaServerName};
-use crate::store::{Heard, Store};
+use crate::store::{Heard, Store, StoreError};
 use crate::sync::lives::LiveError;
 use crate::sync::streams::{Ending, LiveOf, StreamKeeper, TakenIn};
 
@@ -27,15 +27,21 @@ impl From<Undecided> for NotTaken {
         match why {
             Undecided::Denied(why) => Self::Refused(why.to_string()),
             Undecided::Platform(why) => Self::Unknown(why.to_string()),
-            Undecided::Store(why) => Self::Unknown(why.to_string()),
+            Undecided::Store(why) => why.into(),
         }
+    }
+}
+
+impl From<StoreError> for NotTaken {
+    fn from(why: StoreError) -> Self {
+        Self::Unknown(why.to_string())
     }
 }
 
 impl From<LiveError> for NotTaken {
     fn from(why: LiveError) -> Self {
         match why {
-            LiveError::Store(why) => Self::Unknown(why.to_string()),
+            LiveError::Store(why) => why.into(),
             why => Self::Refused(why.to_string()),
         }
     }
@@ -77,6 +83,11 @@ impl Intake<'_> {
             let publisher = gatekeeper.publisher(event, &live).await?;
             taken_in = self.streams.hear(&live, &heard, Some(&publisher)).await?;
         }
+        if let Some(publisher) = &publisher
+            && taken_in == TakenIn::Allowed
+        {
+            gatekeeper.grant(event, &live, publisher).await?;
+        }
         log(&heard.server, &live, taken_in);
         Ok(taken_in)
     }
@@ -97,6 +108,24 @@ impl Intake<'_> {
             self.streams
                 .hear_end_later(self.ending(live, event, StreamNews::Done));
         }
+    }
+
+    /// Says who was refused and why, but not with which key or token. A publisher who puts a stream
+    /// key into the application has it behind a slash.
+    pub(crate) fn log_refusal(&self, event: &MediaEvent, why: &str) {
+        let live = self.gatekeeper().named_live(event);
+        let mut app = event.app.as_deref();
+        if self.server.stream_keys.is_some() {
+            app = app.and_then(|app| app.split('/').next());
+        }
+        tracing::info!(
+            server = %self.server.settings.name,
+            live_id = live.as_ref().map(tracing::field::display),
+            app,
+            address = event.address.as_deref(),
+            why,
+            "a stream was refused"
+        );
     }
 
     fn gatekeeper(&self) -> Gatekeeper<'_> {

@@ -1,14 +1,14 @@
-//! The servers that send JSON, whatever content type they give it.
+//! The servers that send JSON and name sessions in ways of their own.
 
 use reqwest::Url;
 use serde_json::Value;
 
-use super::fields::{Unreadable, event, named, read_credential, read_query, split_path};
+use super::fields::{Unreadable, event, named, read_credential, read_query};
 use crate::base::media_event::{MediaEvent, StreamNews, StreamSession};
 
 type Read = Result<Option<MediaEvent>, Unreadable>;
 
-fn object(body: &[u8]) -> Result<Value, Unreadable> {
+pub(super) fn object(body: &[u8]) -> Result<Value, Unreadable> {
     match serde_json::from_slice(body) {
         Ok(value @ Value::Object(_)) => Ok(value),
         _ => Err(Unreadable::NotJson),
@@ -53,26 +53,6 @@ fn unique(field: &'static str, id: Option<&str>) -> Result<StreamSession, Unread
     Ok(StreamSession::Unique(named(field, id)?.to_owned()))
 }
 
-pub(super) fn srs(body: &[u8]) -> Read {
-    let body = object(body)?;
-    let news = match text(&body, "/action") {
-        Some("on_publish") => StreamNews::Publish,
-        Some("on_unpublish") => StreamNews::Done,
-        _ => return Ok(None),
-    };
-    // SRS 3 sends a number.
-    let client = match body.get("client_id") {
-        Some(Value::Number(number)) => Some(number.to_string()),
-        _ => text(&body, "/client_id").map(str::to_owned),
-    };
-    let session = unique("client_id", client.as_deref())?;
-    let mut event = event(session, named("stream", text(&body, "/stream"))?, news);
-    event.asks = news == StreamNews::Publish;
-    event.app = text(&body, "/app").map(str::to_owned);
-    read_query(&mut event, text(&body, "/param").unwrap_or_default());
-    Ok(Some(event))
-}
-
 /// A publisher who comes back within half a minute from the same address resumes the session: it gets
 /// another `id`, keeps the `createtime` from before, and only one `donePublish` comes for both. So the
 /// address and the `createtime` name the session.
@@ -101,6 +81,7 @@ pub(super) fn node_media_server(body: &[u8]) -> Read {
     let mut event = event(session, named("name", text(&body, "/name"))?, news);
     event.asks = matches!(news, StreamNews::Request | StreamNews::Publish);
     event.app = text(&body, "/app").map(str::to_owned);
+    event.address = Some(address.to_owned());
     for name in ["token", "streamer_id"] {
         let value = text(&body, &format!("/query/{name}"));
         read_credential(&mut event, name, value.unwrap_or_default());
@@ -132,6 +113,7 @@ pub(super) fn oven_media_engine(body: &[u8]) -> Read {
     let mut event = event(session, stream, news);
     event.asks = news == StreamNews::Publish;
     event.app = Some(app.to_owned());
+    event.address = Some(address.to_owned());
     event.at = time(text(&body, "/request/time"));
     read_query(&mut event, url.query().unwrap_or_default());
     Ok(Some(event))
@@ -199,90 +181,4 @@ fn number(value: Option<&Value>) -> Option<u64> {
         Value::String(text) => text.parse().ok(),
         other => other.as_u64(),
     }
-}
-
-/// A server has one stream, without a name.
-pub(super) fn owncast(body: &[u8]) -> Read {
-    let body = object(body)?;
-    let news = match text(&body, "/type") {
-        Some("STREAM_STARTED") => StreamNews::Publish,
-        Some("STREAM_STOPPED") => StreamNews::Done,
-        _ => return Ok(None),
-    };
-    let session = StreamSession::Reused("stream".to_owned());
-    let mut event = event(session, "stream", news);
-    event.at = time(text(&body, "/eventData/timestamp"));
-    Ok(Some(event))
-}
-
-/// Mux waits for an encoder to come back before it says `idle`. Rollcall has a grace of its own, so
-/// `disconnected` is the end of a session, and `connected` may be its return.
-pub(super) fn mux(body: &[u8]) -> Read {
-    let body = object(body)?;
-    let news = match text(&body, "/type") {
-        Some("video.live_stream.active" | "video.live_stream.connected") => StreamNews::Publish,
-        Some("video.live_stream.disconnected" | "video.live_stream.idle") => StreamNews::Done,
-        _ => return Ok(None),
-    };
-    let id = named("data.id", text(&body, "/data/id"))?;
-    let mut event = event(StreamSession::Reused(id.to_owned()), id, news);
-    event.at = time(text(&body, "/created_at"));
-    Ok(Some(event))
-}
-
-pub(super) fn cloudflare(body: &[u8]) -> Read {
-    let body = object(body)?;
-    let news = match text(&body, "/data/event_type") {
-        Some("live_input.connected") => StreamNews::Publish,
-        Some("live_input.disconnected" | "live_input.errored") => StreamNews::Done,
-        _ => return Ok(None),
-    };
-    let id = named("data.input_id", text(&body, "/data/input_id"))?;
-    let mut event = event(StreamSession::Reused(id.to_owned()), id, news);
-    event.at = time(text(&body, "/data/updated_at"));
-    Ok(Some(event))
-}
-
-/// The question whether somebody may publish. The hooks say what happens then. Viewers may watch;
-/// whoever asks for MediaMTX's own API, metrics or profiles is none of Rollcall's, and is refused.
-pub(super) fn mediamtx(body: &[u8]) -> Read {
-    let body = object(body)?;
-    match text(&body, "/action") {
-        Some("publish") => {}
-        Some("read" | "playback") => return Ok(None),
-        _ => return Err(Unreadable::Action),
-    }
-    let session = unique("id", text(&body, "/id"))?;
-    let (app, name) = split_path(text(&body, "/path").unwrap_or_default());
-    let mut event = event(session, named("path", Some(name))?, StreamNews::Request);
-    event.app = app.map(str::to_owned);
-    event.asks = true;
-    read_credential(
-        &mut event,
-        "token",
-        text(&body, "/token").unwrap_or_default(),
-    );
-    read_query(&mut event, text(&body, "/query").unwrap_or_default());
-    Ok(Some(event))
-}
-
-/// `{"event":"publish","session":"…","stream":"…","token":"…"?,"streamer_id":"…"?,"at":…?}`, where
-/// the event is `publish`, `alive` or `done`, and `at` is in Unix milliseconds.
-pub(super) fn generic(body: &[u8]) -> Read {
-    let body = object(body)?;
-    let news = match text(&body, "/event") {
-        Some("publish") => StreamNews::Publish,
-        Some("alive") => StreamNews::Alive,
-        Some("done") => StreamNews::Done,
-        _ => return Ok(None),
-    };
-    let session = unique("session", text(&body, "/session"))?;
-    let mut event = event(session, named("stream", text(&body, "/stream"))?, news);
-    event.asks = news == StreamNews::Publish;
-    event.at = body.get("at").and_then(Value::as_u64);
-    for name in ["token", "streamer_id"] {
-        let value = text(&body, &format!("/{name}"));
-        read_credential(&mut event, name, value.unwrap_or_default());
-    }
-    Ok(Some(event))
 }

@@ -3,6 +3,7 @@
 //! media server says.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::servers::KnownServer;
 use super::stream_keys::{NoAnswer, digest};
@@ -12,8 +13,11 @@ use crate::base::identity::Role;
 use crate::base::ids::{InvalidId, LiveId, UserId};
 use crate::base::media_event::{MediaEvent, StreamNews};
 use crate::config::Placeholder;
-use crate::store::{STREAMS_TTL, Store, StoreError};
-use crate::sync::streams::{LiveOf, Publisher};
+use crate::store::{Publisher, Publishing, STREAMS_TTL, Store, StoreError};
+use crate::sync::streams::LiveOf;
+
+/// How long a session may take from the server's question to the beginning of its stream.
+const GRANT_TTL: Duration = Duration::from_secs(60);
 
 /// Why somebody may not publish. It quotes nothing of the request, which may have a stream key or a
 /// token in it.
@@ -79,7 +83,8 @@ impl Gatekeeper<'_> {
             return Ok(Some(Place { live, former: None }));
         };
         let digest = digest(&self.server.settings.name, event);
-        let noted = self.store.find_stream_key(&digest).await?;
+        let noted = self.store.find_publishing(&digest).await?;
+        let noted = noted.map(|noted| noted.live);
         // A session goes on where it began, even if the platform is away or moved the key.
         if matches!(event.news, StreamNews::Alive | StreamNews::Unnamed)
             && let Some(live) = noted
@@ -92,13 +97,22 @@ impl Gatekeeper<'_> {
         let owner = stream_keys.owner(event).await?.ok_or(Denied::StreamKey)?;
         if event.news != StreamNews::Request {
             self.store
-                .note_stream_key(&digest, &owner.live, STREAMS_TTL)
+                .note_publishing(&digest, &owner.live.clone().into(), STREAMS_TTL)
                 .await?;
         }
         Ok(Some(Place {
             former: noted.filter(|noted| *noted != owner.live),
             live: owner.live,
         }))
+    }
+
+    /// The live of a stream that is named after it; for the log. A stream key is never the name of a
+    /// live.
+    pub(crate) fn named_live(&self, event: &MediaEvent) -> Option<LiveId> {
+        match self.server.stream_keys {
+            Some(_) => None,
+            None => self.live_by_name(event).ok(),
+        }
     }
 
     /// The live of a session that ended, which must be found even if the platform is away, or has
@@ -136,6 +150,9 @@ impl Gatekeeper<'_> {
             }
             return Ok(counted(owner.streamer));
         }
+        if let Some(granted) = self.granted(event, live).await? {
+            return Ok(granted);
+        }
         let Some(tokens) = self.tokens else {
             return Ok(counted(self.unverified(event, live)?));
         };
@@ -158,6 +175,43 @@ impl Gatekeeper<'_> {
             streamer: claims.user.clone(),
             invisible: !claims.counted,
         })
+    }
+
+    /// Remembers who may publish in a session, for the message that its stream began. That message has
+    /// no token if the publisher proved who it is otherwise than in the query of the stream's URL.
+    pub(crate) async fn grant(
+        &self,
+        event: &MediaEvent,
+        live: &LiveId,
+        publisher: &Publisher,
+    ) -> Result<(), StoreError> {
+        if self.server.stream_keys.is_some() {
+            return Ok(());
+        }
+        let digest = digest(&self.server.settings.name, event);
+        let publishing = Publishing {
+            live: live.clone(),
+            publisher: Some(publisher.clone()),
+        };
+        self.store
+            .note_publishing(&digest, &publishing, GRANT_TTL)
+            .await
+    }
+
+    /// Who was let in with this session, of a server that asks first and tells of the beginning later.
+    async fn granted(
+        &self,
+        event: &MediaEvent,
+        live: &LiveId,
+    ) -> Result<Option<Publisher>, StoreError> {
+        if event.news != StreamNews::Publish || event.asks {
+            return Ok(None);
+        }
+        let digest = digest(&self.server.settings.name, event);
+        match self.store.find_publishing(&digest).await? {
+            Some(found) if found.live == *live => Ok(found.publisher),
+            _ => Ok(None),
+        }
     }
 
     /// The streamer, as a gateway with `--auth off` believes.

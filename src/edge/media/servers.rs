@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use axum::http::HeaderMap;
 
 use super::setup_error::MediaSetupError;
-use super::signature::{Callback, Forged, check};
+use super::signature::{Callback, Forged, check, check_head};
 use super::stream_keys::StreamKeys;
 use crate::base::from_files::FromFiles;
 use crate::base::media_server::MediaServerName;
@@ -74,6 +75,21 @@ impl KnownServer {
     pub fn check(&self, callback: Callback<'_>, now: Duration) -> Result<(), Forged> {
         match self.secret.load_full() {
             Some(secret) => check(self.settings.kind, &secret, callback, now),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks what can be checked of a callback before its body is read.
+    ///
+    /// # Errors
+    /// It cannot come from the server.
+    pub fn check_head(
+        &self,
+        headers: &HeaderMap,
+        query_secret: Option<&str>,
+    ) -> Result<(), Forged> {
+        match self.secret.load_full() {
+            Some(secret) => check_head(self.settings.kind, &secret, headers, query_secret),
             None => Ok(()),
         }
     }

@@ -64,6 +64,31 @@ pub fn check(
     }
 }
 
+/// Checks what can be checked before the body is read: that there is a signature, or that the secret
+/// is right.
+///
+/// # Errors
+/// The callback has no signature, or another secret.
+pub fn check_head(
+    kind: MediaKind,
+    secret: &Secret,
+    headers: &HeaderMap,
+    query_secret: Option<&str>,
+) -> Result<(), Forged> {
+    let callback = Callback {
+        headers,
+        query_secret,
+        body: &[],
+    };
+    let signed = match kind {
+        MediaKind::OvenMediaEngine => "x-ome-signature",
+        MediaKind::LiveKit => "authorization",
+        MediaKind::Mux => "mux-signature",
+        _ => return check(kind, secret, callback, Duration::ZERO),
+    };
+    header(callback, signed).map(drop)
+}
+
 fn header<'a>(callback: Callback<'a>, name: &str) -> Result<&'a str, Forged> {
     let value = callback.headers.get(name).ok_or(Forged::Missing)?;
     value.to_str().map_err(|_| Forged::Wrong)

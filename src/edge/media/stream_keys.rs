@@ -2,20 +2,22 @@
 //! `{"allowed":true,"live_id","streamer_id"}`, or by `{"allowed":false}`. A call makes one attempt
 //! with a deadline, follows no redirect and reads a bounded answer. The answers are remembered for
 //! a moment, by a digest: no key stays in memory, and none is in an error or in the log.
+//!
+//! Anybody who reaches a media server can make a gateway ask about keys. So no failure about one key
+//! keeps another one from being asked about: there is no circuit breaker here.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use data_encoding::HEXLOWER;
-use parking_lot::Mutex;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Client, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
 
 use super::setup_error::MediaSetupError;
-use crate::base::clock::Clock;
 use crate::base::http_answer;
 use crate::base::http_client;
 use crate::base::ids::{LiveId, UserId};
@@ -23,7 +25,6 @@ use crate::base::media_event::MediaEvent;
 use crate::base::media_server::MediaServerName;
 use crate::base::secret::Secret;
 use crate::config::{Config, MediaServer};
-use crate::sync::fan_asker::breaker::{Breaker, Permit};
 
 /// The longest answer that is read, in bytes.
 const LONGEST: usize = 16 * 1024;
@@ -34,6 +35,13 @@ const MOST_REMEMBERED: u64 = 10_000;
 /// How long an answer is remembered at most: long enough for the callbacks of one publisher, and
 /// shorter than a streamer needs to end a broadcast and to begin the next one with the same key.
 const REMEMBERED_FOR: Duration = Duration::from_secs(5);
+
+/// How long the platform is not asked again about a key that it refused, or about which it failed.
+const TURNED_AWAY_FOR: Duration = Duration::from_secs(1);
+
+/// Questions that are under way at a time: more than a hundred new publishers a second, of whom none
+/// is answered.
+const MOST_QUESTIONS: usize = 256;
 
 /// Whose a stream key is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,9 +55,9 @@ pub struct KeyOwner {
 /// Why the platform did not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
-    /// It failed often a moment ago, and is left alone.
-    #[error("the platform failed often; it is asked again in a moment")]
-    LeftAlone,
+    /// Too many questions wait for its answers.
+    #[error("too many questions to the platform are under way")]
+    Busy,
     /// It did not answer in time, or with something else than agreed.
     #[error("the platform did not answer as agreed")]
     Failed,
@@ -76,18 +84,22 @@ pub struct StreamKeys {
     url: Url,
     /// The header that the secret makes.
     authorization: ArcSwapOption<HeaderValue>,
-    breaker: Mutex<Breaker>,
-    clock: Clock,
-    /// By session; `None` for a key that may not publish.
-    remembered: moka::sync::Cache<String, Option<KeyOwner>>,
+    questions: Semaphore,
+    /// By session.
+    owners: moka::sync::Cache<String, KeyOwner>,
+    /// By key: `None` for one that may not publish, or why the platform did not say.
+    turned_away: moka::sync::Cache<String, Option<NoAnswer>>,
 }
 
 /// Stands for a session of a server that publishes with a stream key, where the key itself must not
 /// be. The next session with the same key may publish to another live.
 pub fn digest(server: &MediaServerName, event: &MediaEvent) -> String {
+    digest_of(server, event.session.as_str(), event)
+}
+
+fn digest_of(server: &MediaServerName, session: &str, event: &MediaEvent) -> String {
     let mut hash = Sha256::new();
     let app = event.app.as_deref().unwrap_or_default();
-    let session = event.session.as_str();
     for part in [server.as_str(), app, session, event.stream.reveal()] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
@@ -108,18 +120,14 @@ impl StreamKeys {
         let client = http_client::builder(config.fan_timeout, config.proxy())
             .build()
             .map_err(|why| mistake(settings, http_answer::reason(why)))?;
-        let remembered = moka::sync::Cache::builder()
-            .time_to_live(config.fan_ttl.min(REMEMBERED_FOR))
-            .max_capacity(MOST_REMEMBERED)
-            .build();
         Ok(Some(Self {
             server: settings.name.clone(),
             client,
             url,
             authorization: ArcSwapOption::empty(),
-            breaker: Mutex::default(),
-            clock: Clock::start(),
-            remembered,
+            questions: Semaphore::new(MOST_QUESTIONS),
+            owners: remembered(config.fan_ttl.min(REMEMBERED_FOR)),
+            turned_away: remembered(config.fan_ttl.min(TURNED_AWAY_FOR)),
         }))
     }
 
@@ -138,24 +146,26 @@ impl StreamKeys {
     /// # Errors
     /// The platform does not answer.
     pub async fn owner(&self, event: &MediaEvent) -> Result<Option<KeyOwner>, NoAnswer> {
-        let digest = digest(&self.server, event);
-        if let Some(known) = self.remembered.get(&digest) {
-            return Ok(known);
+        let session = digest(&self.server, event);
+        if let Some(owner) = self.owners.get(&session) {
+            return Ok(Some(owner));
         }
-        if self.breaker.lock().ask(self.clock.now()) != Permit::Go {
-            return Err(NoAnswer::LeftAlone);
+        let key = digest_of(&self.server, "", event);
+        match self.turned_away.get(&key) {
+            Some(None) => return Ok(None),
+            Some(Some(why)) => return Err(why),
+            None => {}
         }
-        let owner = self.ask(event).await;
-        let mut breaker = self.breaker.lock();
-        match &owner {
-            Ok(owner) => {
-                breaker.answered();
-                self.remembered.insert(digest, owner.clone());
-            }
-            Err(_) => breaker.failed(self.clock.now(), rand::random()),
+        let Ok(_question) = self.questions.try_acquire() else {
+            return Err(NoAnswer::Busy);
+        };
+        let answer = self.ask(event).await;
+        match &answer {
+            Ok(Some(owner)) => self.owners.insert(session, owner.clone()),
+            Ok(None) => self.turned_away.insert(key, None),
+            Err(why) => self.turned_away.insert(key, Some(*why)),
         }
-        drop(breaker);
-        owner
+        answer
     }
 
     async fn ask(&self, event: &MediaEvent) -> Result<Option<KeyOwner>, NoAnswer> {
@@ -173,11 +183,7 @@ impl StreamKeys {
         };
         match answer.status() {
             StatusCode::OK => {}
-            // It answers about this key. If that were a failure, whoever sends random keys could
-            // shut out everybody.
-            StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => {
-                return Ok(None);
-            }
+            status if is_about_the_key(status) => return Ok(None),
             _ => return Err(NoAnswer::Failed),
         }
         let Ok(Some(body)) = http_answer::body(answer, LONGEST).await else {
@@ -192,6 +198,25 @@ impl StreamKeys {
             _ => Err(NoAnswer::Failed),
         }
     }
+}
+
+fn remembered<T: Clone + Send + Sync + 'static>(span: Duration) -> moka::sync::Cache<String, T> {
+    moka::sync::Cache::builder()
+        .time_to_live(span)
+        .max_capacity(MOST_REMEMBERED)
+        .build()
+}
+
+/// Whether the platform refused the key. These other refusals are about the gateway and its secret.
+fn is_about_the_key(status: StatusCode) -> bool {
+    let is_about_the_gateway = matches!(
+        status,
+        StatusCode::UNAUTHORIZED
+            | StatusCode::PROXY_AUTHENTICATION_REQUIRED
+            | StatusCode::REQUEST_TIMEOUT
+            | StatusCode::TOO_MANY_REQUESTS
+    );
+    status.is_client_error() && !is_about_the_gateway
 }
 
 fn mistake(settings: &MediaServer, problem: String) -> MediaSetupError {

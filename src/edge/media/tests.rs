@@ -7,12 +7,17 @@ use MediaKind::{
 };
 use StreamNews::{Alive, Done, Left, Publish, Request};
 
-use super::answer::MediaAnswer;
-use super::{Unreadable, read};
+use super::Unreadable;
 use crate::base::media_event::{MediaEvent, StreamNews, StreamSession};
 use crate::base::media_server::MediaKind;
+use crate::config::Mapping;
 
+mod recipes;
 mod signatures;
+
+fn read(kind: MediaKind, body: &[u8]) -> Result<Option<MediaEvent>, Unreadable> {
+    super::read(kind, &Mapping::of(kind), None, body)
+}
 
 fn event(kind: MediaKind, body: &str) -> MediaEvent {
     read(kind, body.as_bytes())
@@ -362,6 +367,10 @@ fn mediamtx_asks_in_json_and_its_hooks_tell_in_a_form() {
     );
     assert_eq!(event(MediaMtx, request).app.as_deref(), Some("live"));
     assert_eq!(event(MediaMtx, ready).app.as_deref(), Some("live"));
+    let renamed = ready.replace("=ready", "=online");
+    assert_eq!(event(MediaMtx, &renamed), event(MediaMtx, ready));
+    let encoded_twice = ready.replace("%3D", "%253D").replace("%26", "%2526");
+    assert_eq!(event(MediaMtx, &encoded_twice), event(MediaMtx, ready));
     for action in ["read", "playback"] {
         let viewer = format!(r#"{{"action":"{action}","path":"live/42","id":"u-2"}}"#);
         ignored(MediaMtx, &viewer);
@@ -369,7 +378,7 @@ fn mediamtx_asks_in_json_and_its_hooks_tell_in_a_form() {
     for action in ["api", "metrics", "pprof", "a_later_one"] {
         let body = format!(r#"{{"action":"{action}","path":""}}"#);
         let read = read(MediaMtx, body.as_bytes());
-        assert_eq!(read, Err(Unreadable::Action), "{action}");
+        assert_eq!(read, Err(Unreadable::Event), "{action}");
     }
 }
 
@@ -387,8 +396,10 @@ fn generic() {
     let published = event(Generic, published);
     assert_eq!(
         (published.streamer.as_deref(), published.at),
-        (Some("s1"), Some(7))
+        (Some("s1"), Some(1_778_593_500_250))
     );
+    let moved = r#"{"event":"pubilsh","session":"a","stream":"42"}"#;
+    assert_eq!(read(Generic, moved.as_bytes()), Err(Unreadable::Event));
 }
 
 #[test]
@@ -423,22 +434,22 @@ fn garbage_is_refused_with_the_field_that_is_wrong_and_never_quoted() {
             );
         }
         let nothing = match kind {
-            MediaMtx => Err(Unreadable::Action),
+            MediaMtx | Generic => Err(Unreadable::Event),
             _ => Ok(None),
         };
         assert_eq!(read(kind, b"{}"), nothing, "{kind:?}");
     }
-    assert_eq!(read(Generic, b"[1]"), Err(Unreadable::NotJson));
+    assert_eq!(read(Generic, b"[1]"), Err(Unreadable::Body));
     assert_eq!(
         read(Srs, br#"{"action":"on_publish","stream":"42"}"#),
-        field("client_id")
+        field("session")
     );
     assert_eq!(
         read(
             Srs,
             br#"{"action":"on_publish","client_id":[5],"stream":"42"}"#
         ),
-        field("client_id")
+        field("session")
     );
 }
 
@@ -458,12 +469,18 @@ fn a_stream_key_and_a_token_are_not_in_the_debug_text() {
 #[test]
 fn each_server_understands_its_answer() {
     for kind in MediaKind::ALL {
-        let yes = MediaAnswer::yes(kind);
-        let no = MediaAnswer::no(kind);
-        assert!(yes.status.is_success(), "{kind:?}");
-        assert_ne!(yes, no, "{kind:?}");
+        let Mapping {
+            yes_body,
+            no_status,
+            no_body,
+            ..
+        } = Mapping::of(kind);
         // OvenMediaEngine reads the body of a 200; the others go by the status.
-        assert_eq!(no.status.is_success(), kind == OvenMediaEngine, "{kind:?}");
+        assert_eq!(no_status.is_success(), kind == OvenMediaEngine, "{kind:?}");
+        assert!(
+            no_status.is_client_error() || yes_body != no_body,
+            "{kind:?}"
+        );
     }
-    assert_eq!(MediaAnswer::yes(Srs).body, r#"{"code":0}"#);
+    assert_eq!(Mapping::of(Srs).yes_body, r#"{"code":0}"#);
 }

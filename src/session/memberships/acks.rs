@@ -5,13 +5,14 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::Memberships;
 use crate::base::clock::{Millis, millis};
+use crate::presence::figures::Figures;
 use crate::session::messages::{self, RequestId, ServerMessage};
 
 impl Memberships {
     /// The answer to a heartbeat.
     pub(in crate::session) fn ack(&mut self, id: Option<&RequestId>) -> Utf8Bytes {
         let heartbeat_ms = millis(self.context.heartbeat);
-        let Some(seat) = self.seat() else {
+        let Some(figures) = self.figures() else {
             let message = ServerMessage::HeartbeatAck {
                 live_id: None,
                 fan: None,
@@ -22,12 +23,14 @@ impl Memberships {
             };
             return message.text(id);
         };
+        let Some(seat) = self.seat() else {
+            return Utf8Bytes::default();
+        };
         let room = &seat.room;
         let fan = seat.member.fan();
         if seat.info != room.info.revision() {
-            return self.ack_with_info(id, heartbeat_ms);
+            return self.ack_with_info(id, figures, heartbeat_ms);
         }
-        let figures = room.figures();
         if let Some(text) = room.acks.load().text(figures, 0, fan) {
             return messages::answering(text, id);
         }
@@ -40,13 +43,17 @@ impl Memberships {
 
     /// The answer to the first heartbeat after a back end wrote something about the live. All
     /// sockets of the live share the text of this answer, too.
-    fn ack_with_info(&mut self, id: Option<&RequestId>, heartbeat_ms: Millis) -> Utf8Bytes {
+    fn ack_with_info(
+        &mut self,
+        id: Option<&RequestId>,
+        figures: Figures,
+        heartbeat_ms: Millis,
+    ) -> Utf8Bytes {
         let Some(seat) = self.seat() else {
             return Utf8Bytes::default();
         };
         let room = seat.room.clone();
         let fan = seat.member.fan();
-        let figures = room.figures();
         let known = room.info.newest();
         self.note_info_told(&room, known.revision);
         if let Some(acks) = room.info.acks.load().as_ref()

@@ -81,16 +81,34 @@ impl Memberships {
 
     /// The counts of the joined live at this moment, for a viewer who has just asked for them.
     pub(in crate::session) fn first_counts(&mut self) -> Option<Utf8Bytes> {
-        let seat = self.seat.as_mut().filter(|seat| seat.sent != NO_COUNTS)?;
+        let text = self.own_counts()?;
+        self.context.metrics.counts_sent.inc();
+        Some(text)
+    }
+
+    /// The counts of the joined live at this moment, for this socket alone.
+    fn own_counts(&mut self) -> Option<Utf8Bytes> {
+        let seat = self.seat.as_ref().filter(|seat| seat.sent != NO_COUNTS)?;
         let room = seat.room.clone();
         let context = self.context.clone();
-        let (shown, number) = room
-            .pushed
-            .first(|| (show(&context, &room), room.info.revision()))?;
-        seat.sent = number.place;
+        if self.look_whether_new() {
+            let place = room.place_of_user(&self.conn.identity.user);
+            room.pushed.await_store(&self.conn, place);
+        }
+        // Looked at again, because the store may have answered before the socket waited for it.
+        self.told_as_new = self.look_whether_new();
+        let (shown, number) = if self.told_as_new {
+            room.pushed.for_newcomer(|| {
+                let quality = || context.trust.quality(&room);
+                room.show_newcomer(context.clock.now(), quality)
+            })?
+        } else {
+            room.pushed
+                .first(|| (show(&context, &room), room.info.revision()))?
+        };
+        self.seat.as_mut()?.sent = number.place;
         let seq = self.own_seq().unwrap_or(number.seq);
         let info = self.info_to_tell(&room);
-        context.metrics.counts_sent.inc();
         Some(counts(&context, &room, shown, seq, info.as_ref()).text(None))
     }
 
@@ -133,8 +151,12 @@ impl Memberships {
     }
 
     /// The newest counts that all viewers of the joined live share, if this socket asked for them
-    /// and was not told yet.
+    /// and was not told yet. A newcomer gets counts of its own until the store holds the viewer,
+    /// because the shared ones may be older than the join.
     fn shared_counts(&mut self) -> Option<Utf8Bytes> {
+        if self.told_as_new {
+            return self.own_counts();
+        }
         let seat = self.seat.as_mut()?;
         let room = seat.room.clone();
         let info_told = seat.info;

@@ -10,16 +10,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::sessions::SocketlessSessions;
 use super::{End, SocketlessSession};
-use crate::base::clock::{Millis, millis};
+use crate::base::clock::Millis;
+use crate::base::session_key::SessionKey;
 use crate::presence::conn::Signals;
 use crate::session::close_codes::Close;
 use crate::session::is_silent;
+use crate::store::MAX_BATCH;
 
-/// How long ends of sessions are gathered before the other gateways are told of them.
-const GATHERED: Duration = Duration::from_millis(100);
-
-/// Maximum ends in one message to the other gateways: with some 80 bytes each, it has 80 kB.
-const MAX_ENDS: usize = 1_000;
+/// How long to wait after the store could not say which sessions are over.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// How many sessions are served before other tasks have a turn.
 const IN_A_ROW: usize = 256;
@@ -40,29 +39,45 @@ impl SocketlessSessions {
     /// Runs until told to stop.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let clock = self.context.clock;
-        let mut tell_at: Option<Millis> = None;
         loop {
-            let tell = clock.sleep_until(tell_at.unwrap_or(Millis::MAX));
             let moved_at = self.next_moved();
             let moved = clock.sleep_until(moved_at.unwrap_or(Millis::MAX));
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = self.signalled.wait() => self.serve_signalled().await,
                 () = self.ended.heard.wait() => self.end_heard(),
-                () = self.ended.to_tell.wait(), if tell_at.is_none() => {
-                    tell_at = Some(clock.now() + millis(GATHERED));
-                }
-                () = tell, if tell_at.is_some() => {
-                    tell_at = None;
-                    for ended in self.ended.to_tell.take().chunks(MAX_ENDS) {
-                        self.outbox.sessions_ended(ended);
-                    }
-                }
                 () = moved, if moved_at.is_some() => self.end_moved(),
             }
         }
         // A gateway that stops signals all sessions first. They leave in good order.
         self.serve_signalled().await;
+    }
+
+    /// Asks the store about every session here when other gateways may have told ends that did not
+    /// arrive. Runs until told to stop.
+    pub(crate) async fn ask_for_missed_ends(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.ended.missed.notified() => {}
+            }
+            let keys: Vec<SessionKey> = self.open.iter().map(|session| session.key).collect();
+            for some in keys.chunks(MAX_BATCH) {
+                match self.store.ended_sessions(some).await {
+                    Ok(ended) => {
+                        for ended in ended {
+                            self.ended.hear(ended);
+                        }
+                    }
+                    Err(why) => {
+                        tracing::debug!(error = %why, "ends of sessions were not read, will try again");
+                        tokio::time::sleep(AGAIN_AFTER).await;
+                        self.ended.note_missed();
+                        break;
+                    }
+                }
+            }
+        }
     }
 
     async fn serve_signalled(&self) {

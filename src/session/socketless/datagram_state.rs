@@ -80,6 +80,11 @@ impl Channel {
         &self.key
     }
 
+    /// The highest number that has arrived.
+    pub(crate) fn newest(&self) -> u32 {
+        self.newest
+    }
+
     /// Whether a datagram came from the address that the hello validated.
     pub(crate) fn is_from(&self, address: AddressHash) -> bool {
         self.address == address

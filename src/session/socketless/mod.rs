@@ -13,6 +13,7 @@ pub(crate) mod attendant;
 pub mod datagram_state;
 pub(crate) mod events;
 pub(crate) mod sessions;
+pub(crate) mod shared_secret;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -30,9 +31,9 @@ use crate::base::keyed_permits::KeyedPermit;
 use crate::base::session_key::SessionKey;
 use crate::presence::Fan;
 use crate::presence::conn::{Conn, Signals};
-use crate::presence::ended_sessions::Over;
 use crate::presence::figures::Figures;
 use crate::presence::queue::Queue;
+use crate::store::Over;
 use datagram_state::DatagramState;
 
 /// How a client says that it is there, as the label of a metric.
@@ -193,7 +194,8 @@ impl SocketlessSession {
         self.friends.load(Ordering::Relaxed)
     }
 
-    fn number(&self) -> u32 {
+    /// Grows with each switch to another live.
+    pub(crate) fn number(&self) -> u32 {
         self.number.load(Ordering::Acquire)
     }
 
@@ -225,13 +227,15 @@ impl SocketlessSession {
 
     /// The figures of the joined live; `None` if the session has ended, or its live has.
     pub(crate) fn standing(&self) -> Option<Standing> {
-        let memberships = self.memberships.lock();
-        let seat = memberships.as_ref()?.seat()?;
+        let mut memberships = self.memberships.lock();
+        let memberships = memberships.as_mut()?;
+        let figures = memberships.figures()?;
+        let seat = memberships.seat()?;
         if seat.room.end().is_some() {
             return None;
         }
         Some(Standing {
-            figures: seat.room.figures(),
+            figures,
             fan: seat.member.fan(),
             info_version: seat.room.info.version(),
         })

@@ -12,14 +12,13 @@ use crate::auth::presence_secret::PresenceSecret;
 use crate::auth::session_claims::SessionClaims;
 use crate::base::clock::{Millis, UnixMillis, millis};
 use crate::base::identity::{Identity, Role};
-use crate::base::ids::{Epoch, LiveId};
+use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::base::keyed_permits::KeyedPermit;
 use crate::base::metrics::Metrics;
-use crate::base::session_key::SessionKey;
-use crate::peers::Outbox;
+use crate::base::session_key::{ID_LIFE, SessionKey};
 use crate::presence::Room;
 use crate::presence::conn::{Conn, Signals};
-use crate::presence::ended_sessions::{EndedSession, EndedSessions, Over};
+use crate::presence::ended_sessions::EndedSessions;
 use crate::presence::queue::Queue;
 use crate::presence::room::Interest;
 use crate::presence::user_budgets::Cost;
@@ -28,7 +27,10 @@ use crate::session::drain::HOLD;
 use crate::session::joining::{self, Seating};
 use crate::session::memberships::Memberships;
 use crate::session::messages::{ErrorCode, JoinRequest, Refusal};
-use crate::store::{Info, LiveState};
+use crate::store::{
+    ChangeKind, EndedSession, Figures, Info, LiveState, MAX_BATCH, MAX_CHANGES, Over, Store,
+    StoreError,
+};
 use crate::sync::lives::LiveError;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
@@ -36,6 +38,9 @@ use parking_lot::Mutex;
 
 /// How long the id of a session is good that began without a token, in ms: a day.
 const WITHOUT_TOKEN: UnixMillis = 24 * 3_600 * 1_000;
+
+/// The most by which a switch to another live raises the number of a session's ids.
+const SWITCH_STEP: u32 = 1 << 10;
 
 /// The longest id of a session, in bytes: it stands in a path, and a request's head has 8 KiB.
 const LONGEST_ID: usize = 6 << 10;
@@ -70,10 +75,32 @@ impl From<Refusal> for Denied {
     }
 }
 
+impl From<StoreError> for Denied {
+    fn from(why: StoreError) -> Self {
+        LiveError::from(why).into()
+    }
+}
+
 impl From<LiveError> for Denied {
     fn from(why: LiveError) -> Self {
         Self::Refused(why.into())
     }
+}
+
+/// What the id of a session says of the live that it goes on in.
+#[derive(Clone, Copy)]
+struct AsOf {
+    epoch: Epoch,
+    removals: u64,
+}
+
+/// The ids that [`SocketlessSessions::leave`] ends for a client that does not know which one it has.
+pub(crate) const EVERY_ID: u32 = u32::MAX;
+
+/// An id of a session, and what it says.
+pub(crate) struct SignedId {
+    pub(crate) id: String,
+    pub(crate) claims: SessionClaims,
 }
 
 /// A session that has joined a live.
@@ -83,6 +110,7 @@ pub(crate) struct Joined {
     /// What the id says.
     pub(crate) claims: SessionClaims,
     pub(crate) room: Arc<Room>,
+    pub(crate) figures: Figures,
     /// What a back end wrote about the live, if anything.
     pub(crate) info: Option<Info>,
 }
@@ -91,8 +119,8 @@ pub(crate) struct SocketlessSessions {
     pub(super) context: Arc<SessionContext>,
     secret: Arc<PresenceSecret>,
     pub(super) ended: Arc<EndedSessions>,
-    pub(super) outbox: Arc<Outbox>,
-    open: DashMap<SessionKey, Arc<SocketlessSession>>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) open: DashMap<SessionKey, Arc<SocketlessSession>>,
     /// How many there may be.
     most: usize,
     pub(super) signalled: Arc<Queue<Arc<SocketlessSession>>>,
@@ -106,14 +134,14 @@ impl SocketlessSessions {
         context: Arc<SessionContext>,
         secret: Arc<PresenceSecret>,
         ended: Arc<EndedSessions>,
-        outbox: Arc<Outbox>,
+        store: Arc<dyn Store>,
         most: usize,
     ) -> Self {
         Self {
             context,
             secret,
             ended,
-            outbox,
+            store,
             open: DashMap::new(),
             most,
             signalled: Arc::default(),
@@ -200,12 +228,13 @@ impl SocketlessSessions {
         SocketlessSession::new(key, number, began, memberships, signalled, permit)
     }
 
-    /// Takes a seat in the live, or in this epoch of it only.
+    /// Takes a seat in the live; or goes on in it, if this is the same opening and the user was not
+    /// removed meanwhile.
     async fn join(
         &self,
         session: &Arc<SocketlessSession>,
         wish: &JoinRequest,
-        epoch: Option<Epoch>,
+        as_of: Option<AsOf>,
     ) -> Result<Arc<Room>, Denied> {
         let context = &self.context;
         match session.memberships.lock().as_ref() {
@@ -216,8 +245,10 @@ impl SocketlessSessions {
         let seat = JoinRequest::plain(wish.live.clone());
         for _ in 0..joining::TRIES {
             let room = context.lives.find(&wish.live).await?;
-            if let Some(epoch) = epoch {
+            if let Some(AsOf { epoch, removals }) = as_of {
                 check_epoch(room.record.epoch, epoch)?;
+                let user = &session.conn.identity.user;
+                self.check_removed(&room, user, removals).await?;
             }
             let mut memberships = session.memberships.lock();
             let Some(memberships) = memberships.as_mut() else {
@@ -268,22 +299,16 @@ impl SocketlessSessions {
 
     /// What the client of a session is told that has joined a live.
     fn joined(&self, session: &SocketlessSession, room: Arc<Room>) -> Result<Joined, Denied> {
-        let claims = SessionClaims {
-            key: session.key,
-            live: room.record.live.clone(),
-            epoch: room.record.epoch,
-            number: session.number(),
-            friends: session.asks_friends(),
-            began: session.began,
-            bearer: self.bearer(&session.conn),
-        };
-        let id = claims.sign(&self.secret);
+        let SignedId { id, claims } = self.sign(session, &room);
         if id.len() > LONGEST_ID {
             let message = "the lists of the token are too long for a session without a socket";
             return Err(Refusal::new(ErrorCode::Forbidden, message).into());
         }
-        let info = match session.memberships.lock().as_mut() {
-            Some(memberships) => memberships.info_to_tell(&room),
+        let (figures, info) = match session.memberships.lock().as_mut() {
+            Some(memberships) => (
+                memberships.figures().unwrap_or_default(),
+                memberships.info_to_tell(&room),
+            ),
             None if self.context.is_draining() => return Err(Denied::Draining),
             None => return Err(Denied::Unknown),
         };
@@ -291,8 +316,28 @@ impl SocketlessSessions {
             id,
             claims,
             room,
+            figures,
             info,
         })
+    }
+
+    /// An id for a session in the live that it is in.
+    fn sign(&self, session: &SocketlessSession, room: &Room) -> SignedId {
+        let claims = SessionClaims {
+            key: session.key,
+            live: room.record.live.clone(),
+            epoch: room.record.epoch,
+            number: session.number(),
+            friends: session.asks_friends(),
+            removals: room.bans.last(),
+            good_until: self.context.clock.unix() + millis(ID_LIFE),
+            began: session.began,
+            bearer: self.bearer(&session.conn),
+        };
+        SignedId {
+            id: claims.sign(&self.secret),
+            claims,
+        }
     }
 
     /// What the id of a session says of its user.
@@ -321,9 +366,9 @@ impl SocketlessSessions {
         SessionClaims::read(id, &self.secret, self.context.clock.unix())
     }
 
-    /// As [`Self::read`], of a ticket.
-    pub(crate) fn read_ticket(&self, ticket: &str) -> Option<SessionClaims> {
-        SessionClaims::read_ticket(ticket, &self.secret, self.context.clock.unix())
+    /// As [`Self::read`], of the ticket of this session.
+    pub(crate) fn read_ticket(&self, ticket: &str, key: &SessionKey) -> Option<SessionClaims> {
+        SessionClaims::open(ticket, key, &self.secret, self.context.clock.unix())
     }
 
     /// A session that is here and goes on.
@@ -336,14 +381,60 @@ impl SocketlessSessions {
         }
     }
 
-    /// The session of an id, if it is here and has not switched to another live elsewhere.
+    /// The session of an id, if it is here and the id is its present one.
     pub(crate) fn find_as_of(&self, claims: &SessionClaims) -> Option<Arc<SocketlessSession>> {
         let session = self.find(&claims.key)?;
-        if session.number() >= claims.number {
+        if session.number() == claims.number {
             Some(session)
         } else {
             None
         }
+    }
+
+    /// Refuses the id of a session that is over, as far as this gateway or the store remembers.
+    async fn check_ends(&self, key: &SessionKey, number: u32) -> Result<(), Denied> {
+        if let Some(why) = self.ended.over(key, number) {
+            return Err(Denied::Over(why));
+        }
+        for ended in self.store.ended_sessions(&[*key]).await? {
+            self.ended.hear(ended);
+            if let Some(why) = ended.over(number) {
+                return Err(Denied::Over(why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a user who was removed from the live after this removal.
+    async fn check_removed(
+        &self,
+        room: &Room,
+        user: &UserId,
+        mut known: u64,
+    ) -> Result<(), Denied> {
+        let (live, epoch) = (&room.record.live, room.record.epoch);
+        while known < room.bans.last() {
+            let later = self.store.removals_since(live, epoch, known).await?;
+            let Some(later) = later else {
+                return Err(Denied::Unknown);
+            };
+            if later.last.saturating_sub(known) > MAX_CHANGES as u64 {
+                // The store does not have all of them any more.
+                return Err(Denied::Unknown);
+            }
+            if let Some(change) = later.changes.iter().find(|change| change.user == *user) {
+                return Err(match change.kind {
+                    ChangeKind::Removed(_) => Denied::Over(Over::Removed),
+                    // The user may come back, but the session is over.
+                    ChangeKind::Lifted => Denied::Unknown,
+                });
+            }
+            match later.changes.last() {
+                Some(change) if later.changes.len() >= MAX_BATCH => known = change.number,
+                _ => break,
+            }
+        }
+        Ok(())
     }
 
     /// The session of an id: the one that is here, or one that another gateway began, which goes on
@@ -359,28 +450,38 @@ impl SocketlessSessions {
             epoch,
             number,
             friends,
+            removals,
+            good_until: _,
             began,
             bearer,
         } = claims;
+        let as_of = AsOf { epoch, removals };
         let wish = JoinRequest {
             live,
             counts: false,
             friends,
         };
-        if let Some(session) = self.find(&key) {
-            if session.number() < number {
-                // It switched to another live on another gateway.
-                self.join(&session, &wish, Some(epoch)).await?;
-                session.number.fetch_max(number, Ordering::AcqRel);
+        let here = self.find(&key);
+        if let Some(session) = &here {
+            match session.number().cmp(&number) {
+                Less => {}
+                Equal => return Ok(session.clone()),
+                Greater => return Err(Denied::Over(Over::Switched)),
             }
-            return Ok(session);
         }
-        if let Some(why) = self.ended.over(&key, number) {
-            return Err(Denied::Over(why));
-        }
+        self.check_ends(&key, number).await?;
         let erasing = &self.context.erasing;
         if erasing.contains(&bearer.user) || erasing.has_erased_since(&bearer.user, began) {
             return Err(Denied::Over(Over::Removed));
+        }
+        if !erasing.has_heard() {
+            return Err(unheard());
+        }
+        if let Some(session) = here {
+            // It switched to another live on another gateway.
+            self.join(&session, &wish, Some(as_of)).await?;
+            session.number.fetch_max(number, Ordering::AcqRel);
+            return Ok(session);
         }
         self.check_room()?;
         let newcomer = Newcomer {
@@ -393,7 +494,7 @@ impl SocketlessSessions {
             permit,
         };
         let session = self.new_session(key, number, began, newcomer);
-        match self.join(&session, &wish, Some(epoch)).await {
+        match self.join(&session, &wish, Some(as_of)).await {
             Ok(_) => {
                 let kept = self.keep(&session);
                 if Arc::ptr_eq(&kept, &session) {
@@ -424,6 +525,34 @@ impl SocketlessSessions {
         }
     }
 
+    /// Another id for a session, once the one that its client has is past half of its life. The
+    /// store must say that the session is not over: `None` while it cannot.
+    pub(crate) async fn renew(
+        &self,
+        session: &Arc<SocketlessSession>,
+        claims: &SessionClaims,
+    ) -> Result<Option<SignedId>, Denied> {
+        let left = claims.good_until.saturating_sub(self.context.clock.unix());
+        if left > millis(ID_LIFE) / 2 {
+            return Ok(None);
+        }
+        match self.check_ends(&claims.key, claims.number).await {
+            Ok(()) => {}
+            Err(Denied::Refused(_)) => return Ok(None),
+            Err(over) => {
+                self.finish_here(session, End::Moved);
+                return Err(over);
+            }
+        }
+        let memberships = session.memberships.lock();
+        match memberships.as_ref().and_then(Memberships::seat) {
+            Some(seat) if session.number() == claims.number => {
+                Ok(Some(self.sign(session, &seat.room)))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Notes a beat.
     pub(crate) fn beat(&self, session: &SocketlessSession, way: Way) {
         session.conn.heard(self.context.clock.now());
@@ -440,7 +569,9 @@ impl SocketlessSessions {
         wish: &JoinRequest,
     ) -> Result<Joined, Denied> {
         let room = self.join(session, wish, None).await?;
-        let number = session.number.fetch_add(1, Ordering::AcqRel) + 1;
+        // Of two switches at the same time, on two gateways, one has the higher number.
+        let step = rand::random_range(1..=SWITCH_STEP);
+        let number = session.number.fetch_add(step, Ordering::AcqRel) + step;
         self.ended.note(EndedSession {
             key: session.key,
             below: number,
@@ -460,22 +591,28 @@ impl SocketlessSessions {
 
     // ------------------------------------------------------------------------------------ the end
 
-    /// Ends a session whose client leaves. Its id is good for nothing from then on, on any gateway.
-    pub(crate) fn leave(&self, key: SessionKey) {
-        // First, so that a request that takes the session over just now finds it.
-        self.ended.note(EndedSession::for_good(key, Over::Left));
-        if let Some(session) = self.find(&key) {
+    /// Ends a session whose client leaves with the id of this number. The id, and earlier ones, are
+    /// good for nothing from then on, on any gateway.
+    pub(crate) fn leave(&self, key: SessionKey, number: u32) {
+        let ended = EndedSession {
+            key,
+            below: number.saturating_add(1),
+            why: Over::Left,
+        };
+        // First, so that a request that takes the session over just now finds it. A repeated leave is
+        // not told again.
+        if self.ended.over(&key, ended.below - 1).is_none() {
+            self.ended.note(ended);
+        }
+        if let Some(session) = self.find(&key)
+            && session.number() <= number
+        {
             session.conn.heard(self.context.clock.now());
             self.finish_here(&session, End::Left);
         }
     }
 
-    /// Whether a session ended for good a short time ago, on any gateway.
-    pub(crate) fn has_ended(&self, key: &SessionKey) -> bool {
-        self.ended.over(key, u32::MAX - 1).is_some()
-    }
-
-    /// Why the id that says this is over; `None` if it may still be good.
+    /// Why the id that says this is over, as far as this gateway remembers.
     pub(crate) fn over(&self, claims: &SessionClaims) -> Option<Over> {
         self.ended.over(&claims.key, claims.number)
     }
@@ -582,73 +719,16 @@ fn behind() -> Denied {
     Denied::Refused(Refusal::new(ErrorCode::StoreUnavailable, message))
 }
 
+/// The gateway has not heard yet who was erased.
+fn unheard() -> Denied {
+    let message = "this gateway has just started and knows of no session yet; try again";
+    Denied::Refused(Refusal::new(ErrorCode::StoreUnavailable, message))
+}
+
 /// Whether a client that is refused so may go on with the same session later.
 fn may_pass(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::RateLimited | ErrorCode::StoreUnavailable)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::user_digest::UserDigest;
-    use crate::presence::erasing::Missed;
-    use crate::session::close_codes::Close;
-    use crate::store::ErasureNews;
-    use crate::testing;
-
-    #[tokio::test]
-    async fn a_session_does_not_outlive_an_erasure_of_its_user_that_ended_long_ago() {
-        let app = testing::app();
-        let presences = &app.presences;
-        let room = testing::open_live(&presences.context, "42").await;
-        let user = testing::viewer("u1");
-        let digest = UserDigest::of(&user.user);
-        let newcomer = Newcomer {
-            identity: user,
-            claims: None,
-            permit: None,
-        };
-        let wish = JoinRequest::plain(room.record.live.clone());
-        let before = presences.begin(newcomer, &wish).await.unwrap().claims;
-        // Another gateway, which has never heard of the session, hears of the erasure.
-        let other = testing::app().presences.clone();
-        testing::open_live(&other.context, "42").await;
-        let news = ErasureNews {
-            at: before.began + 60_000,
-            ended: vec![(digest, before.began + 30_000)],
-            ..ErasureNews::default()
-        };
-        other.context.erasing.hear(news, Missed::default(), 1, 2);
-        let denied = other.find_or_resume(before.clone(), None).await;
-        assert!(matches!(denied, Err(Denied::Over(Over::Removed))));
-        let after = SessionClaims {
-            began: before.began + 40_000,
-            ..before
-        };
-        let denied = other.find_or_resume(after, None).await.err();
-        assert!(!matches!(denied, Some(Denied::Over(_))), "{denied:?}");
-    }
-
-    #[tokio::test]
-    async fn a_removal_from_a_former_live_ends_no_id_from_after_the_switch() {
-        let app = testing::app();
-        let presences = &app.presences;
-        let room = testing::open_live(&presences.context, "42").await;
-        let newcomer = Newcomer {
-            identity: testing::viewer("u1"),
-            claims: None,
-            permit: None,
-        };
-        let wish = JoinRequest::plain(room.record.live.clone());
-        let before = presences.begin(newcomer, &wish).await.unwrap().claims;
-        let session = presences.find(&before.key).unwrap();
-        presences.finish(&session, End::Closed(Close::Removed));
-        assert!(!session.is_open());
-        assert_eq!(presences.over(&before), Some(Over::Removed));
-        let after = SessionClaims {
-            number: before.number + 1,
-            ..before
-        };
-        assert_eq!(presences.over(&after), None);
-    }
-}
+mod tests;

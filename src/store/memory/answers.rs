@@ -21,7 +21,7 @@ impl Answers for MemoryStore {
         if let Some(there) = answers.get(name, now) {
             return Ok(Some(there));
         }
-        answers.put(name, claim, now + millis(keep));
+        answers.put(name, claim.to_owned(), now + millis(keep));
         Ok(None)
     }
 
@@ -39,7 +39,7 @@ impl Answers for MemoryStore {
         {
             return Ok(there);
         }
-        answers.put(name, answer, now + millis(keep));
+        answers.put(name, answer.to_owned(), now + millis(keep));
         Ok(answer.to_owned())
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 
 use super::event_log::EventLog;
+use super::expiring::Expiring;
 use super::place::Place;
 use super::records::Records;
 use super::social::timelines::Feeds;
@@ -13,8 +14,9 @@ use super::users::Users;
 use super::{MemoryStore, attended, claimed_lives};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, Group, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
+use crate::base::session_key::SessionKey;
 use crate::store::slice::Slice;
-use crate::store::{Event, LeaseTable, LiveEpoch, LiveRecord, Whereabouts};
+use crate::store::{EndedSession, Event, LeaseTable, LiveEpoch, LiveRecord, Whereabouts};
 
 /// A copy of all data of a store, except who follows whom.
 #[derive(Debug, Clone)]
@@ -29,6 +31,8 @@ pub struct Backup {
     users: Users,
     user_slices: Vec<UserSlice>,
     events: EventLog,
+    session_ends: Expiring<SessionKey, EndedSession>,
+    secrets: Vec<String>,
 }
 
 impl MemoryStore {
@@ -53,6 +57,8 @@ impl MemoryStore {
                 .map(|slice| slice.lock().clone())
                 .collect(),
             events: self.events.lock().clone(),
+            session_ends: self.session_ends.lock().clone(),
+            secrets: self.secrets.lock().clone(),
         }
     }
 
@@ -73,6 +79,8 @@ impl MemoryStore {
             *slice.lock() = kept;
         }
         *self.events.lock() = backup.events;
+        *self.session_ends.lock() = backup.session_ends;
+        *self.secrets.lock() = backup.secrets;
     }
 
     /// Loses all data, except who follows whom.

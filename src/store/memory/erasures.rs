@@ -7,8 +7,8 @@ use super::MemoryStore;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{ErasureId, GatewayId, Group, LiveId, UserId};
 use crate::store::{
-    ErasedSome, Erasure, ErasureNews, Erasures, LiveEpoch, LiveState, PersonalData, StatusId,
-    StoreResult, TakenErasure, json_names,
+    ERASED_ANSWER, ErasedSome, Erasure, ErasureNews, Erasures, LiveEpoch, LiveState, PersonalData,
+    StatusId, StoreResult, TakenErasure, json_names,
 };
 
 impl MemoryStore {
@@ -74,9 +74,10 @@ impl MemoryStore {
         }
         let mut keys = Vec::new();
         for (digest, kept) in &lives.streams.keys {
-            if let Some(owner) = lives.kept.get(&kept.value)
-                && owner.record.streamer == *user
-            {
+            let owner = lives.kept.get(&kept.value.live);
+            let owner = owner.map(|owner| &owner.record.streamer);
+            let granted = kept.value.publisher.as_ref();
+            if owner == Some(user) || granted.is_some_and(|granted| granted.streamer == *user) {
                 keys.push(digest.clone());
             }
         }
@@ -137,7 +138,11 @@ impl MemoryStore {
     }
 
     fn erase_texts(&self, user: &UserId, step: &mut ErasedSome) {
-        let gone = self.answers.lock().erase(|text| json_names(text, user));
+        let erased = ERASED_ANSWER.to_owned();
+        let gone = self
+            .answers
+            .lock()
+            .replace(&erased, |text| json_names(text, user));
         step.add(PersonalData::Answers, gone);
         let gone = self.events.lock().erase(|data| json_names(data, user));
         step.add(PersonalData::WebhookEvents, gone);

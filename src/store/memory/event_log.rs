@@ -1,15 +1,16 @@
 //! The stream of events in the embedded store, and what it knows of each webhook: plain data that
 //! [`super::MemoryStore`] keeps under one lock.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::ops::Bound;
+use std::time::Duration;
 
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::GatewayId;
 use crate::base::webhook_name::WebhookName;
 use crate::store::{
-    DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event, QueueKind, ReadEvents, ReadFrom,
-    SenderTurn, StreamEvent, UNDELIVERED_TTL, WebhookQueue, WebhookStatus,
+    APPENDED_KNOWN, DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event, QueueKind, ReadEvents,
+    ReadFrom, SenderTurn, StreamEvent, UNDELIVERED_TTL, WebhookQueue, WebhookStatus,
 };
 
 /// A capped stream.
@@ -57,10 +58,11 @@ impl<T: Clone> Stream<T> {
             .collect()
     }
 
-    /// Removes what is older than an event that a webhook did not take may become.
-    fn drop_old(&mut self, now: UnixMillis) {
-        let oldest = now.saturating_sub(millis(UNDELIVERED_TTL));
-        self.entries = self.entries.split_off(&EntryId(oldest, 0));
+    /// Removes what is older than this. Returns the entries that are gone.
+    fn drop_old(&mut self, age: Duration, now: UnixMillis) -> BTreeMap<EntryId, T> {
+        let oldest = now.saturating_sub(millis(age));
+        let young = self.entries.split_off(&EntryId(oldest, 0));
+        std::mem::replace(&mut self.entries, young)
     }
 
     /// The last entries before this one, the newest first.
@@ -174,6 +176,10 @@ pub(super) struct Webhook {
 #[derive(Debug, Clone, Default)]
 pub(super) struct EventLog {
     stream: Stream<Event>,
+    /// The ids of the events that were appended within [`APPENDED_KNOWN`].
+    appended: HashSet<String>,
+    /// The same, oldest first, with the time.
+    appended_at: VecDeque<(UnixMillis, String)>,
     webhooks: BTreeMap<WebhookName, Webhook>,
 }
 
@@ -210,11 +216,30 @@ impl EventLog {
     }
 
     pub(super) fn append(&mut self, event: Event, kept: u64, now: UnixMillis) {
-        let Some(trimmed) = self.stream.append_and_trim(event, kept, now) else {
+        while let Some((_, id)) = self
+            .appended_at
+            .pop_front_if(|(at, _)| *at + millis(APPENDED_KNOWN) <= now)
+        {
+            self.appended.remove(&id);
+        }
+        if !self.appended.insert(event.id.clone()) {
             return;
-        };
+        }
+        self.appended_at.push_back((now, event.id.clone()));
+        if let Some(trimmed) = self.stream.append_and_trim(event, kept, now) {
+            self.note_trimmed(trimmed);
+        }
+    }
+
+    fn note_trimmed(&mut self, entry: EntryId) {
         for webhook in self.webhooks.values_mut() {
-            webhook.note_trimmed(QueueKind::Stream, trimmed);
+            webhook.note_trimmed(QueueKind::Stream, entry);
+        }
+    }
+
+    pub(super) fn drop_old(&mut self, age: Duration, now: UnixMillis) {
+        for entry in self.stream.drop_old(age, now).into_keys() {
+            self.note_trimmed(entry);
         }
     }
 
@@ -330,12 +355,12 @@ impl Webhook {
         if let Some(trimmed) = self.replays.append_and_trim(event, kept, now) {
             self.note_trimmed(QueueKind::Replay, trimmed);
         }
-        self.replays.drop_old(now);
+        self.replays.drop_old(UNDELIVERED_TTL, now);
     }
 
     pub(super) fn append_dead(&mut self, dead: DeadEvent, kept: u64, now: UnixMillis) {
         self.dead.append(dead, kept, now);
-        self.dead.drop_old(now);
+        self.dead.drop_old(UNDELIVERED_TTL, now);
     }
 
     pub(super) fn note(&mut self, delivery: Delivery, now: UnixMillis) {

@@ -11,8 +11,8 @@ use crate::base::webhook_name::WebhookName;
 use crate::store::deliveries::latest;
 use crate::store::{
     BuryReply, COUNTS_EVENT_EVERY, Counted, DeadEvent, Deliveries, Delivery, EntryId, Event,
-    Events, Happened, MAX_EVENTS, NO_CAP, NotedCounts, ReadEvents, SenderTurn, StoreResult,
-    StreamEvent, WebhookQueue, WebhookStatus,
+    EventAges, Events, Happened, MAX_EVENTS, NO_CAP, NotedCounts, ReadEvents, SenderTurn,
+    StoreResult, StreamEvent, WebhookQueue, WebhookStatus,
 };
 
 #[async_trait]
@@ -23,6 +23,12 @@ impl Events for MemoryStore {
         for event in events {
             log.append(event.clone(), kept, now);
         }
+        Ok(())
+    }
+
+    async fn drop_old_events(&self, ages: &EventAges) -> StoreResult<()> {
+        let now = self.now();
+        self.events.lock().drop_old(ages.events, now);
         Ok(())
     }
 

@@ -35,19 +35,22 @@ impl Kept {
         }
     }
 
-    /// Notes an event of the epoch. Returns false, and does nothing, if the maximum number of
-    /// events is pending.
+    /// Whether so many events are pending that only that of the close is noted.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.record.events.pending.len() >= MAX_RECORD_FIELDS
+    }
+
+    /// Notes an event of the epoch. Returns false, and does nothing, if the record is crowded.
     pub(super) fn note(&mut self, what: Happened, now: UnixMillis) -> bool {
         self.note_by(what, None, now)
     }
 
     /// Does the same as [`Self::note`] for an event that somebody asked for.
     pub(super) fn note_by(&mut self, what: Happened, by: Option<Actor>, now: UnixMillis) -> bool {
-        let pending = &mut self.record.events.pending;
-        let is_noted = pending.len() < MAX_RECORD_FIELDS || what == Happened::Closed;
+        let is_noted = what == Happened::Closed || !self.is_crowded();
         if is_noted {
             self.last_event = now.max(self.last_event + 1);
-            pending.push(PendingEvent {
+            self.record.events.pending.push(PendingEvent {
                 number: self.last_event,
                 what,
                 by,

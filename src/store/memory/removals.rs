@@ -43,14 +43,19 @@ impl MemoryStore {
 impl Moderation for MemoryStore {
     async fn remove_user(&self, request: &RemoveUser) -> StoreResult<RemoveReply> {
         let done = self.with_book(&request.live, request.epoch, |kept, now| {
-            let mut reply = kept.book.remove(&request.user, request.ban, now);
-            if let RemoveReply::Done { until, is_told, .. } = &mut reply {
+            if request.is_told && kept.is_crowded() {
+                return RemoveReply::Crowded;
+            }
+            let reply = kept.book.remove(&request.user, request.ban, now);
+            if let RemoveReply::Done { until, .. } = reply
+                && request.is_told
+            {
                 let user = request.user.clone();
-                let what = match *until {
+                let what = match until {
                     Some(until) => Happened::Banned(user, until),
                     None => Happened::Removed(user),
                 };
-                *is_told = kept.note_by(what, request.by.clone(), now);
+                kept.note_by(what, request.by.clone(), now);
             }
             reply
         });
@@ -66,10 +71,13 @@ impl Moderation for MemoryStore {
 
     async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply> {
         let done = self.with_book(&request.live, request.epoch, |kept, now| {
-            let mut reply = kept.book.lift(&request.user, now);
-            if let LiftReply::Lifted { is_told, .. } = &mut reply {
+            if request.is_told && kept.is_crowded() {
+                return LiftReply::Crowded;
+            }
+            let reply = kept.book.lift(&request.user, now);
+            if request.is_told && matches!(reply, LiftReply::Lifted { .. }) {
                 let what = Happened::Unbanned(request.user.clone());
-                *is_told = kept.note_by(what, request.by.clone(), now);
+                kept.note_by(what, request.by.clone(), now);
             }
             reply
         });

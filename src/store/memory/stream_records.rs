@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::base::clock::UnixMillis;
 use crate::base::ids::LiveId;
-use crate::store::KnownStreams;
+use crate::store::{KnownStreams, Publishing};
 
 /// How many entries may be there before those that are due are looked for.
 const FEW: usize = 1_024;
@@ -20,7 +20,7 @@ pub(super) struct Kept<T> {
 #[derive(Debug, Clone, Default)]
 pub(super) struct StreamRecords {
     pub(super) streams: HashMap<LiveId, Kept<KnownStreams>>,
-    pub(super) keys: HashMap<String, Kept<LiveId>>,
+    pub(super) keys: HashMap<String, Kept<Publishing>>,
     /// How many entries there were after the last search for those that are due.
     left: usize,
 }

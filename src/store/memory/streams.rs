@@ -8,7 +8,9 @@ use super::MemoryStore;
 use super::stream_records::Kept;
 use crate::base::clock::millis;
 use crate::base::ids::LiveId;
-use crate::store::{Happened, KnownStreams, StoreResult, StreamStore, StreamsReply, WriteStreams};
+use crate::store::{
+    Happened, KnownStreams, Publishing, StoreResult, StreamStore, StreamsReply, WriteStreams,
+};
 
 #[async_trait]
 impl StreamStore for MemoryStore {
@@ -55,10 +57,10 @@ impl StreamStore for MemoryStore {
         Ok(StreamsReply::Written(record.map(Box::new)))
     }
 
-    async fn note_stream_key(
+    async fn note_publishing(
         &self,
         digest: &str,
-        live: &LiveId,
+        publishing: &Publishing,
         lifetime: Duration,
     ) -> StoreResult<()> {
         let now = self.now();
@@ -66,13 +68,13 @@ impl StreamStore for MemoryStore {
         lives.streams.forget(now);
         let kept = Kept {
             until: now + millis(lifetime),
-            value: live.clone(),
+            value: publishing.clone(),
         };
         lives.streams.keys.insert(digest.to_owned(), kept);
         Ok(())
     }
 
-    async fn find_stream_key(&self, digest: &str) -> StoreResult<Option<LiveId>> {
+    async fn find_publishing(&self, digest: &str) -> StoreResult<Option<Publishing>> {
         let now = self.now();
         match self.lives.lock().streams.keys.get(digest) {
             Some(kept) if kept.until > now => Ok(Some(kept.value.clone())),

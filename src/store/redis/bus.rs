@@ -20,11 +20,17 @@ impl RedisStore {
         keys: Vec<String>,
         args: Vec<Value>,
     ) -> StoreResult<Reply> {
-        let name = self.keys().channel(&Channel::Live(live.clone()));
-        let mut reply = self.router.script(script, keys, args).await?;
+        let reply = self.router.script(script, keys, args).await?;
+        self.take_refusal(&Channel::Live(live.clone()), reply)
+    }
+
+    /// The answer of a script that publishes on a channel, without what Redis says if it refuses the
+    /// message.
+    pub(super) fn take_refusal(&self, on: &Channel, mut reply: Reply) -> StoreResult<Reply> {
         if let Some(why) = reply.take_refusal()? {
             let why = StoreError::Refused(why);
             self.router.count_error("tell", &why);
+            let name = self.keys().channel(on);
             self.subscriber.beats().note_refusal(&name, &why);
         }
         Ok(reply)

@@ -26,9 +26,9 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, ErasureId, GatewayId, LiveId, Login, UserId};
 use crate::config::AttendanceForm;
 use crate::store::{
-    Attendance, ERASED_KEPT, ErasedSome, Erasure, ErasureNews, Erasures, LiveEpoch, LiveRecord,
-    LiveState, MAX_BATCH, MOST_SESSIONS, PersonalData, StoreError, StoreResult, TakenErasure,
-    json_names,
+    Attendance, ERASED_ANSWER, ERASED_KEPT, ErasedSome, Erasure, ErasureNews, Erasures, LiveEpoch,
+    LiveRecord, LiveState, MAX_BATCH, MOST_SESSIONS, PersonalData, Publishing, StoreError,
+    StoreResult, TakenErasure, json_names,
 };
 
 /// Keys of a step, about.
@@ -124,6 +124,8 @@ enum Looked {
     Profile(Vec<Login>),
     /// The key says that it names the user, and goes.
     Delete(PersonalData),
+    /// An answer that names the user.
+    Answer,
     /// A record of a live of the user.
     Owned(LiveId),
     /// The attendance of a live of the user.
@@ -273,8 +275,8 @@ impl RedisStore {
                     let keys = vec![candidate.key];
                     ScriptCall { keys, args }
                 })),
-                NamesUsers::Events => {
-                    known(self.erase_events(user, &candidate.key, step).await)?;
+                NamesUsers::Events(kind) => {
+                    known(self.erase_events(user, &candidate.key, kind, step).await)?;
                 }
                 _ => others.push(candidate),
             }
@@ -390,7 +392,7 @@ impl RedisStore {
             NamesUsers::Timeline
             | NamesUsers::Stays(_)
             | NamesUsers::AttendanceBits
-            | NamesUsers::Events => Look::Erase(None, Vec::new()),
+            | NamesUsers::Events(_) => Look::Erase(None, Vec::new()),
         }
     }
 
@@ -418,6 +420,11 @@ impl RedisStore {
                 );
             }
             Looked::Delete(kind) => step.add(kind, self.erase_key(&candidate.key).await?),
+            Looked::Answer => {
+                let args = args![candidate.key, ERASED_ANSWER, "XX", "KEEPTTL"];
+                let replaced = !self.erase("SET", args).await?.is_null();
+                step.add(PersonalData::Answers, u64::from(replaced));
+            }
             Looked::Owned(live) => self.erase_live(user, live, step).await?,
             Looked::Attended(of) => {
                 let attended = known(self.attended(&of).await)?.flatten();
@@ -547,6 +554,7 @@ impl RedisStore {
         &self,
         user: &UserId,
         stream: &str,
+        kind: PersonalData,
         step: &mut ErasedSome,
     ) -> StoreResult<()> {
         let mut from = "-".to_owned();
@@ -567,7 +575,7 @@ impl RedisStore {
             }
             if doomed.len() > 1 {
                 let deleted = self.erase("XDEL", doomed).await?;
-                step.add(PersonalData::WebhookEvents, number(&deleted)?);
+                step.add(kind, number(&deleted)?);
             }
             match last {
                 Some(last) => from = format!("({last}"),
@@ -616,12 +624,19 @@ fn read_look(candidate: &Candidate, user: &UserId, answer: Value) -> StoreResult
         NamesUsers::Record(live) => (is_text(&answer, user), Looked::Owned(live.clone())),
         NamesUsers::Answer => {
             let is_there = answer.as_string().is_some_and(|it| json_names(&it, user));
-            (is_there, Looked::Delete(PersonalData::Answers))
+            (is_there, Looked::Answer)
         }
-        NamesUsers::StreamKey => match LiveId::parse(&answer.into_string().unwrap_or_default()) {
-            Ok(live) => (true, Looked::StreamKey(live)),
-            Err(_) => (false, Looked::Nothing),
-        },
+        NamesUsers::StreamKey => {
+            let found = Publishing::from_text(&answer.into_string().unwrap_or_default());
+            match found {
+                Some(Publishing {
+                    publisher: Some(it),
+                    ..
+                }) if it.streamer == *user => (true, Looked::Delete(PersonalData::StreamKeys)),
+                Some(found) => (true, Looked::StreamKey(found.live)),
+                None => (false, Looked::Nothing),
+            }
+        }
         NamesUsers::Unfinished => {
             let fields = Reply::of(answer)?.texts();
             let is_there = fields.into_iter().any(|text| has_word(&text, user));

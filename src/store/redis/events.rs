@@ -16,9 +16,9 @@ use crate::base::event_kind::EventKind;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::base::webhook_name::WebhookName;
 use crate::store::{
-    About, BuryReply, COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS,
-    MAX_RECORD_FIELDS, NotedCounts, QueueKind, ReadEvents, ReadFrom, SenderTurn, StoreResult,
-    StreamEvent, UNDELIVERED_TTL, WebhookQueue,
+    APPENDED_KNOWN, About, BuryReply, COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, EventAges,
+    Events, MAX_EVENTS, MAX_RECORD_FIELDS, NotedCounts, QueueKind, ReadEvents, ReadFrom,
+    SenderTurn, StoreResult, StreamEvent, UNDELIVERED_TTL, WebhookQueue,
 };
 
 /// A stream that never expires.
@@ -82,15 +82,15 @@ pub(super) fn entry(piece: Value) -> StoreResult<(EntryId, HashMap<String, Strin
 impl RedisStore {
     async fn do_append(
         &self,
-        stream: String,
+        keys: Vec<String>,
         lifetime: Duration,
         events: &[Event],
         kept: u64,
     ) -> StoreResult<()> {
-        let mut args = args![kept, lifetime.as_secs()];
+        let mut args = args![kept, lifetime.as_secs(), APPENDED_KNOWN.as_secs()];
         args.extend(events.iter().flat_map(event_args));
         self.router
-            .script(&scripts::APPEND_EVENTS, vec![stream], args)
+            .script(&scripts::APPEND_EVENTS, keys, args)
             .await?;
         Ok(())
     }
@@ -246,9 +246,25 @@ impl RedisStore {
 #[async_trait]
 impl Events for RedisStore {
     async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()> {
-        let stream = self.keys().events();
-        let steps = self.do_append(stream, FOR_EVER, events, kept);
+        let keys = vec![
+            self.keys().events(),
+            self.keys().appended_events(),
+            self.keys().audit_trail(),
+        ];
+        let steps = self.do_append(keys, FOR_EVER, events, kept);
         self.router.call("append_events", steps).await
+    }
+
+    async fn drop_old_events(&self, ages: &EventAges) -> StoreResult<()> {
+        let keys = vec![self.keys().events(), self.keys().audit_trail()];
+        let args = args![ages.events.as_secs(), ages.audit.as_secs()];
+        let steps = async {
+            self.router
+                .script(&scripts::DROP_OLD_EVENTS, keys, args)
+                .await?;
+            Ok(())
+        };
+        self.router.call("drop_old_events", steps).await
     }
 
     async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()> {
@@ -354,8 +370,8 @@ impl Events for RedisStore {
         events: &[Event],
         kept: u64,
     ) -> StoreResult<()> {
-        let stream = self.keys().replays(webhook);
-        let steps = self.do_append(stream, UNDELIVERED_TTL, events, kept);
+        let keys = vec![self.keys().replays(webhook)];
+        let steps = self.do_append(keys, UNDELIVERED_TTL, events, kept);
         self.router.call("replay_events", steps).await
     }
 }

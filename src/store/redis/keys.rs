@@ -20,6 +20,7 @@ use crate::base::ids::{
     USERS_SLICES, UserId,
 };
 use crate::base::key_prefix::KeyPrefix;
+use crate::base::session_key::{KEY_BYTES, SessionKey};
 use crate::base::webhook_name::WebhookName;
 use crate::store::{
     ATTENDANCE_KEPT, AnswerName, Channel, Edge, LiveEpoch, MAX_BAN, QueueKind, Rank, Timeline,
@@ -54,9 +55,6 @@ pub const CLAIMS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long the totals of a slice outlive its last write: its fence, and the counters of different
 /// users. A close counts and deletes them.
 pub const TOTALS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
-
-const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
-const BEATS_CHANNEL: &str = "rollcall:beats:";
 
 /// The companion of a slice of the online users that notes in which lives they are.
 const LIVES: &str = "lives";
@@ -141,15 +139,28 @@ pub enum KeptKey {
 
 /// Makes the keys and channels of one installation, and reads them back. By default there is no
 /// prefix.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Keys {
     prefix: KeyPrefix,
+    /// The beginning of all channels.
+    channels: String,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self::new(KeyPrefix::default(), 0)
+    }
 }
 
 impl Keys {
-    /// The keys that begin with this prefix.
-    pub fn new(prefix: KeyPrefix) -> Self {
-        Self { prefix }
+    /// The keys that begin with this prefix, in this database of the server. Redis keeps the keys
+    /// of its databases apart and passes messages to all of them, so the channels have the number.
+    pub fn new(prefix: KeyPrefix, database: u8) -> Self {
+        let channels = match database {
+            0 => format!("{prefix}rollcall:"),
+            number => format!("{prefix}rollcall:{number}:"),
+        };
+        Self { prefix, channels }
     }
 
     fn key(&self, name: impl Display) -> String {
@@ -260,7 +271,9 @@ impl Keys {
         self.beside(&self.live(live), "erased")
     }
 
-    /// STRING: the live to which a stream key belongs, by a digest of the media server and the key.
+    /// STRING: the live to which a session publishes with a stream key, or for a minute the live and
+    /// the streamer that a media server was told of a session, by a digest of the server, the
+    /// session and the stream.
     pub fn stream_key(&self, digest: &str) -> String {
         self.key(format_args!("rollcall:stream-key:{digest}"))
     }
@@ -481,6 +494,17 @@ impl Keys {
         self.key(EVENTS)
     }
 
+    /// STREAM, contract: the audit trail, whose events are in [`Self::events`], too. Capped.
+    pub fn audit_trail(&self) -> String {
+        self.beside(&self.events(), "audit")
+    }
+
+    /// ZSET: the ids of the events that were appended to [`Self::events`] a moment ago, scored by the
+    /// time until which they are known. Expires.
+    pub fn appended_events(&self) -> String {
+        self.beside(&self.events(), "appended")
+    }
+
     /// A key about a webhook, beside the stream of events. The webhook of the setting `webhook-url`
     /// has no suffix, because it was the only one once.
     fn of_webhook(&self, name: &str, webhook: &WebhookName) -> String {
@@ -642,6 +666,19 @@ impl Keys {
     /// the request.
     pub fn answer(&self, name: &AnswerName) -> String {
         self.key(format_args!("rollcall:answer:{name}"))
+    }
+
+    /// STRING: `<number> <why>`, the ids of a session without a socket below the number are over. In
+    /// the slot of the gateways' channel, on which the script that writes it publishes.
+    pub fn session_end(&self, session: &SessionKey) -> String {
+        let channel = self.channel(&Channel::Gateways);
+        self.beside(&channel, format_args!("ended:{session}"))
+    }
+
+    /// STRING: the secrets behind sessions without a socket that the gateways made up, a line each. The
+    /// first one signs. Never expires.
+    pub fn presence_secret(&self) -> String {
+        self.key("rollcall:presence-secret")
     }
 
     /// STREAM: jobs that bring a status to the followers of its author, or take it from them.
@@ -907,6 +944,8 @@ impl Keys {
             self.last_seen(1),
             self.last_seen_ids(),
             self.events(),
+            self.audit_trail(),
+            self.appended_events(),
             self.dead_events(&webhook),
             self.replays(&webhook),
             self.deliveries(&webhook),
@@ -919,6 +958,8 @@ impl Keys {
             self.posts(user),
             self.list_of(user, list),
             self.answer(&AnswerName::of_digest(&[0; 16])),
+            self.session_end(&SessionKey::from_bytes([0; KEY_BYTES])),
+            self.presence_secret(),
             self.fanout(),
             self.fanout_progress(),
             self.erasures(),
@@ -948,27 +989,25 @@ impl Keys {
     /// gateways' channel. A live's channel shares the hash slot of its record, so that a script
     /// which changes the record publishes in the same step.
     pub fn channel(&self, channel: &Channel) -> String {
+        let begin = &self.channels;
         match channel {
-            Channel::Gateways => self.key(GATEWAYS_CHANNEL),
-            Channel::Live(live) => self.key(format_args!("rollcall:{{{}}}", self.live(live))),
-            Channel::Moves(live) => {
-                self.key(format_args!("rollcall:{{{}}}:moves", self.live(live)))
-            }
-            Channel::Beats(number) => self.key(format_args!("{BEATS_CHANNEL}{{{number}}}")),
+            Channel::Gateways => format!("{begin}gateways"),
+            Channel::Live(live) => format!("{begin}{{{}}}", self.live(live)),
+            Channel::Moves(live) => format!("{begin}{{{}}}:moves", self.live(live)),
+            Channel::Beats(number) => format!("{begin}beats:{{{number}}}"),
         }
     }
 
     /// Reads a channel's name back.
     pub fn read_channel(&self, name: &str) -> Option<Channel> {
-        let name = name.strip_prefix(self.prefix.as_str())?;
-        if name == GATEWAYS_CHANNEL {
+        let name = name.strip_prefix(&self.channels)?;
+        if name == "gateways" {
             return Some(Channel::Gateways);
         }
-        if let Some(number) = name.strip_prefix(BEATS_CHANNEL) {
-            let number = number.strip_prefix('{')?.strip_suffix('}')?;
-            return number.parse().ok().map(Channel::Beats);
+        if let Some(number) = name.strip_prefix("beats:{") {
+            return number.strip_suffix('}')?.parse().ok().map(Channel::Beats);
         }
-        let (record, rest) = name.strip_prefix("rollcall:{")?.split_once('}')?;
+        let (record, rest) = name.strip_prefix('{')?.split_once('}')?;
         let channel = match rest {
             "" => Channel::Live,
             ":moves" => Channel::Moves,
@@ -1049,7 +1088,7 @@ mod tests {
     }
 
     fn prefixed(prefix: &str) -> Keys {
-        Keys::new(KeyPrefix::parse(prefix).unwrap())
+        Keys::new(KeyPrefix::parse(prefix).unwrap(), 0)
     }
 
     /// Without a prefix, with one, and with one that goes on where that one ends.
@@ -1357,8 +1396,10 @@ mod tests {
             Channel::Moves(live),
             Channel::Beats(3),
         ] {
-            for (at, keys) in installations().iter().enumerate() {
-                for (reads, other) in installations().iter().enumerate() {
+            let in_databases = [1, 11].map(|database| Keys::new(KeyPrefix::default(), database));
+            let all: Vec<Keys> = installations().into_iter().chain(in_databases).collect();
+            for (at, keys) in all.iter().enumerate() {
+                for (reads, other) in all.iter().enumerate() {
                     let right = (at == reads).then(|| there.clone());
                     assert_eq!(
                         other.read_channel(&keys.channel(&there)),

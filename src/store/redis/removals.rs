@@ -18,6 +18,11 @@ use crate::store::{
 
 const LIFETIME: u64 = keys::REMOVALS_TTL.as_secs();
 
+/// How many fields a record may have that takes the event of a change; 0 for a change without one.
+fn most_fields(is_told: bool) -> usize {
+    if is_told { MAX_RECORD_FIELDS } else { 0 }
+}
+
 impl RedisStore {
     async fn do_remove(&self, request: &RemoveUser) -> StoreResult<RemoveReply> {
         let RemoveUser {
@@ -26,6 +31,7 @@ impl RedisStore {
             user,
             ban,
             by,
+            is_told,
             message,
         } = request;
         let mut args = args![
@@ -35,7 +41,7 @@ impl RedisStore {
             MAX_BANS,
             MAX_CHANGES,
             LIFETIME,
-            MAX_RECORD_FIELDS
+            most_fields(*is_told)
         ];
         args.extend(self.publish_args(live, message));
         args.extend(args![by_note(by.as_ref())]);
@@ -46,14 +52,13 @@ impl RedisStore {
             "done" => {
                 let number = reply.number()?;
                 let until = reply.number()?;
-                let is_told = reply.flag()?;
                 Ok(RemoveReply::Done {
                     number,
                     until: if until > 0 { Some(until) } else { None },
-                    is_told,
                 })
             }
             "full" => Ok(RemoveReply::Full),
+            "crowded" => Ok(RemoveReply::Crowded),
             "over" => Ok(RemoveReply::Over),
             "absent" => Ok(RemoveReply::Absent),
             other => Err(nonsense(format!("a removal answered {other}"))),
@@ -66,7 +71,7 @@ impl RedisStore {
             request.user,
             MAX_CHANGES,
             LIFETIME,
-            MAX_RECORD_FIELDS
+            most_fields(request.is_told)
         ];
         args.extend(self.publish_args(&request.live, &request.message));
         args.extend(args![by_note(request.by.as_ref())]);
@@ -81,9 +86,9 @@ impl RedisStore {
         match reply.text()?.as_str() {
             "lifted" => Ok(LiftReply::Lifted {
                 number: reply.number()?,
-                is_told: reply.flag()?,
             }),
             "free" => Ok(LiftReply::NotBanned),
+            "crowded" => Ok(LiftReply::Crowded),
             "over" => Ok(LiftReply::Over),
             "absent" => Ok(LiftReply::Absent),
             other => Err(nonsense(format!("a lifting answered {other}"))),

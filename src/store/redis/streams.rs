@@ -11,7 +11,8 @@ use super::stream_status::status_word;
 use super::{RedisStore, args, scripts};
 use crate::base::ids::LiveId;
 use crate::store::{
-    KnownStreams, MAX_RECORD_FIELDS, StoreResult, StreamStore, StreamsReply, WriteStreams,
+    KnownStreams, MAX_RECORD_FIELDS, Publishing, StoreResult, StreamStore, StreamsReply,
+    WriteStreams,
 };
 
 impl RedisStore {
@@ -74,26 +75,25 @@ impl RedisStore {
         }
     }
 
-    async fn do_note_stream_key(
+    async fn do_note_publishing(
         &self,
         digest: &str,
-        live: &LiveId,
+        publishing: &Publishing,
         lifetime: Duration,
     ) -> StoreResult<()> {
         let key = self.keys().stream_key(digest);
-        let args = args![key, live, "EX", lifetime.as_secs()];
+        let args = args![key, publishing.to_text(), "EX", lifetime.as_secs()];
         self.router.command("SET", args).await?;
         Ok(())
     }
 
-    async fn do_find_stream_key(&self, digest: &str) -> StoreResult<Option<LiveId>> {
+    async fn do_find_publishing(&self, digest: &str) -> StoreResult<Option<Publishing>> {
         let key = self.keys().stream_key(digest);
-        let live = self.router.command("GET", args![key]).await?;
-        if live.is_null() {
+        let found = self.router.command("GET", args![key]).await?;
+        if found.is_null() {
             return Ok(None);
         }
-        // `None` for a value of another program.
-        Ok(LiveId::parse(&text(live)?).ok())
+        Ok(Publishing::from_text(&text(found)?))
     }
 }
 
@@ -111,19 +111,19 @@ impl StreamStore for RedisStore {
             .await
     }
 
-    async fn note_stream_key(
+    async fn note_publishing(
         &self,
         digest: &str,
-        live: &LiveId,
+        publishing: &Publishing,
         lifetime: Duration,
     ) -> StoreResult<()> {
-        let noted = self.do_note_stream_key(digest, live, lifetime);
-        self.router.call("note_stream_key", noted).await
+        let noted = self.do_note_publishing(digest, publishing, lifetime);
+        self.router.call("note_publishing", noted).await
     }
 
-    async fn find_stream_key(&self, digest: &str) -> StoreResult<Option<LiveId>> {
+    async fn find_publishing(&self, digest: &str) -> StoreResult<Option<Publishing>> {
         self.router
-            .call("find_stream_key", self.do_find_stream_key(digest))
+            .call("find_publishing", self.do_find_publishing(digest))
             .await
     }
 }

@@ -186,28 +186,22 @@ impl Feeds {
             .await;
     }
 
-    /// Makes an announcement now. `None` if its author has no profile. A call that may be repeated
-    /// chooses the `id`: if an earlier one made the announcement, that one is answered.
+    /// Makes an announcement now, or answers the one that an earlier call made with this id. `None` if
+    /// its author has no profile.
     pub async fn post(
         &self,
         author: &UserId,
-        id: Option<PostId>,
+        post: PostId,
         text: String,
         data: Option<String>,
     ) -> StoreResult<Option<ShownStatus>> {
         if self.store.profile(author).await?.is_none() {
             return Ok(None);
         }
-        let id = match id {
-            None => StatusId::of_post(author.clone(), PostId::random()),
-            Some(post) => {
-                let id = StatusId::of_post(author.clone(), post);
-                if let Some(there) = self.find(author, &id).await? {
-                    return Ok(Some(there));
-                }
-                id
-            }
-        };
+        let id = StatusId::of_post(author.clone(), post);
+        if let Some(there) = self.find(author, &id).await? {
+            return Ok(Some(there));
+        }
         let at = self.clock.unix();
         let mut entry = Entry { at, id };
         self.note(FanoutTask::Add, &entry).await?;

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Ending, LiveOf, Publisher, StreamKeeper, TakenIn};
+use super::{Ending, LiveOf, StreamKeeper, TakenIn};
 use crate::base::ids::{LiveId, UserId};
 use crate::base::media_event::{StreamNews, StreamSession};
 use crate::base::media_server::MediaServerName;
 use crate::config::Config;
 use crate::gateway::parts::Parts;
 use crate::store::{
-    CloseReason, Heard, LiveRecord, LiveState, LiveStore, OpenedBy, StreamStore, Terms,
+    CloseReason, Heard, LiveRecord, LiveState, LiveStore, OpenedBy, Publisher, StreamStore, Terms,
 };
 use crate::sync::lives::{LiveError, OpenRequest};
 use crate::testing::{FaultyStore, parts_on};
@@ -159,7 +159,7 @@ async fn the_live_of_an_end_is_found_when_the_store_is_back() {
     let lifetime = Duration::from_secs(3_600);
     let store = &scene.store;
     store
-        .note_stream_key("digest", &live(), lifetime)
+        .note_publishing("digest", &live().into(), lifetime)
         .await
         .unwrap();
     scene.begins("a").await;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use reqwest::Url;
 
 use super::receiver::{Reach, Receiver};
@@ -24,7 +25,21 @@ pub struct Endpoint {
     receiver: Receiver,
     /// Until when no event is sent, by the clock of this gateway.
     paused_until: AtomicU64,
+    complaint: Mutex<Complaint>,
 }
+
+/// What the log says of a webhook that fails.
+#[derive(Debug, Default)]
+struct Complaint {
+    /// Whether the log said that it fails, and not yet that it takes events again.
+    stands: bool,
+    /// When the log said so last.
+    last: Option<Millis>,
+}
+
+/// The least time between two complaints about a webhook, in ms. One that takes some events and
+/// refuses others would fill the log.
+const COMPLAIN_EVERY: Millis = 60_000;
 
 impl Endpoint {
     /// # Errors
@@ -48,6 +63,7 @@ impl Endpoint {
             kinds: kinds.collect(),
             receiver,
             paused_until: AtomicU64::new(0),
+            complaint: Mutex::default(),
         })
     }
 
@@ -59,6 +75,27 @@ impl Endpoint {
     /// Until when no event is sent, from no queue.
     pub(super) fn paused_until(&self) -> Millis {
         self.paused_until.load(Ordering::Relaxed)
+    }
+
+    /// The webhook did not take an event. True if the log is to say so.
+    pub(super) fn note_failure(&self, now: Millis) -> bool {
+        let mut complaint = self.complaint.lock();
+        let is_early = complaint
+            .last
+            .is_some_and(|last| now < last + COMPLAIN_EVERY);
+        if complaint.stands || is_early {
+            return false;
+        }
+        *complaint = Complaint {
+            stands: true,
+            last: Some(now),
+        };
+        true
+    }
+
+    /// The webhook took an event. True if the log said before that it fails.
+    pub(super) fn note_arrival(&self) -> bool {
+        std::mem::take(&mut self.complaint.lock().stands)
     }
 
     pub(crate) fn receiver(&self) -> &Receiver {

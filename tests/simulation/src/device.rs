@@ -19,6 +19,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role as Side, WebSocketConfig};
 
 use crate::expectation::{How, Live, Place, User};
 use crate::network::derived;
+use crate::oracle;
 use crate::world::{Mode, ShownFriends, World};
 
 /// The close code by which a gateway sends its viewers elsewhere.
@@ -452,6 +453,15 @@ impl Session<'_> {
             if let Some(before) = before {
                 world.left(self.device.user, before, self.place, How::Left);
             }
+        }
+        if asked.epoch.is_some() && world.epoch(asked.live) == asked.epoch {
+            oracle::joined(
+                &world,
+                self.device.user,
+                asked.live,
+                self.place.gateway,
+                message,
+            );
         }
         if !world.joined(self.device.user, asked.live, self.place, asked.epoch) {
             self.again = Some((Instant::now() + AGAIN, asked.live));

@@ -2,6 +2,7 @@
 //! time. Nothing else decides what happens next, so a seed is a history.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::at_rest;
 use crate::backend::Backend;
+use crate::datagrams;
 use crate::device::Device;
 use crate::expectation::How;
 use crate::faults::{self, Kind};
@@ -306,6 +308,8 @@ fn config() -> Config {
         count_events: true,
         streamer_timeout: None,
         presence_secret_file: Some(PRESENCE_SECRET.into()),
+        // Nobody listens there: datagrams come within the process.
+        udp: Some(SocketAddr::from(([127, 0, 0, 1], 1))),
         // Its clock is the processor's, which nobody simulates.
         http_rate: 0,
         ..Config::default()
@@ -337,6 +341,7 @@ async fn direct(world: Arc<World>, is_over: Arc<AtomicBool>) {
     for live in 0..world.plan.lives {
         tokio::spawn(Backend::new(&world, live).run(live));
     }
+    tokio::spawn(datagrams::eavesdrop(world.clone()));
     for user in 0..world.plan.people as u32 {
         let devices = 1 + derived(world.plan.seed, &format!("devices {user}")) % 3;
         for device in 0..devices as usize {

@@ -7,6 +7,7 @@
 mod at_rest;
 mod backend;
 mod child;
+mod datagrams;
 mod device;
 mod engine;
 pub mod expectation;

@@ -13,6 +13,7 @@ use rollcall::base::ids::{
     Epoch, ErasureId, GatewayId, Group, ListName, LiveId, Login, OnlineSet, SliceId, USERS_SLICES,
     UserId,
 };
+use rollcall::base::session_key::SessionKey;
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::config::{AttendanceForm, SeenIds};
 use rollcall::store::memory::MemoryStore;
@@ -294,8 +295,8 @@ calls! {
     StreamStore {
         [read] load_streams(live: &LiveId) -> KnownStreams, at live(live);
         [write] write_streams(request: &WriteStreams) -> StreamsReply, at live(&request.live);
-        [write] note_stream_key(digest: &str, live: &LiveId, lifetime: Duration) -> (), at list();
-        [read] find_stream_key(digest: &str) -> Option<LiveId>, at list();
+        [write] note_publishing(digest: &str, publishing: &Publishing, lifetime: Duration) -> (), at list();
+        [read] find_publishing(digest: &str) -> Option<Publishing>, at list();
     }
 }
 
@@ -312,6 +313,7 @@ calls! {
 calls! {
     Events {
         [write] append_events(events: &[Event], kept: u64) -> (), at list();
+        [write] drop_old_events(ages: &EventAges) -> (), at list();
         [write] settle_events(appended: &[(LiveId, Vec<u64>)]) -> (), at list();
         [write] note_counts(live: &LiveId, epoch: Epoch) -> NotedCounts, at live(live);
         [write] read_events(request: &ReadEvents) -> SenderTurn, at list();
@@ -426,6 +428,19 @@ calls! {
     Answers {
         [write] claim_answer(name: &AnswerName, claim: &str, keep: Duration) -> Option<String>, at list();
         [write] keep_answer(name: &AnswerName, claim: &str, answer: &str, keep: Duration) -> String, at list();
+    }
+}
+
+calls! {
+    SessionEnds {
+        [write] end_sessions(ended: &[EndedSession], message: &str) -> (), at list();
+        [read] ended_sessions(keys: &[SessionKey]) -> Vec<EndedSession>, at list();
+    }
+}
+
+calls! {
+    SharedSecrets {
+        [write] share_secrets(own: &[String]) -> Vec<String>, at list();
     }
 }
 

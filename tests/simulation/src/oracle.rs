@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use rollcall::base::ids::{Group, LiveId, OnlineSet, UserId};
 use rollcall::presence::figures::Quality;
 use rollcall::store::{LiveRecord, LiveState};
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::expectation::{Expectation, Live, User};
@@ -203,6 +204,35 @@ fn range(world: &World, live: Live, at: Instant) -> Range {
         range.fans[1] += u64::from((is_fan || is_unsure) && is_possible);
     }
     range
+}
+
+/// A user who has just joined is told of all viewers who are surely there, and counts among them.
+pub(crate) fn joined(world: &World, user: User, live: Live, gateway: usize, told: &Value) {
+    let is_exact = matches!(world.figures(gateway, live), Some((_, Quality::Exact)));
+    if !is_exact || !world.is_sound(gateway) {
+        return;
+    }
+    let now = Instant::now();
+    let long = world.timing.told() + FIGURES_LATE;
+    let truth = world.truth();
+    let is_sure = |(other, expectation): &(&User, &Expectation)| {
+        **other != user && expectation.is_surely_there(now, long, &truth.rules)
+    };
+    let others = truth.lives[live]
+        .expectations
+        .iter()
+        .filter(is_sure)
+        .count() as u64;
+    drop(truth);
+    if told["viewers"]
+        .as_u64()
+        .is_none_or(|viewers| viewers <= others)
+    {
+        let there = who(&world.truth(), live, now);
+        world.found(format!(
+            "gateway {gateway} told u{user} {told} after the join of l{live}, and {others} others are there: {there}"
+        ));
+    }
 }
 
 /// No figure is called exact and is wrong for longer than it takes to tell.

@@ -1,6 +1,7 @@
 //! One device of a person that opens no WebSocket: it joins a live by an HTTP request, and stays by
-//! beats, which any gateway takes. It switches to other lives, leaves, falls silent and goes on as
-//! its random generator says, and notes what it was answered.
+//! beats, which any gateway takes; half of the devices send most of them by datagram. It switches to
+//! other lives, leaves, falls silent and goes on as its random generator says, and notes what it was
+//! answered.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,8 +15,10 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::datagrams::Datagrams;
 use crate::expectation::{Beat, How, Live, Place, User};
 use crate::network::derived;
+use crate::oracle;
 use crate::session_claims::epoch_of;
 use crate::world::{Answer, Asked, Mode, World};
 
@@ -32,6 +35,15 @@ const AGAIN_WITHIN: Duration = Duration::from_secs(1);
 /// for so long, in seconds.
 const LATE: std::ops::Range<f64> = 1.5..10.0;
 
+/// Somebody who has read an id sends beats with it, so long after one another, in seconds.
+const LATER: std::ops::Range<f64> = 5.0..120.0;
+
+/// So many of them.
+const LATE_BEATS: usize = 8;
+
+/// So long after an end the store has it, if the gateway that ended the session reaches the store.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(3);
+
 /// What a gateway answers to the beat of a session that has ended.
 const OVER: [&str; 3] = ["session_unknown", "removed", "too_many_sessions"];
 
@@ -43,6 +55,10 @@ pub(crate) struct SocketlessDevice {
     user: User,
     rng: StdRng,
     mode: watch::Receiver<Mode>,
+    /// Tells the devices of a user apart.
+    number: usize,
+    /// Whether it sends most of its beats by datagram.
+    sends_datagrams: bool,
     /// Whether it sends its requests to one gateway as long as that takes them, as over a
     /// connection that is kept open. Otherwise a balancer sends each to any gateway.
     keeps_connection: bool,
@@ -65,6 +81,18 @@ struct Session<'a> {
     stops: Option<usize>,
     beat_at: Instant,
     act_at: Instant,
+    /// `None` if all its beats are requests.
+    datagrams: Option<Datagrams>,
+}
+
+/// An id that is over: its session has ended, or has another id since a switch.
+struct OldId {
+    world: Arc<World>,
+    user: User,
+    id: String,
+    live: Live,
+    epoch: u64,
+    rng: StdRng,
 }
 
 /// What a device asked for when it began a session.
@@ -88,6 +116,8 @@ impl SocketlessDevice {
         Self {
             world: world.clone(),
             user,
+            number,
+            sends_datagrams: derived(seed, "datagrams").is_multiple_of(2),
             keeps_connection: rng.random_bool(0.5),
             rng,
             mode: world.mode.subscribe(),
@@ -193,6 +223,9 @@ impl SocketlessDevice {
             ));
             return None;
         };
+        if world.epoch(live) == Some(epoch) {
+            oracle::joined(&world, self.user, live, place.gateway, &answer.body);
+        }
         world.joined(self.user, live, place, Some(epoch));
         let now = Instant::now();
         let beat = Beat {
@@ -202,6 +235,11 @@ impl SocketlessDevice {
         world.beaten(self.user, live, epoch, place, beat);
         let beat_at = now + world.timing.heartbeat;
         let act_at = now + self.idle();
+        let datagrams = if self.sends_datagrams {
+            Datagrams::of(&answer.body, self.user, self.number)
+        } else {
+            None
+        };
         Some(Session {
             device: self,
             id: id.to_owned(),
@@ -212,6 +250,7 @@ impl SocketlessDevice {
             stops: None,
             beat_at,
             act_at,
+            datagrams,
         })
     }
 }
@@ -230,7 +269,7 @@ impl Session<'_> {
         loop {
             let present = *mode.borrow_and_update();
             if present == Mode::GoHome {
-                self.leave().await;
+                let _ = self.leave().await;
                 return;
             }
             let now = Instant::now();
@@ -261,8 +300,8 @@ impl Session<'_> {
         match self.device.rng.random_range(0..100) {
             0..40 => self.switch().await,
             40..65 => {
-                if self.leave().await {
-                    self.beats_late().await;
+                if let Some(through) = self.leave().await {
+                    self.beats_late(through).await;
                 }
                 Course::Over
             }
@@ -309,9 +348,7 @@ impl Session<'_> {
         let place = self.place(gateway);
         world.beating(self.device.user, self.live, place);
         let sent = Instant::now();
-        let asked = world
-            .ask(gateway, Method::POST, &self.path(), &Value::Null)
-            .await;
+        let asked = self.ask_to_stay(gateway).await;
         let told = format!("#{} beats l{}: {}", place.socket, self.live, status(&asked));
         self.device.tell(gateway, &told);
         match asked {
@@ -330,6 +367,25 @@ impl Session<'_> {
         }
     }
 
+    /// Sends a beat, by datagram or as a request.
+    async fn ask_to_stay(&mut self, gateway: usize) -> Asked {
+        let world = self.world();
+        let rng = &mut self.device.rng;
+        if let Some(datagrams) = &mut self.datagrams
+            && rng.random_bool(0.9)
+        {
+            if rng.random_bool(0.1) {
+                datagrams.change_address();
+            }
+            self.device.tell(gateway, "sends a datagram");
+            let live_id = world.live_id(self.live);
+            return datagrams.beat(&world, gateway, live_id.as_str()).await;
+        }
+        world
+            .ask(gateway, Method::POST, &self.path(), &Value::Null)
+            .await
+    }
+
     fn answered(&mut self, place: Place, sent: Instant, answer: &Answer) -> Course {
         let world = self.world();
         match answer.status {
@@ -342,6 +398,10 @@ impl Session<'_> {
                     ));
                 }
                 self.heard(place, sent);
+                if let Some(next) = answer.body["session_id"].as_str() {
+                    self.id = next.to_owned();
+                    self.renew_datagrams(answer);
+                }
                 self.beat_at = sent + world.timing.heartbeat;
                 self.connected = Some(place.gateway);
                 self.stops = None;
@@ -363,6 +423,16 @@ impl Session<'_> {
                 self.stops = Some(place.gateway);
                 self.tries_again_soon()
             }
+        }
+    }
+
+    /// Takes the ticket of an answer.
+    fn renew_datagrams(&mut self, answer: &Answer) {
+        let user = self.device.user;
+        if let Some(datagrams) = &mut self.datagrams
+            && let Some(newer) = Datagrams::of(&answer.body, user, self.device.number)
+        {
+            datagrams.renew(newer);
         }
     }
 
@@ -391,18 +461,21 @@ impl Session<'_> {
         world.seen_somewhere(user);
     }
 
-    /// Leaves through any gateway. False if none says that the session has ended.
-    async fn leave(&mut self) -> bool {
-        let Some(gateway) = self.gateway() else {
-            return false;
-        };
+    /// Leaves through any gateway. Returns the one that says that the session has ended.
+    async fn leave(&mut self) -> Option<usize> {
+        let gateway = self.gateway()?;
         let world = self.world();
         let user = self.device.user;
         self.doubt_all();
-        let asked = world
-            .ask(gateway, Method::DELETE, &self.path(), &Value::Null)
-            .await;
-        let told = format!("leaves l{} by HTTP: {}", self.live, status(&asked));
+        let asked = match &mut self.datagrams {
+            Some(datagrams) => datagrams.leave(&world, gateway).await,
+            None => {
+                world
+                    .ask(gateway, Method::DELETE, &self.path(), &Value::Null)
+                    .await
+            }
+        };
+        let told = format!("leaves l{}: {}", self.live, status(&asked));
         self.device.tell(gateway, &told);
         if matches!(asked, Asked::Unanswered) {
             world.seen_late(user);
@@ -412,7 +485,19 @@ impl Session<'_> {
             let places = self.places.values().copied().collect();
             world.left_everywhere(user, self.live, places, gateway);
         }
-        has_left
+        has_left.then_some(gateway)
+    }
+
+    /// The id that the session has now, for somebody who keeps it.
+    fn old_id(&mut self) -> OldId {
+        OldId {
+            world: self.world(),
+            user: self.device.user,
+            id: self.id.clone(),
+            live: self.live,
+            epoch: self.epoch,
+            rng: StdRng::from_rng(&mut self.device.rng),
+        }
     }
 
     /// From now on some gateways may not have the session.
@@ -424,7 +509,8 @@ impl Session<'_> {
     }
 
     /// A beat that was sent before the session ended, and arrives after that.
-    async fn beats_late(&mut self) {
+    async fn beats_late(&mut self, through: usize) {
+        tokio::spawn(self.old_id().is_tried(through));
         let ended = Instant::now();
         let late = self.device.seconds(LATE);
         sleep(late).await;
@@ -497,6 +583,7 @@ impl Session<'_> {
             Asked::Answered(answer) if answer.status == 200 => {
                 let places = std::mem::take(&mut self.places).into_values().collect();
                 world.left_everywhere(user, self.live, places, gateway);
+                tokio::spawn(self.old_id().is_tried(gateway));
                 let joined = NewSession {
                     live,
                     place: there,
@@ -552,10 +639,59 @@ impl Session<'_> {
         self.places = places;
         self.connected = connected;
         self.beat_at = beat_at;
+        self.renew_datagrams(answer);
         if answer.closes {
             self.stops = self.connected.take();
         }
         Course::GoesOn
+    }
+}
+
+impl OldId {
+    /// Sends beats with the id to any gateway, also to those that started later. None may take one if
+    /// the gateway through which the id came to be over could tell the store.
+    async fn is_tried(mut self, through: usize) {
+        sleep(WRITTEN_WITHIN).await;
+        let world = self.world.clone();
+        let is_written = !world.plan.loses_data() && world.is_sound(through);
+        for _ in 0..LATE_BEATS {
+            sleep(Duration::from_secs_f64(self.rng.random_range(LATER))).await;
+            if *world.mode.borrow() != Mode::Wander {
+                return;
+            }
+            let up = (0..world.plan.gateways).filter(|gateway| world.is_up(*gateway));
+            if let Some(gateway) = up.choose(&mut self.rng) {
+                self.is_tried_at(gateway, is_written).await;
+            }
+        }
+    }
+
+    async fn is_tried_at(&self, gateway: usize, is_written: bool) {
+        let (world, user, live) = (&self.world, self.user, self.live);
+        let place = world.place(gateway);
+        world.beating(user, live, place);
+        let sent = Instant::now();
+        let path = format!("/v1/presence/{}", self.id);
+        let asked = world.ask(gateway, Method::POST, &path, &Value::Null).await;
+        let told = format!("u{user} tries an old id of l{live}: {}", status(&asked));
+        world.trace.tell(Some(gateway), &told);
+        match asked {
+            Asked::Answered(answer) if answer.status == 200 => {
+                if is_written {
+                    world.found(format!(
+                        "gateway {gateway} took an old id of u{user} in l{live}"
+                    ));
+                }
+                let answered = Instant::now();
+                world.beaten(user, live, self.epoch, place, Beat { sent, answered });
+                world.leaving(user, live, place);
+            }
+            Asked::Unanswered => {
+                world.unanswered(user, live, place);
+                world.seen_late(user);
+            }
+            Asked::Answered(_) | Asked::Nobody => world.refused(user, live, place),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! what was found.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use http_body_util::BodyExt;
 use parking_lot::{Mutex, MutexGuard};
 use rollcall::base::identity::{Identity, Role};
 use rollcall::base::ids::{LiveId, UserId};
+use rollcall::edge::datagrams::{DatagramDoor, wire};
 use rollcall::gateway::Gateway;
 use rollcall::presence::figures::{Figures, Quality};
 use rollcall::session::Handshake;
@@ -26,6 +28,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tower::ServiceExt;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::datagrams::Overheard;
 use crate::expectation::{Beat, Expectation, How, Live, Place, Rules, Trouble, User};
 use crate::faults::Kind;
 use crate::network::{Network, derived};
@@ -101,6 +104,7 @@ pub(crate) struct Running {
 pub(crate) struct Door {
     pub(crate) handle: Handle,
     pub(crate) router: Router,
+    datagrams: Arc<DatagramDoor>,
 }
 
 /// An answer to an HTTP request.
@@ -124,13 +128,16 @@ pub(crate) enum Asked {
 
 impl Running {
     pub(crate) fn new(handle: Handle, gateway: Gateway) -> Self {
+        let datagrams = Arc::new(gateway.datagram_door());
         let internal = Door {
             handle: handle.clone(),
             router: gateway.router(),
+            datagrams: datagrams.clone(),
         };
         let public = Door {
             handle,
             router: gateway.public_router(),
+            datagrams,
         };
         Self {
             gateway,
@@ -260,6 +267,7 @@ pub(crate) struct World {
     pub(crate) timing: Timing,
     pub(crate) network: Arc<Network>,
     pub(crate) trace: Arc<Trace>,
+    pub(crate) overheard: Overheard,
     pub(crate) mode: watch::Sender<Mode>,
     pub(crate) spots: Mutex<Vec<Spot>>,
     orders: Mutex<Vec<Order>>,
@@ -319,6 +327,7 @@ impl World {
             timing: Timing::SIMULATED,
             network,
             trace,
+            overheard: Overheard::default(),
             mode: watch::Sender::new(Mode::Rest),
             spots: Mutex::new((0..plan.gateways).map(|_| Spot::default()).collect()),
             orders: Mutex::default(),
@@ -500,6 +509,19 @@ impl World {
             Ok(Ok(answer)) => Asked::Answered(answer),
             _ => Asked::Unanswered,
         }
+    }
+
+    /// Sends a datagram. Returns the task that has its answer; `None` if nobody listens.
+    pub(crate) fn datagram(
+        &self,
+        gateway: usize,
+        datagram: Vec<u8>,
+        from: SocketAddr,
+    ) -> Option<JoinHandle<Option<[u8; wire::SHORT]>>> {
+        let Door {
+            handle, datagrams, ..
+        } = self.door(gateway)?;
+        Some(handle.spawn(async move { datagrams.take(&datagram, from).await }))
     }
 
     /// Where clients reach a gateway that runs, or is about to stop.
@@ -876,6 +898,11 @@ impl World {
         let spots = self.spots.lock();
         spots[place.gateway].start != place.start || spots[place.gateway].running.is_none()
     }
+}
+
+/// What a task of a gateway comes to, if that does not take too long and the gateway does not end.
+pub(crate) async fn within_patience<T>(task: JoinHandle<T>) -> Option<T> {
+    timeout(PATIENCE, task).await.ok()?.ok()
 }
 
 /// Ids here are right.

@@ -159,6 +159,7 @@ async fn a_record_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
         user: user(3),
         ban: Some(LONG),
         by: None,
+        is_told: true,
         message: String::new(),
     };
     store.remove_user(&wish).await.unwrap();

@@ -9,10 +9,10 @@ use rollcall::base::ids::{ErasureId, GatewayId, Group, ListName, Login, PostId, 
 use rollcall::base::user_digest::UserDigest;
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::store::{
-    About, AnswerName, ApplyReply, BuryReply, CloseReply, DeadEvent, Edge, Entry, ErasedSome,
-    ErasureProgress, Event, Found, LiveRecord, LiveState, OpenLive, PersonalData, Post, QueueKind,
-    ReadEvents, ReadFrom, RemoveUser, SenderTurn, Standing, StatusId, Store, Terms, Timeline,
-    WebhookQueue,
+    About, AnswerName, ApplyReply, BuryReply, CloseReply, DeadEvent, ERASED_ANSWER, Edge, Entry,
+    ErasedSome, ErasureProgress, Event, Found, LiveRecord, LiveState, OpenLive, PersonalData, Post,
+    Publisher, Publishing, QueueKind, ReadEvents, ReadFrom, RemoveUser, SenderTurn, Standing,
+    StatusId, Store, Terms, Timeline, WebhookQueue,
 };
 
 use super::{Caller, LONG, end, finish_close, live, on_each, opened_as, user, wish};
@@ -222,6 +222,7 @@ async fn two_users(store: &Arc<dyn Store>) -> LiveRecord {
             user: one.clone(),
             ban: Some(LONG),
             by: None,
+            is_told: true,
             message: String::new(),
         };
         store.remove_user(&ban).await.unwrap();
@@ -257,7 +258,10 @@ async fn what_names_a_user_goes_and_what_names_others_stays(store: Arc<dyn Store
     ] {
         assert_eq!(found.get(&kind), Some(&count), "{kind:?} in {found:?}");
     }
-    // All is as if there had never been a user 1.
+    let name = AnswerName::of_digest(&[1; 16]);
+    let kept = store.claim_answer(&name, "claim", LONG).await.unwrap();
+    assert_eq!(kept.as_deref(), Some(ERASED_ANSWER));
+    // All else is as if there had never been a user 1.
     let of = record.live_epoch();
     let both = [user(1), user(2)];
     let lists = ListName::parse("cooks").unwrap();
@@ -312,6 +316,17 @@ async fn what_names_a_user_goes_and_what_names_others_stays(store: Arc<dyn Store
     assert_eq!(erased(&store, &user(2)).await, found);
 }
 
+/// What is noted of a session that may publish.
+fn granted(to: &str, streamer: &UserId) -> Publishing {
+    Publishing {
+        live: live(to),
+        publisher: Some(Publisher {
+            streamer: streamer.clone(),
+            invisible: false,
+        }),
+    }
+}
+
 async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn Store>) {
     let record = two_users(&store).await;
     let streamer = record.streamer.clone();
@@ -324,17 +339,22 @@ async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn Store>)
     )
     .await;
     store
-        .note_stream_key("one", &record.live, LONG)
+        .note_publishing("one", &record.live.clone().into(), LONG)
         .await
         .unwrap();
     store
-        .note_stream_key("two", &other.live, LONG)
+        .note_publishing("two", &other.live.clone().into(), LONG)
         .await
         .unwrap();
     store
-        .note_stream_key("soon", &live("44"), LONG)
+        .note_publishing("soon", &live("44").into(), LONG)
         .await
         .unwrap();
+    for (digest, publisher) in [("granted", &streamer), ("to another", &user(8))] {
+        let granted = granted("44", publisher);
+        let noted = store.note_publishing(digest, &granted, LONG).await;
+        noted.unwrap();
+    }
     let open = pass(&store, &streamer).await;
     assert!(open.is_dirty && open.open_lives == [live("42")], "{open:?}");
     assert!(store.load_live(&live("42")).await.unwrap().is_some());
@@ -367,7 +387,11 @@ async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn Store>)
         [false],
         "who came to the streamer's live is forgotten, too"
     );
-    assert_eq!(store.find_stream_key("one").await.unwrap(), None);
+    for digest in ["one", "granted"] {
+        assert_eq!(store.find_publishing(digest).await.unwrap(), None);
+    }
+    let another = store.find_publishing("to another").await.unwrap();
+    assert_eq!(another, Some(granted("44", &user(8))));
     // A gateway that heard of nothing does not open it again.
     let Standing::Over(over) = store.keep_live(&record, "").await.unwrap() else {
         panic!("it is over")
@@ -389,12 +413,12 @@ async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn Store>)
     };
     assert_eq!(pass(&store, &streamer).await, ErasedSome::default());
     // A stream that is about to begin has no record yet.
-    let soon = store.find_stream_key("soon").await.unwrap();
-    assert_eq!(soon, Some(live("44")));
+    let soon = store.find_publishing("soon").await.unwrap();
+    assert_eq!(soon, Some(live("44").into()));
     // The lives of others stay.
     assert_eq!(
-        store.find_stream_key("two").await.unwrap(),
-        Some(live("43"))
+        store.find_publishing("two").await.unwrap(),
+        Some(live("43").into())
     );
     assert!(store.load_live(&live("43")).await.unwrap().is_some());
 }

@@ -114,6 +114,7 @@ async fn a_removal_and_the_lifting_of_a_ban_are_told(store: Arc<dyn Store>) {
         user: user(1),
         ban: Some(LONG),
         by: None,
+        is_told: true,
         message: "removed".to_owned(),
     };
     let lift = |epoch| LiftBan {
@@ -121,6 +122,7 @@ async fn a_removal_and_the_lifting_of_a_ban_are_told(store: Arc<dyn Store>) {
         epoch,
         user: user(1),
         by: None,
+        is_told: true,
         message: "lifted".to_owned(),
     };
     let other = Epoch(record.epoch.0 + 1);

@@ -52,6 +52,7 @@ async fn remove_in(
         user: user(n),
         ban,
         by: None,
+        is_told: true,
         message: String::new(),
     };
     store.remove_user(&wish).await.unwrap()
@@ -67,6 +68,7 @@ async fn lift_in(store: &Arc<dyn Store>, epoch: Epoch, n: usize) -> LiftReply {
         epoch,
         user: user(n),
         by: None,
+        is_told: true,
         message: String::new(),
     };
     store.lift_ban(&wish).await.unwrap()
@@ -176,13 +178,7 @@ async fn a_ban_is_lifted_once(store: Arc<dyn Store>) {
     removed(&store, 1, None).await;
     assert_eq!(lift(&store, 1).await, LiftReply::NotBanned);
     removed(&store, 1, Some(LONG)).await;
-    assert_eq!(
-        lift(&store, 1).await,
-        LiftReply::Lifted {
-            number: 3,
-            is_told: true
-        }
-    );
+    assert_eq!(lift(&store, 1).await, LiftReply::Lifted { number: 3 });
     let record = store.load_live(&live("42")).await.unwrap().unwrap();
     let last = record.events.pending.last().unwrap();
     assert_eq!(last.what, Happened::Unbanned(user(1)));

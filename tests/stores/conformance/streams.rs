@@ -7,11 +7,11 @@ use rollcall::base::ids::Epoch;
 use rollcall::base::media_event::{StreamNews, StreamSession};
 use rollcall::base::media_server::MediaServerName;
 use rollcall::store::{
-    End, Happened, Heard, KnownStreams, LiveRecord, OpenLive, OpenedBy, Store, StreamChange,
-    StreamStatus, Streams, StreamsReply, WriteStreams,
+    End, Happened, Heard, KnownStreams, LiveRecord, OpenLive, OpenedBy, Publisher, Publishing,
+    Store, StreamChange, StreamStatus, Streams, StreamsReply, WriteStreams,
 };
 
-use super::{end, live, on_each, opened, opened_as, wish};
+use super::{end, live, on_each, opened, opened_as, user, wish};
 
 on_each!(
     a_state_is_written_only_by_a_caller_who_read_the_last_one,
@@ -170,12 +170,26 @@ async fn a_state_outlives_its_record(store: Arc<dyn Store>) {
 }
 
 async fn a_stream_key_is_found_by_its_digest(store: Arc<dyn Store>) {
-    assert_eq!(store.find_stream_key("d1").await.unwrap(), None);
-    for (digest, of) in [("d1", "42"), ("d2", "43"), ("d1", "44")] {
-        let lifetime = Duration::from_secs(60);
-        let noted = store.note_stream_key(digest, &live(of), lifetime).await;
-        noted.unwrap();
+    assert_eq!(store.find_publishing("d1").await.unwrap(), None);
+    let with = |of: &str, publisher: Option<bool>| Publishing {
+        live: live(of),
+        publisher: publisher.map(|invisible| Publisher {
+            streamer: user(1),
+            invisible,
+        }),
+    };
+    let lifetime = Duration::from_secs(60);
+    for (digest, noted) in [
+        ("d1", with("42", None)),
+        ("d2", with("43", Some(false))),
+        ("d3", with("43", Some(true))),
+        ("d1", with("44", None)),
+    ] {
+        store
+            .note_publishing(digest, &noted, lifetime)
+            .await
+            .unwrap();
+        let found = store.find_publishing(digest).await.unwrap();
+        assert_eq!(found, Some(noted));
     }
-    assert_eq!(store.find_stream_key("d1").await.unwrap(), Some(live("44")));
-    assert_eq!(store.find_stream_key("d2").await.unwrap(), Some(live("43")));
 }

@@ -549,6 +549,7 @@ impl Side {
                     user: user(*n),
                     ban: None,
                     by: None,
+                    is_told: true,
                     message,
                 };
                 format!("{:?}", self.store.remove_user(&wish).await.unwrap())

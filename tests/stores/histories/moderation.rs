@@ -99,6 +99,7 @@ async fn take(store: &Arc<dyn Store>, step: &Step) -> String {
                 user: user(*n),
                 ban,
                 by: None,
+                is_told: true,
                 message: told(),
             };
             match store.remove_user(&wish).await.unwrap() {
@@ -114,6 +115,7 @@ async fn take(store: &Arc<dyn Store>, step: &Step) -> String {
                 epoch: of(*behind),
                 user: user(*n),
                 by: None,
+                is_told: true,
                 message: told(),
             };
             format!("{:?}", store.lift_ban(&wish).await.unwrap())

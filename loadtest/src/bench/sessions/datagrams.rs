@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use rollcall::base::session_key::SessionKey;
-use rollcall::edge::datagrams::wire::{self, Ack, Answer, Challenge, Counter, DatagramKey, Status};
+use rollcall::edge::datagrams::wire::{
+    self, Ack, Answer, Challenge, Counter, DatagramKey, SHORT, Status,
+};
 
 use super::clients::{Seen, wants_answer};
 use super::sockets::ClientSockets;
@@ -47,6 +49,8 @@ struct Client {
     channel: u32,
     beats: u32,
     unanswered: u8,
+    /// Whether a gateway has acknowledged a datagram from the present address.
+    is_heard: bool,
 }
 
 /// A datagram whose answer is awaited.
@@ -99,6 +103,29 @@ impl DatagramClients {
             bail!("the gateway did not answer every hello");
         }
         Ok(())
+    }
+
+    /// A beat of the session at this position, as somebody on the way reads it.
+    pub(crate) fn overheard(&mut self, position: usize) -> [u8; SHORT] {
+        let counter = self.next_counter(position);
+        let client = &self.clients[position];
+        let beat = wire::beat(&client.key, &client.session, counter, true);
+        self.ask(position, counter, &beat);
+        beat
+    }
+
+    /// Has all sessions go on from other addresses.
+    pub(crate) fn change_addresses(&mut self) -> io::Result<()> {
+        self.sockets = ClientSockets::open()?;
+        for client in &mut self.clients {
+            client.is_heard = false;
+        }
+        Ok(())
+    }
+
+    /// How many sessions a gateway has acknowledged at their present address.
+    pub(crate) fn heard_from(&self) -> usize {
+        self.clients.iter().filter(|client| client.is_heard).count()
     }
 
     /// Ends all sessions. A leave that is lost on the way does no harm: its session falls silent.
@@ -184,6 +211,7 @@ impl DatagramClients {
         self.clients[position].unanswered = 0;
         match answer {
             Answer::Ack(ack) => {
+                self.clients[position].is_heard = true;
                 self.seen.answered += 1;
                 self.seen.latency.record(latency);
                 self.note_status(&ack);
@@ -234,6 +262,7 @@ impl Client {
             channel: NO_CHANNEL,
             beats: 0,
             unanswered: 0,
+            is_heard: false,
         })
     }
 

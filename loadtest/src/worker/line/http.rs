@@ -66,7 +66,7 @@ impl HttpLine {
         Self {
             connections,
             viewer,
-            path: format!("/v1/presence/{}", session.id),
+            path: path(&session.id),
             by,
             heard,
         }
@@ -78,10 +78,16 @@ impl HttpLine {
             return Ok(Heard::Nothing);
         };
         match answer {
-            Ok(answer) if answer.is_success() => Ok(Heard::Ack {
-                id: Some(number),
-                fan: Said::read(&answer.body).fan,
-            }),
+            Ok(answer) if answer.is_success() => {
+                let Said {
+                    fan, session_id, ..
+                } = Said::read(&answer.body);
+                if let Some(next) = session_id {
+                    self.path = path(&next);
+                }
+                let id = Some(number);
+                Ok(Heard::Ack { id, fan })
+            }
             Ok(answer) if answer.status == NOT_FOUND => Err(refusal(&answer).into()),
             Ok(answer) => Ok(Heard::Trouble(refusal(&answer))),
             Err(kind) => Ok(Heard::Trouble(kind)),
@@ -117,6 +123,10 @@ impl HttpLine {
             .ask(self.viewer, number, &request, &self.by)
             .await;
     }
+}
+
+fn path(session_id: &str) -> String {
+    format!("/v1/presence/{session_id}")
 }
 
 fn refusal(answer: &Answer) -> Kind {

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::{Extensions, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::joining::Begun;
+use super::joining::{Begun, UdpOffer};
 use super::{Id, owner, permit, unknown};
 use crate::auth::session_claims::SessionClaims;
 use crate::base::ids::LiveId;
 use crate::edge::http::problem::{Problem, refusals};
-use crate::edge::http::requests::{InPath, InQuery, MaybeObject, in_body, run_to_completion};
+use crate::edge::http::requests::{InQuery, MaybeObject, in_body, run_to_completion};
 use crate::edge::http::state::AppState;
 use crate::session::messages::JoinRequest;
+use crate::session::socketless::sessions::SignedId;
 use crate::session::socketless::{SocketlessSession, Way};
 
 /// What a beat may say.
@@ -66,12 +66,47 @@ pub(in crate::edge::http) struct Ack {
     /// The version of the information; left out as it is.
     #[schema(value_type = u64, required = false)]
     info_version: Option<u64>,
+    /// Another id, to use from now on: the one that was sent is past half of its life.
+    #[schema(value_type = String, required = false)]
+    session_id: Option<String>,
+    /// With another id: how to beat by datagram from now on, with another ticket.
+    #[schema(value_type = UdpOffer, required = false)]
+    udp: Option<UdpOffer>,
+}
+
+/// What an acknowledgement also says when the session gets another id.
+#[derive(Default, Serialize)]
+struct Renewal {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    udp: Option<UdpOffer>,
+}
+
+impl Renewal {
+    fn of(state: &AppState, signed: SignedId) -> Self {
+        Self {
+            udp: UdpOffer::of(state, &signed.claims),
+            session_id: Some(signed.id),
+        }
+    }
+
+    /// Adds the fields to an object of JSON.
+    fn add_to(&self, ack: &str) -> String {
+        // Texts only: this does not fail.
+        let more = serde_json::to_string(self).unwrap_or_default();
+        match (ack.strip_suffix('}'), more.strip_prefix('{')) {
+            (Some(ack), Some(more)) if self.session_id.is_some() => format!("{ack},{more}"),
+            _ => ack.to_owned(),
+        }
+    }
 }
 
 refusals!(
     BeatRefused = BadMessage,
     InvalidId,
     InvalidQuery,
+    Unauthorized,
     Banned,
     Removed,
     Forbidden,
@@ -93,9 +128,10 @@ refusals!(
 /// Any gateway takes the beat. If the gateway that had the session is gone, this one goes on with
 /// it. With `live_id` the session switches to another live; with `?leave` it ends.
 #[utoipa::path(post, path = "/v1/presence/{session_id}", operation_id = "beat_presence", tag = "presence",
+    security((), ("session" = [])),
     params(
         ("session_id" = String, Path, pattern = "^[A-Za-z0-9_.-]+$", max_length = 7_000,
-            description = "What `POST /v1/presence` answered"),
+            description = "`current`, and the id in `Authorization: Presence`; or the id itself"),
         BeatQuery,
     ),
     request_body(content = Option<Beat>, content_type = "application/json"),
@@ -106,7 +142,7 @@ refusals!(
     ))]
 pub(in crate::edge::http) async fn beat(
     State(state): State<Arc<AppState>>,
-    InPath(Id(id)): InPath<Id>,
+    Id(id): Id,
     InQuery(query): InQuery<BeatQuery>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -114,11 +150,11 @@ pub(in crate::edge::http) async fn beat(
     let claims = owner(&state, &extensions, &id)?;
     if query.leave.is_some() {
         // `sendBeacon` sends a body of any kind.
-        state.presences.leave(claims.key);
+        state.presences.leave(claims.key, claims.number);
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let MaybeObject(beat) = MaybeObject::<Beat>::from_request(request, &state).await?;
-    let session = session(&state, &extensions, claims).await?;
+    let session = session(&state, &extensions, claims.clone()).await?;
     state.presences.beat(&session, Way::Http);
     let mut answer = match beat.live_id {
         Some(live) => {
@@ -133,9 +169,13 @@ pub(in crate::edge::http) async fn beat(
             Json(Begun::of(&state, &joined)).into_response()
         }
         None => {
-            let text = session.ack().ok_or_else(unknown)?;
+            let renewal = match state.presences.renew(&session, &claims).await? {
+                Some(signed) => Renewal::of(&state, signed),
+                None => Renewal::default(),
+            };
+            let ack = session.ack().ok_or_else(unknown)?;
             let content = [(header::CONTENT_TYPE, "application/json")];
-            (content, Bytes::from(text)).into_response()
+            (content, renewal.add_to(&ack)).into_response()
         }
     };
     if state.sessions.is_draining() {
@@ -162,21 +202,22 @@ pub(super) async fn session(
     Ok(run_to_completion(resume).await?)
 }
 
-refusals!(LeaveRefused = SessionUnknown, RateLimited);
+refusals!(LeaveRefused = Unauthorized, SessionUnknown, RateLimited);
 
 /// Leave the live, and end the session
 ///
 /// Its id is good for nothing from then on.
 #[utoipa::path(delete, path = "/v1/presence/{session_id}", operation_id = "end_presence", tag = "presence",
+    security((), ("session" = [])),
     params(("session_id" = String, Path, pattern = "^[A-Za-z0-9_.-]+$", max_length = 7_000,
-        description = "What `POST /v1/presence` answered")),
+        description = "`current`, and the id in `Authorization: Presence`; or the id itself")),
     responses((status = 204, description = "The session has ended"), LeaveRefused))]
 pub(in crate::edge::http) async fn leave(
     State(state): State<Arc<AppState>>,
-    InPath(Id(id)): InPath<Id>,
+    Id(id): Id,
     extensions: Extensions,
 ) -> Result<StatusCode, Problem> {
     let claims = owner(&state, &extensions, &id)?;
-    state.presences.leave(claims.key);
+    state.presences.leave(claims.key, claims.number);
     Ok(StatusCode::NO_CONTENT)
 }

@@ -47,6 +47,7 @@ pub(in crate::edge::http) struct EventsQuery {
 refusals!(
     EventsRefused = InvalidId,
     InvalidQuery,
+    Unauthorized,
     Removed,
     SessionUnknown,
     TooManySessions,
@@ -62,16 +63,17 @@ refusals!(
 /// Events are `counts`, `friends`, `info`, `closed` and `reconnect`, each with the message that a
 /// socket gets. While the stream is open, it counts as beats.
 #[utoipa::path(get, path = "/v1/presence/{session_id}/events", operation_id = "listen_to_presence", tag = "presence",
+    security((), ("session" = [])),
     params(
         ("session_id" = String, Path, pattern = "^[A-Za-z0-9_.-]+$", max_length = 7_000,
-            description = "What `POST /v1/presence` answered"),
+            description = "`current`, and the id in `Authorization: Presence`; or the id itself"),
         EventsQuery,
     ),
     responses((status = 200, description = "Events, until one side ends the stream",
         content_type = "text/event-stream", body = String), EventsRefused))]
 pub(in crate::edge::http) async fn of_session(
     State(state): State<Arc<AppState>>,
-    InPath(Id(id)): InPath<Id>,
+    Id(id): Id,
     InQuery(query): InQuery<EventsQuery>,
     extensions: Extensions,
 ) -> Result<Response, Problem> {

@@ -17,6 +17,7 @@ use crate::auth::session_claims::SessionClaims;
 use crate::base::ids::{LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::edge::admission::queue::Decision;
+use crate::edge::datagrams::wire::LONGEST_TICKET;
 use crate::edge::http::candidate::{Candidate, Refusal, check_draining};
 use crate::edge::http::infos;
 use crate::edge::http::problem::{Problem, refusals};
@@ -66,7 +67,7 @@ pub(crate) struct UdpOffer {
     pub(crate) key: String,
     /// What the client sends when a gateway challenges it. It says whose session this is, to
     /// gateways that do not have the session yet.
-    #[schema(example = "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9.eyJzaWQiOiI…")]
+    #[schema(example = "q0tkVmX1tDcv9nV3yWm0l2f8…")]
     pub(crate) ticket: String,
     /// With every how many beats the client should ask for an answer.
     #[schema(example = 1)]
@@ -74,16 +75,20 @@ pub(crate) struct UdpOffer {
 }
 
 impl UdpOffer {
-    /// `None` unless the gateway takes beats by datagram.
-    fn of(state: &AppState, claims: &SessionClaims) -> Option<Self> {
+    /// `None` unless the gateway takes beats by datagram, and a hello has room for the ticket.
+    pub(super) fn of(state: &AppState, claims: &SessionClaims) -> Option<Self> {
         let addresses = state.udp_addresses.clone()?;
         let secret = state.presences.secret();
         let key = secret.datagram_key(&claims.key)?;
+        let ticket = claims.seal(secret);
+        if ticket.len() > LONGEST_TICKET {
+            return None;
+        }
         Some(Self {
             addresses,
             session: claims.key.to_string(),
             key: BASE64URL_NOPAD.encode(&key),
-            ticket: claims.sign_ticket(secret),
+            ticket,
             ack_every: ACK_EVERY,
         })
     }
@@ -93,8 +98,8 @@ impl UdpOffer {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Presence)]
 pub(in crate::edge::http) struct Begun {
-    /// Names the session in the paths of later requests, on any gateway. Keep it secret: who has it
-    /// can act as this session.
+    /// The credential of later requests, on any gateway, in `Authorization: Presence`. Good for ten
+    /// minutes; a beat brings the next one. Keep it secret: who has it can act as this session.
     #[schema(example = "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9.eyJzaWQiOiI…")]
     session_id: String,
     /// How often to send a beat.
@@ -121,14 +126,15 @@ pub(in crate::edge::http) struct Begun {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     info_version: Option<u64>,
-    /// Null unless the gateway takes beats by datagram.
+    /// Null unless the gateway takes beats by datagram, and the lists of the token are short enough
+    /// for one.
     udp: Option<UdpOffer>,
 }
 
 impl Begun {
     pub(super) fn of(state: &AppState, joined: &Joined) -> Self {
         let record = &joined.room.record;
-        let figures = joined.room.figures();
+        let figures = joined.figures;
         let info = joined.info.as_ref();
         Self {
             session_id: joined.id.clone(),
@@ -171,7 +177,7 @@ refusals!(
 /// Join a live without a WebSocket
 ///
 /// For clients that cannot keep a WebSocket open. The user joins as over a socket, and stays while
-/// beats arrive: `POST /v1/presence/{session_id}`, an open stream of events, or datagrams. Takes the
+/// beats arrive: `POST /v1/presence/current`, an open stream of events, or datagrams. Takes the
 /// credentials of `/ws`.
 #[utoipa::path(post, path = "/v1/presence", operation_id = "begin_presence", tag = "presence",
     security(("token" = [])),
@@ -192,8 +198,7 @@ pub(in crate::edge::http) async fn begin(
 ) -> Response {
     match accept(&state, request).await {
         Ok(begun) => {
-            let location = format!("/v1/presence/{}", begun.session_id);
-            let location = [(header::LOCATION, location)];
+            let location = [(header::LOCATION, "/v1/presence/current")];
             (StatusCode::CREATED, location, Json(begun)).into_response()
         }
         Err(problem) => {

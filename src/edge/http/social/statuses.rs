@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::feeds::StatusItem;
 use crate::base::ids::{PostId, UserId};
 use crate::edge::fields::Place;
-use crate::edge::http::idempotency::{IdempotencyKey, Made, Repeatable, Seed};
+use crate::edge::http::idempotency::{IdempotencyKey, Made, Repeatable};
 use crate::edge::http::problem::{Kind, Problem, refusals};
 use crate::edge::http::requests::{InPath, JsonText, object, run_to_completion};
 use crate::edge::http::state::AppState;
@@ -45,6 +45,7 @@ refusals!(
     InvalidIdempotencyKey,
     UserNotFound,
     IdempotencyKeyReused,
+    Erased,
     BeingErased,
     BodyTooLarge,
     UnsupportedMediaType,
@@ -93,8 +94,8 @@ pub(in crate::edge::http) async fn post(
     let feeds = state.feeds.clone();
     let store = state.store_for_clients.clone();
     repeatable
-        .carry_out(store, &asked, |seed| {
-            announce(feeds, author, seed, text, data)
+        .carry_out(store, &asked, (author, PostId::random()), |id| {
+            announce(feeds, id, text, data)
         })
         .await
 }
@@ -112,13 +113,11 @@ fn data_as_sent(body: &[u8]) -> Option<String> {
 
 async fn announce(
     feeds: Arc<Feeds>,
-    author: UserId,
-    seed: Option<Seed>,
+    (author, post): (UserId, PostId),
     text: String,
     data: Option<String>,
 ) -> Result<Made, Problem> {
-    let id = seed.as_ref().map(PostId::of_bits);
-    let Some(status) = feeds.post(&author, id, text, data).await? else {
+    let Some(status) = feeds.post(&author, post, text, data).await? else {
         let detail = "the author has no profile";
         return Err(Problem::new(Kind::UserNotFound, detail));
     };

@@ -8,7 +8,7 @@ use axum::http::Request;
 use futures_util::poll;
 use serde_json::{Value, json};
 
-use super::authorization::{guarded, request, token};
+use super::authorization::{guarded, guarded_at, request, token};
 use super::world::{Answer, World, answer};
 use crate::store::{EntryId, Events};
 
@@ -162,4 +162,25 @@ async fn the_trail_says_whom_a_sign_up_made_and_whom_a_query_was_about() {
         json!(["DELETE /v1/online", {"older_than_s": "86400"}, 200]),
     ];
     assert_eq!(trail(&world).await[before..], right);
+}
+
+#[tokio::test]
+async fn a_streamer_spends_a_budget_of_their_own_on_what_events_tell() {
+    let world = guarded_at(0, 10).await;
+    let streamer = token(json!({"sub": "s1", "role": "streamer"}));
+    let mut answers = Vec::new();
+    for _ in 0..60 {
+        answers.push(call(&world, BAN, &streamer).await);
+    }
+    // The burst is spent, and what comes back meanwhile.
+    let banned = answers.iter().filter(|status| **status == 200).count();
+    assert!((20..50).contains(&banned), "{answers:?}");
+    assert_eq!(*answers.last().unwrap(), 429);
+    for _ in 0..60 {
+        assert_eq!(
+            call(&world, BAN, "moderate").await,
+            200,
+            "a key has its own"
+        );
+    }
 }

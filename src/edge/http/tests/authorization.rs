@@ -177,6 +177,11 @@ fn file(text: &str) -> NamedTempFile {
 /// A gateway with `--auth jwt` and a key for each scope, whose text is the scope; it holds live 42
 /// of streamer `s1`.
 pub(super) async fn guarded(http_rate: u32) -> World {
+    guarded_at(http_rate, 0).await
+}
+
+/// The same, with a limit of what a user may ask of the store.
+pub(super) async fn guarded_at(http_rate: u32, user_rate: u32) -> World {
     let line = |scope: &&str| {
         format!(
             "{scope} {scope} {}\n",
@@ -190,6 +195,7 @@ pub(super) async fn guarded(http_rate: u32) -> World {
         jwt_hs256_secret_file: Some(secret.path().to_owned()),
         api_keys: Some(keys.path().to_owned()),
         http_rate,
+        user_rate,
         audit_events: true,
         ..Config::default()
     };

@@ -1,12 +1,14 @@
 //! Requests that make something, sent again.
 
+use std::collections::HashSet;
+
 use axum::body::Body;
 use axum::http::{HeaderValue, Request};
 
 use super::world::{Answer, World};
-use crate::base::ids::UserId;
+use crate::base::ids::{GatewayId, UserId};
 use crate::config::Config;
-use crate::store::Erasures;
+use crate::store::{Erasures, Profiles};
 
 const ANN: &str = r#"{"login":"ann","name":"Ann"}"#;
 const BOB: &str = r#"{"login":"bob","name":"Bob"}"#;
@@ -154,18 +156,48 @@ async fn a_path_is_the_same_however_it_is_spelt() {
 }
 
 #[tokio::test]
-async fn a_sign_up_waits_for_the_erasure_of_the_user_that_it_made_before() {
+async fn no_repeated_request_brings_back_who_was_erased() {
     let world = World::new();
     let user = id_of(&world.post_with("k", "/v1/users", ANN).await);
-    world.delete(&format!("/v1/users/{user}")).await.is(202);
-    // The answer is erased with the profile, while the client repeats its request.
+    let path = format!("/v1/users/{user}");
+    let statuses = format!("{path}/statuses");
+    let hi = r#"{"text":"hi"}"#;
+    world.post_with("k", &statuses, hi).await.is(201);
+    // Only the claim to this one is kept.
+    world.store.fails_once("keep_answer", 0);
     world
-        .store
-        .erase_some(&UserId::parse(&user).unwrap(), "")
+        .post_with("k2", &statuses, hi)
         .await
-        .unwrap();
-    world
-        .post_with("k", "/v1/users", ANN)
-        .await
-        .is_problem(409, "being_erased");
+        .is_problem(503, "store_unavailable");
+    world.delete(&path).await.is(202);
+    let erased = UserId::parse(&user).unwrap();
+    world.store.erase_some(&erased, "").await.unwrap();
+    let worker = GatewayId::random();
+    let job = world.store.take_erasure(&worker).await.unwrap().unwrap();
+    world.store.finish_erasure(&worker, &job).await.unwrap();
+    world.app.eraser.hear().await.unwrap();
+    for _ in 0..2 {
+        let again = world.post_with("k", "/v1/users", ANN).await;
+        again.is_problem(410, "erased");
+    }
+    assert!(world.store.profile(&erased).await.unwrap().is_none());
+    // The platform may bring the user back by itself, and what the user did stays erased.
+    world.put(&path, ANN).await.is(201);
+    for key in ["k", "k2"] {
+        let again = world.post_with(key, &statuses, hi).await;
+        again.is_problem(410, "erased");
+    }
+    assert_eq!(world.statuses(&user).await, 0);
+    let bob = id_of(&world.post_with("k2", "/v1/users", BOB).await);
+    assert_ne!(bob, user);
+}
+
+#[tokio::test]
+async fn an_id_is_forgotten_with_its_key() {
+    let mut made = HashSet::new();
+    for _ in 0..2 {
+        let world = World::new();
+        made.insert(id_of(&world.post_with("k", "/v1/users", ANN).await));
+    }
+    assert_eq!(made.len(), 2, "nothing but the store knows the id of a key");
 }

@@ -89,27 +89,23 @@ async fn guesses_are_limited_by_address() {
             .await
             .is_problem(401, "unauthorized");
     }
-    // A good token does not help: whether one is good is not told any more.
-    let good = token(json!({"sub": "back-end", "role": "service"}));
-    for credentials in [None, Some("k2"), Some(good.as_str())] {
+    for credentials in [None, Some("k2")] {
         is_limited(&ask(&world, "192.0.2.1", "GET /v1/lives", credentials).await);
     }
     is_limited(&ask(&world, "::ffff:192.0.2.1", "GET /openapi.json", None).await);
-    assert_eq!(limited(&world, "address"), 4);
-    // A back end beside the guesser, and another address, are not disturbed. Probes are not
-    // counted.
-    assert_eq!(
-        ask(&world, "192.0.2.1", "GET /v1/lives", Some("read"))
-            .await
-            .status,
-        200
-    );
-    assert_eq!(
-        ask(&world, "192.0.2.2", "GET /v1/lives", Some(&good))
-            .await
-            .status,
-        200
-    );
+    assert_eq!(limited(&world, "address"), 3);
+    // Back ends beside the guesser, by key and by token, and other addresses are not disturbed.
+    // Probes are not counted.
+    let good = |n: u32| token(json!({"sub": format!("back-end{n}"), "role": "service"}));
+    for (address, credentials) in [
+        ("192.0.2.1", "read".to_owned()),
+        ("192.0.2.1", good(1)),
+        ("192.0.2.1", good(2)),
+        ("192.0.2.2", good(3)),
+    ] {
+        let answer = ask(&world, address, "GET /v1/lives", Some(&credentials)).await;
+        assert_eq!(answer.status, 200, "{address} {credentials}");
+    }
     for probe in ["GET /healthz", "GET /readyz"] {
         assert_eq!(ask(&world, "192.0.2.1", probe, None).await.status, 200);
     }
@@ -149,13 +145,11 @@ async fn bad_tokens_for_a_socket_are_limited_by_address_and_good_ones_are_not() 
                 .is_problem(401, "unauthorized");
         }
         is_limited(&knocks(&world, "192.0.2.1", path, "a.b.d").await);
-        // Whether this one is good is not looked at.
-        is_limited(&knocks(&world, "192.0.2.1", path, &good(9)).await);
-        assert_eq!(limited(&world, "address"), 2);
-        assert_eq!(
-            knocks(&world, "192.0.2.2", path, &good(0)).await.status,
-            let_in
-        );
+        assert_eq!(limited(&world, "address"), 1);
+        for address in ["192.0.2.1", "192.0.2.2"] {
+            let answer = knocks(&world, address, path, &good(9)).await;
+            assert_eq!(answer.status, let_in, "{address}");
+        }
         for _ in 0..5 {
             knocks(&world, "127.0.0.1", path, "a.b.c")
                 .await
@@ -168,6 +162,49 @@ async fn bad_tokens_for_a_socket_are_limited_by_address_and_good_ones_are_not() 
             "the budget is filled again"
         );
     }
+}
+
+#[tokio::test]
+async fn senseless_ids_of_sessions_cost_nobody_else_at_their_address_anything() {
+    let world = guarded(RATE).await;
+    let beat = |id: &str| {
+        let path = format!("/v1/presence/{id}");
+        from(
+            "192.0.2.1",
+            Request::post(path).body(Body::empty()).unwrap(),
+        )
+    };
+    let join = |user: &str| {
+        let token = token(json!({"sub": user}));
+        let join = Request::post("/v1/presence")
+            .header("authorization", format!("Bearer {token}"))
+            .header("content-type", "application/json")
+            .body(Body::from(r#"{"live_id":"42"}"#));
+        from("192.0.2.1", join.unwrap())
+    };
+    let mut ids = Vec::new();
+    for user in ["u1", "u2"] {
+        let begun = answer(&world.router, join(user)).await.is(201);
+        ids.push(begun["session_id"].as_str().unwrap().to_owned());
+    }
+    for _ in 0..2 {
+        answer(&world.router, beat("a.b.c"))
+            .await
+            .is_problem(404, "session_unknown");
+    }
+    for _ in 0..20 {
+        is_limited(&answer(&world.router, beat("a.b.c")).await);
+    }
+    for id in &ids {
+        answer(&world.router, beat(id)).await.is(200);
+    }
+    answer(&world.router, join("u3")).await.is(201);
+    // Who has a good id pays for it.
+    is_limited(&answer(&world.router, beat(&ids[0])).await);
+    assert_eq!(
+        (limited(&world, "address"), limited(&world, "user")),
+        (20, 1)
+    );
 }
 
 #[tokio::test]

@@ -33,7 +33,7 @@ pub(in crate::store::redis) enum NamesUsers {
     Record(LiveId),
     /// An answer to a request that may be repeated.
     Answer,
-    /// The live of a stream key.
+    /// Where a session of a media server publishes.
     StreamKey,
     /// A set of users who are online.
     OnlineSet,
@@ -41,8 +41,8 @@ pub(in crate::store::redis) enum NamesUsers {
     OnlineHash,
     /// A hash of jobs or changes that end by themselves, with users somewhere in their names.
     Unfinished,
-    /// A stream of events.
-    Events,
+    /// A stream of events, which the report tells of as this.
+    Events(PersonalData),
 }
 
 /// How to count the contents of a key, and as what.
@@ -126,8 +126,11 @@ impl Keys {
         }
         if beside == "rollcall:events" {
             // Those of a webhook with a name have it as a suffix.
-            let kind = companion.split(':').next();
-            return matches!(kind, Some("dead" | "replay")).then_some(NamesUsers::Events);
+            return match companion.split(':').next()? {
+                "dead" | "replay" => Some(NamesUsers::Events(PersonalData::WebhookEvents)),
+                "audit" => Some(NamesUsers::Events(PersonalData::AuditEntries)),
+                _ => None,
+            };
         }
         if beside == "rollcall:fanout" {
             return Some(NamesUsers::Unfinished);
@@ -195,7 +198,7 @@ mod tests {
     #[test]
     fn keys_that_may_name_a_user_are_known_with_and_without_a_prefix() {
         for prefix in ["", "app1:"] {
-            let keys = Keys::new(KeyPrefix::parse(prefix).unwrap());
+            let keys = Keys::new(KeyPrefix::parse(prefix).unwrap(), 0);
             let (mine, other) = (user("u:1"), user("u2"));
             let names = |key: &str| keys.names_users(key, &mine, [Some(7), None]);
             let live = LiveId::parse("42").unwrap();
@@ -244,6 +247,10 @@ mod tests {
                 (keys.changes(9), Some(NamesUsers::Unfinished)),
                 (keys.fanout_progress(), Some(NamesUsers::Unfinished)),
                 (keys.events(), None),
+                (
+                    keys.audit_trail(),
+                    Some(NamesUsers::Events(PersonalData::AuditEntries)),
+                ),
                 (keys.users(), None),
                 (keys.erasures_progress(), None),
             ] {

@@ -32,3 +32,11 @@ local function publish(channel, message, answer)
   end
   return answer
 end
+
+-- Drops the members of a sorted set whose scores are times that are over, up to 1,000 a call.
+local function forget_ended(set, now)
+  local ended = redis.call('ZRANGE', set, '-inf', whole(now), 'BYSCORE', 'LIMIT', 0, 1000)
+  if #ended > 0 then
+    redis.call('ZREM', set, unpack(ended))
+  end
+end

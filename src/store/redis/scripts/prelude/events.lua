@@ -35,9 +35,14 @@ local function append_event(stream, from)
     'data', ARGV[from + 4])
 end
 
+-- Removes the events of a stream that are older than this, in seconds.
+local function drop_older(stream, age)
+  local now = clock()
+  redis.call('XTRIM', stream, 'MINID', whole(math.max(0, now - age * 1000)))
+end
+
 -- Removes the events of a stream that are older than this, in seconds, and lets the stream expire after the same time.
 local function keep_for(stream, lifetime)
-  local now = clock()
-  redis.call('XTRIM', stream, 'MINID', whole(now - lifetime * 1000))
+  drop_older(stream, lifetime)
   redis.call('EXPIRE', stream, lifetime)
 end

@@ -28,14 +28,6 @@ local function read_book(record, epoch)
   return nil, tonumber(last or '0') or 0
 end
 
--- Drops bans that have run out, up to 1,000 a call.
-local function forget_ended(bans, now)
-  local ended = redis.call('ZRANGE', bans, '-inf', whole(now), 'BYSCORE', 'LIMIT', 0, 1000)
-  if #ended > 0 then
-    redis.call('ZREM', bans, unpack(ended))
-  end
-end
-
 -- Notes what happened to a user under the next number, in the place of `before`, and returns the number. Drops the
 -- oldest change if there are too many.
 local function note(keys, last, entry, before, most, lifetime)
@@ -85,10 +77,15 @@ local function watched_until(now, watched, viewers, at)
   return whole((tonumber(watched or '') or 0) + (tonumber(viewers or '') or 0) * since)
 end
 
--- Notes an event of a live, a kind and its words, in the record until the event is in the stream. A record that has
--- very many fields takes only the event of the close. Returns whether the event is noted.
+-- Tells whether a record has so many fields that it takes no event but that of the close.
+local function is_crowded(record, most)
+  return redis.call('HLEN', record) >= tonumber(most)
+end
+
+-- Notes an event of a live, a kind and its words, in the record until the event is in the stream. Returns whether the
+-- event is noted.
 local function note_event(record, what, most)
-  if redis.call('HLEN', record) >= tonumber(most) and what ~= 'live.closed' then
+  if what ~= 'live.closed' and is_crowded(record, most) then
     return false
   end
   local last = tonumber(redis.call('HGET', record, 'last_event') or '') or 0

@@ -1,0 +1,205 @@
+//! The ticket of a session without a socket: what a hello says, so that any gateway can go on with
+//! the session. Everybody on the way can read a datagram, so a ticket is sealed: only gateways read
+//! whose session it is, and it is good for that session alone.
+
+use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use data_encoding::BASE64URL_NOPAD;
+use serde::{Deserialize, Serialize};
+
+use super::claims::Claims;
+use super::presence_secret::PresenceSecret;
+use super::session_claims::SessionClaims;
+use crate::base::clock::UnixMillis;
+use crate::base::identity::Role;
+use crate::base::ids::{Epoch, LiveId, UserId};
+use crate::base::session_key::SessionKey;
+
+/// Seals tickets and opens them, with a key that all gateways share. The nonces are random: this
+/// cipher stays safe if two tickets get the same one.
+pub(super) struct TicketKey(Option<LessSafeKey>);
+
+impl TicketKey {
+    pub(super) fn new(key: &[u8; 32]) -> Self {
+        // A key of this length is never refused.
+        let key = UnboundKey::new(&AES_256_GCM_SIV, key);
+        Self(key.ok().map(LessSafeKey::new))
+    }
+
+    /// The nonce, and after it what is sealed.
+    pub(super) fn seal(&self, mut bytes: Vec<u8>, session: &SessionKey) -> Option<Vec<u8>> {
+        let nonce: [u8; NONCE_LEN] = rand::random();
+        let sealed_for = Aad::from(session.as_bytes());
+        self.0
+            .as_ref()?
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), sealed_for, &mut bytes)
+            .ok()?;
+        Some([&nonce, bytes.as_slice()].concat())
+    }
+
+    /// What was sealed for this session; `None` if this is nothing of the kind.
+    pub(super) fn open(&self, sealed: &[u8], session: &SessionKey) -> Option<Vec<u8>> {
+        let (nonce, sealed) = sealed.split_first_chunk()?;
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let mut bytes = sealed.to_vec();
+        let sealed_for = Aad::from(session.as_bytes());
+        let opened = self
+            .0
+            .as_ref()?
+            .open_in_place(nonce, sealed_for, &mut bytes);
+        let length = opened.ok()?.len();
+        bytes.truncate(length);
+        Some(bytes)
+    }
+}
+
+/// What a ticket says. Its names are short, because a hello has room for little.
+#[derive(Serialize, Deserialize)]
+struct Content {
+    #[serde(rename = "l")]
+    live: LiveId,
+    #[serde(rename = "e")]
+    epoch: Epoch,
+    #[serde(rename = "n")]
+    number: u32,
+    #[serde(rename = "f")]
+    friends: bool,
+    #[serde(rename = "m")]
+    removals: u64,
+    #[serde(rename = "g")]
+    good_until: UnixMillis,
+    #[serde(rename = "b")]
+    began: UnixMillis,
+    #[serde(rename = "u")]
+    user: UserId,
+    #[serde(rename = "r")]
+    role: String,
+    #[serde(rename = "c")]
+    counted: bool,
+    #[serde(rename = "x")]
+    expires_at: UnixMillis,
+    #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
+    lives: Option<Vec<LiveId>>,
+    #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
+    fan_of: Option<Vec<UserId>>,
+}
+
+impl SessionClaims {
+    /// The ticket, as text.
+    pub(crate) fn seal(&self, secret: &PresenceSecret) -> String {
+        let bearer = &self.bearer;
+        let content = Content {
+            live: self.live.clone(),
+            epoch: self.epoch,
+            number: self.number,
+            friends: self.friends,
+            removals: self.removals,
+            good_until: self.good_until,
+            began: self.began,
+            user: bearer.user.clone(),
+            role: bearer.role.as_str().to_owned(),
+            counted: bearer.counted,
+            expires_at: bearer.expires_at,
+            lives: bearer.lives.as_deref().map(<[_]>::to_vec),
+            fan_of: bearer.fan_of.as_deref().map(<[_]>::to_vec),
+        };
+        // Texts and numbers only: this does not fail.
+        let content = serde_json::to_vec(&content).unwrap_or_default();
+        let sealed = secret.seal_ticket(content, &self.key).unwrap_or_default();
+        BASE64URL_NOPAD.encode(&sealed)
+    }
+
+    /// Reads the ticket of this session. `None` if no gateway sealed it, or it is no longer good.
+    pub(crate) fn open(
+        ticket: &str,
+        session: &SessionKey,
+        secret: &PresenceSecret,
+        now: UnixMillis,
+    ) -> Option<Self> {
+        let sealed = BASE64URL_NOPAD.decode(ticket.as_bytes()).ok()?;
+        let content: Content =
+            serde_json::from_slice(&secret.open_ticket(&sealed, session)?).ok()?;
+        let claims = Self {
+            key: *session,
+            live: content.live,
+            epoch: content.epoch,
+            number: content.number,
+            friends: content.friends,
+            removals: content.removals,
+            good_until: content.good_until,
+            began: content.began,
+            bearer: Claims {
+                user: content.user,
+                role: Role::from_word(&content.role)?,
+                counted: content.counted,
+                expires_at: content.expires_at,
+                lives: content.lives.map(Into::into),
+                fan_of: content.fan_of.map(Into::into),
+            },
+        };
+        claims.are_good(now).then_some(claims)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::session_claims::tests::claims;
+
+    #[test]
+    fn a_ticket_says_on_any_gateway_what_it_said_on_the_first_and_nothing_to_others() {
+        let secret = PresenceSecret::default();
+        let written = claims(&secret);
+        let ticket = written.seal(&secret);
+        let read = SessionClaims::open(&ticket, &written.key, &secret, 0);
+        assert_eq!(read, Some(written.clone()));
+        assert_ne!(ticket, written.seal(&secret), "no two are the same");
+        assert!(ticket.len() < written.sign(&secret).len());
+        let sealed = BASE64URL_NOPAD.decode(ticket.as_bytes()).unwrap();
+        let sealed = String::from_utf8_lossy(&sealed);
+        for said in ["mail@example.org", "viewer", "42", "s1"] {
+            assert!(!sealed.contains(said), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_ticket_of_another_session_that_was_forged_or_has_expired_says_nothing() {
+        let secret = PresenceSecret::default();
+        let written = claims(&secret);
+        let (ticket, session) = (written.seal(&secret), &written.key);
+        let last = 1_732_000_030_499;
+        assert!(SessionClaims::open(&ticket, session, &secret, last).is_some());
+        assert_eq!(
+            SessionClaims::open(&ticket, session, &secret, last + 1),
+            None
+        );
+        assert_eq!(
+            SessionClaims::open(&ticket, &secret.new_key(), &secret, 0),
+            None
+        );
+        let stranger = PresenceSecret::default();
+        assert_eq!(SessionClaims::open(&ticket, session, &stranger, 0), None);
+        for at in [0, ticket.len() / 2, ticket.len() - 3] {
+            let mut forged = ticket.clone().into_bytes();
+            forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
+            let forged = String::from_utf8(forged).unwrap();
+            assert_eq!(
+                SessionClaims::open(&forged, session, &secret, 0),
+                None,
+                "{forged}"
+            );
+        }
+        let id = written.sign(&secret);
+        for wrong in ["", "AAAA", "no base64!", &id] {
+            assert_eq!(
+                SessionClaims::open(wrong, session, &secret, 0),
+                None,
+                "{wrong}"
+            );
+        }
+        assert_eq!(
+            SessionClaims::read(&ticket, &secret, 0),
+            None,
+            "a ticket is no id"
+        );
+    }
+}
