@@ -215,12 +215,14 @@ async fn signals_without_a_meaning_are_ignored_and_quit_stops_as_terminate_does(
         let mut viewer = world.viewer("u1").await;
         for (signal, name) in [("-USR1", "SIGUSR1"), ("-USR2", "SIGUSR2")] {
             world.process().signal(signal);
-            until("a line that names the signal", PATIENCE, async || {
+            until("a line that names the signal", PATIENCE, || {
                 let said = world.process().said();
-                if said.contains(name) {
-                    Ok(())
-                } else {
-                    Err(said)
+                async move {
+                    if said.contains(name) {
+                        Ok(())
+                    } else {
+                        Err(said)
+                    }
                 }
             })
             .await;

@@ -96,7 +96,7 @@ fn a_secret_has_32_bytes_or_more_without_the_line_end() {
     );
     let two = read(&format!("{SECRET}\n{SECRET}\n")).unwrap_err();
     assert!(two.problem.contains("more than one line"), "{two}");
-    let binary = [b"\xff\n", &[b'x'; 32][..]].concat();
+    let binary = [&b"\xff\n"[..], &[b'x'; 32]].concat();
     assert_eq!(secret(&file(&binary)), Ok(binary));
     let missing = secret(&PathBuf::from("/no/such/file")).unwrap_err();
     assert!(
