@@ -59,6 +59,7 @@ mod stories {
     mod clocks;
     mod closing;
     mod cluster;
+    mod command_output;
     mod counted;
     mod dashboards;
     mod datagrams;

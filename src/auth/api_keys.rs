@@ -88,6 +88,13 @@ impl ApiKeys {
             let text = String::from_utf8(read(SETTING, path)?);
             let text = text.map_err(|_| wrong("the file is not UTF-8".to_owned()))?;
             let new = Arc::new(parse(&text)?);
+            // A file that is emptied is more often a mistake, or half of a change, than a wish.
+            if new.is_empty() && !self.keys.load().is_empty() {
+                return Err(wrong(
+                    "the file names no key, so the keys in force stay; to revoke the last one, put a new key in its place"
+                        .to_owned(),
+                ));
+            }
             let old = self.keys.swap(new.clone());
             let added = names_beside(&new, &old);
             let revoked = names_beside(&old, &new);
@@ -96,6 +103,11 @@ impl ApiKeys {
             }
         }
         Ok(())
+    }
+
+    /// Whether a key that was found is still in force, with the same scopes.
+    pub(crate) fn has(&self, key: &ApiKey) -> bool {
+        self.keys.load().contains(key)
     }
 
     /// The key that a caller presents. The duration of the search does not depend on which key
@@ -312,7 +324,7 @@ mod tests {
             (keys.find("k1"), &*keys.find("k2").unwrap().name),
             (None, "b")
         );
-        for bad in ["nonsense".as_bytes(), &[0xff, 0xfe]] {
+        for bad in ["nonsense".as_bytes(), &[0xff, 0xfe], b"", b"# b\n"] {
             fs::write(&file, bad).unwrap();
             keys.reload().unwrap_err();
             assert_eq!(&*keys.find("k2").unwrap().name, "b");

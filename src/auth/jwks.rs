@@ -8,10 +8,10 @@ use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::ed25519;
 use super::key::{Key, is_sound};
 
-/// Maximum usable keys per set; the reader ignores the rest. A token that names no key is checked
-/// with each of them.
+/// Maximum usable keys per set. A token that names no key is checked with each of them.
 pub(super) const MOST_KEYS: usize = 32;
 
 /// Where a set comes from.
@@ -29,6 +29,8 @@ pub(super) enum SetError {
     Malformed,
     #[error("holds no key that can check RS256, ES256, EdDSA or, in a file, HS256")]
     NoKey,
+    #[error("holds more than {MOST_KEYS} keys that can check tokens")]
+    TooMany,
 }
 
 #[derive(Deserialize)]
@@ -40,18 +42,18 @@ struct Set {
 pub(super) fn parse(text: &[u8], origin: Origin) -> Result<Vec<Key>, SetError> {
     let set: Set = serde_json::from_slice(text).map_err(|_| SetError::Malformed)?;
     let mut keys = Vec::new();
-    for value in set.keys {
-        if keys.len() == MOST_KEYS {
-            break;
+    for mut value in set.keys {
+        if value["alg"] == ed25519::NEW_NAME {
+            value["alg"] = ed25519::OLD_NAME.into();
         }
         if let Ok(jwk) = serde_json::from_value::<Jwk>(value) {
             keys.extend(key(&jwk, origin));
         }
     }
-    if keys.is_empty() {
-        Err(SetError::NoKey)
-    } else {
-        Ok(keys)
+    match keys.len() {
+        0 => Err(SetError::NoKey),
+        1..=MOST_KEYS => Ok(keys),
+        _ => Err(SetError::TooMany),
     }
 }
 

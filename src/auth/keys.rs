@@ -6,12 +6,18 @@ use std::path::{Path, PathBuf};
 
 use jsonwebtoken::{Algorithm, DecodingKey};
 
-use super::jwks::{self, Origin};
+use super::jwks::{self, MOST_KEYS, Origin};
 use super::key::{Key, SHORTEST_SECRET, is_sound};
 use crate::config::{Config, Jwks};
 
 /// The longest file or answer with keys, in bytes.
 pub(super) const LONGEST: usize = 1 << 20;
+
+/// What stands before each key in PEM.
+const BEGIN: &str = "-----BEGIN ";
+
+const NO_PEM: &str =
+    "the file must have public keys in PEM: RSA of 2048 bits or more, P-256 or Ed25519";
 
 const SECRET_FILE: &str = "jwt-hs256-secret-file";
 const PUBLIC_KEY: &str = "jwt-public-key";
@@ -70,7 +76,10 @@ fn of_secret_file(path: &Path) -> Result<Vec<Key>, KeyError> {
 
 fn of_public_key_file(path: &Path) -> Result<Vec<Key>, KeyError> {
     let pem = read(PUBLIC_KEY, path)?;
-    Ok(vec![public_key(&pem)?])
+    public_keys(&pem).map_err(|problem| KeyError {
+        setting: PUBLIC_KEY,
+        problem,
+    })
 }
 
 fn of_set_file(path: &Path) -> Result<Vec<Key>, KeyError> {
@@ -86,9 +95,11 @@ pub(super) fn secret(path: &Path) -> Result<Vec<u8>, KeyError> {
     let secret = read(SECRET_FILE, path)?.trim_ascii().to_vec();
     let problem = if secret.len() < SHORTEST_SECRET {
         format!("the secret is shorter than {SHORTEST_SECRET} bytes")
-    } else if secret.starts_with(b"-----BEGIN ") {
+    } else if secret.starts_with(BEGIN.as_bytes()) {
         // Everybody who has a public key could make tokens with it.
         "the file is a key or a certificate in PEM, not a secret; see jwt-public-key".to_owned()
+    } else if str::from_utf8(&secret).is_ok_and(|text| text.contains('\n')) {
+        "the file has more than one line; a key set (jwt-jwks) may have two secrets".to_owned()
     } else {
         return Ok(secret);
     };
@@ -120,19 +131,58 @@ fn read_start(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-fn public_key(pem: &[u8]) -> Result<Key, KeyError> {
-    match from_pem(pem) {
+/// The keys of a PEM file, which has nothing else in it but blank lines and comments.
+fn public_keys(pem: &[u8]) -> Result<Vec<Key>, String> {
+    let text = str::from_utf8(pem).map_err(|_| NO_PEM.to_owned())?;
+    let mut keys = Vec::new();
+    let mut block = String::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if block.is_empty() && (line.is_empty() || line.starts_with('#')) {
+            continue;
+        }
+        if block.is_empty() && !line.starts_with(BEGIN) {
+            return Err(format!(
+                "line {number} of the file is no part of a key; {NO_PEM}"
+            ));
+        }
+        block.push_str(line);
+        block.push('\n');
+        if line.starts_with("-----END ") {
+            let key = public_key(&block)
+                .map_err(|why| format!("the key that ends in line {number} of the file {why}"))?;
+            keys.push(key);
+            block.clear();
+        }
+    }
+    if !block.is_empty() {
+        return Err("the last key of the file is cut off".to_owned());
+    }
+    match keys.len() {
+        0 => Err(NO_PEM.to_owned()),
+        1..=MOST_KEYS => Ok(keys),
+        _ => Err(format!("the file has more than {MOST_KEYS} keys")),
+    }
+}
+
+fn public_key(block: &str) -> Result<Key, &'static str> {
+    if block.starts_with("-----BEGIN CERTIFICATE") {
+        return Err(
+            "is a certificate, not a public key; openssl x509 -pubkey -noout takes the key out of it",
+        );
+    }
+    if !block.starts_with("-----BEGIN PUBLIC KEY")
+        && !block.starts_with("-----BEGIN RSA PUBLIC KEY")
+    {
+        return Err("is something else than a public key");
+    }
+    match from_pem(block.as_bytes()) {
         Some((algorithm, key)) if is_sound(algorithm, &key) => Ok(Key {
             id: None,
             algorithm,
             key,
         }),
-        _ => Err(KeyError {
-            setting: PUBLIC_KEY,
-            problem:
-                "the file is not a public key in PEM: RSA of 2048 bits or more, P-256 or Ed25519"
-                    .to_owned(),
-        }),
+        _ => Err("is not RSA of 2048 bits or more, P-256 or Ed25519, or is damaged"),
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod api_keys;
 pub mod claims;
+mod ed25519;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod jwks;

@@ -27,6 +27,7 @@ pub(super) static OTHER_P256: LazyLock<Pair> =
 pub(super) static P384: LazyLock<Pair> =
     LazyLock::new(|| Pair::new("EC -pkeyopt ec_paramgen_curve:P-384"));
 pub(super) static ED25519: LazyLock<Pair> = LazyLock::new(|| Pair::new("ED25519"));
+pub(super) static OTHER_ED25519: LazyLock<Pair> = LazyLock::new(|| Pair::new("ED25519"));
 
 pub(super) const SECRET: &str = "a-secret-of-forty-bytes-for-HS256-hunter2";
 
@@ -47,6 +48,14 @@ impl Pair {
             _ => EncodingKey::from_ec_pem(pem),
         }
         .unwrap()
+    }
+
+    /// A certificate of the public half, in PEM.
+    pub fn certificate(&self) -> String {
+        openssl(
+            "req -x509 -new -key /dev/stdin -subj /CN=rollcall",
+            &self.private,
+        )
     }
 
     /// The public half as a JSON Web Key.

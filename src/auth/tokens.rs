@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::{Algorithm, Header, decode, decode_header};
+use jsonwebtoken::errors::{Error, ErrorKind};
+use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
 
 use super::claims::{self, Claims, RawClaims};
+use super::ed25519;
 use super::key::Key;
 use super::key_fetcher::{FetchOrders, KeyFetcher};
 use super::key_ring::{KeyRing, digest};
@@ -26,7 +27,7 @@ const LONGEST: usize = 8 << 10;
 /// Why a token is refused. The text quotes nothing of the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TokenError {
-    #[error("the token is not a JSON Web Token")]
+    #[error("the token is not a JSON Web Token; an API key is none, because it is no user")]
     Malformed,
     #[error("the token's signature is wrong, or no key of this gateway made it")]
     Signature,
@@ -68,6 +69,41 @@ pub enum OpenError {
     /// The URL cannot be asked.
     #[error("jwt-jwks: {0}")]
     Url(#[from] FetchError),
+}
+
+/// A token of which only the header was read.
+struct Unchecked<'a> {
+    text: &'a str,
+    header: Header,
+    name: AlgorithmName,
+}
+
+/// Which of the two names of EdDSA with Ed25519 a token may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AlgorithmName {
+    /// As the library knows all algorithms.
+    Old,
+    /// That of RFC 9864.
+    New,
+}
+
+impl<'a> Unchecked<'a> {
+    /// `None` if it is no token.
+    fn read(text: &'a str) -> Option<Self> {
+        let (header, name) = match decode_header(text) {
+            Ok(header) => (header, AlgorithmName::Old),
+            Err(_) => (ed25519::header_of(text)?, AlgorithmName::New),
+        };
+        Some(Self { text, header, name })
+    }
+
+    fn decode(&self, key: &DecodingKey, required: Validation) -> Result<RawClaims, Error> {
+        let decoded = match self.name {
+            AlgorithmName::Old => decode(self.text, key, &required),
+            AlgorithmName::New => ed25519::decode_renamed(self.text, key, required),
+        };
+        decoded.map(|token| token.claims)
+    }
 }
 
 /// Checks tokens with the keys of the settings.
@@ -153,40 +189,32 @@ impl Tokens {
         if let Some(claims) = self.ring.load().verified(&token_digest, unix_now()) {
             return Ok((claims, "known"));
         }
-        let header = decode_header(token).map_err(|_| TokenError::Malformed)?;
+        let token = Unchecked::read(token).ok_or(TokenError::Malformed)?;
         // RFC 7515, 4.1.11: a recipient that does not understand a critical extension must refuse
         // the token.
-        if header.crit.is_some() {
+        if token.header.crit.is_some() {
             return Err(TokenError::Malformed);
         }
         let mut ring = self.ring.load_full();
-        let mut checked = self.check_with(&ring, token, &header);
+        let mut checked = self.check_with(&ring, &token);
         if matches!(checked, Err(TokenError::UnknownKey))
             && let Some(orders) = &self.orders
         {
             orders.for_unknown_key().await;
             ring = self.ring.load_full();
-            checked = self.check_with(&ring, token, &header);
+            checked = self.check_with(&ring, &token);
         }
         let claims = Arc::new(checked?);
         ring.remember(token_digest, claims.clone());
         Ok((claims, "verified"))
     }
 
-    fn check_with(
-        &self,
-        ring: &KeyRing,
-        token: &str,
-        header: &Header,
-    ) -> Result<Claims, TokenError> {
+    fn check_with(&self, ring: &KeyRing, token: &Unchecked<'_>) -> Result<Claims, TokenError> {
+        let header = &token.header;
         for key in ring.candidates(header) {
-            let decoded = decode::<RawClaims>(
-                token,
-                &key.key,
-                &claims::required(&self.config, key.algorithm),
-            );
-            match decoded.map_err(TokenError::from) {
-                Ok(token) => return token.claims.read().ok_or(TokenError::Claims),
+            let required = claims::required(&self.config, key.algorithm);
+            match token.decode(&key.key, required).map_err(TokenError::from) {
+                Ok(claims) => return claims.read().ok_or(TokenError::Claims),
                 // Another key may have made it.
                 Err(TokenError::Signature) => {}
                 Err(why) => return Err(why),
@@ -220,8 +248,8 @@ impl FromFiles for Tokens {
     }
 }
 
-impl From<jsonwebtoken::errors::Error> for TokenError {
-    fn from(why: jsonwebtoken::errors::Error) -> Self {
+impl From<Error> for TokenError {
+    fn from(why: Error) -> Self {
         match why.kind() {
             ErrorKind::ExpiredSignature => Self::Expired,
             ErrorKind::ImmatureSignature => Self::NotYet,

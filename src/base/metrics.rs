@@ -345,6 +345,8 @@ metrics! {
     http_seconds: Family<HttpCall, Histogram> = Family::new_with_constructor(request_times),
     /// HTTP requests refused with 429, by what their budget belongs to
     http_limited: Family<Why, Counter>,
+    /// Lines of the log that were left out, because whoever reads the log was too slow
+    log_lines_dropped: Counter,
     /// 1 from the beginning of a graceful stop, 0 before
     draining: Gauge,
     /// Tasks of the program that have begun and not ended; read at each scrape

@@ -11,11 +11,14 @@ mod sampler;
 mod traces;
 #[cfg(not(feature = "otlp"))]
 mod untraced;
+mod writer;
 
 use std::io;
 use std::panic;
 
 use anyhow::anyhow;
+use tracing_appender::non_blocking::ErrorCounter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt};
@@ -28,8 +31,10 @@ use self::otlp as export;
 pub use self::traces::Traces;
 #[cfg(not(feature = "otlp"))]
 use self::untraced as export;
-pub use export::Export;
+use self::writer::LastLines;
+use export::Export;
 pub(crate) use export::continue_trace;
+pub(crate) use writer::write;
 
 use super::terminal::has_colour;
 
@@ -42,17 +47,55 @@ pub enum LogFormat {
     Json,
 }
 
-/// Sends logs, and the reports of panics, to standard error from now on, and spans to a collector,
-/// if there is one. The last spans go out when the caller drops the result.
+/// What a gateway keeps until the process ends: its drop sends the last spans and writes the last
+/// lines.
+#[derive(Debug)]
+pub struct Telemetry {
+    _export: Export,
+    _lines: LastLines,
+}
+
+/// Sends the logs of a gateway, and the reports of panics, to standard error from now on, and spans
+/// to a collector, if there is one. Nothing waits for whoever reads the log.
 ///
 /// # Errors
 /// The filter cannot be read, the traces are set up wrongly, or the log is set up already.
-pub fn init(log: &str, format: LogFormat, traces: Option<&Traces>) -> anyhow::Result<Export> {
+pub fn init_gateway(
+    log: &str,
+    format: LogFormat,
+    traces: Option<&Traces>,
+) -> anyhow::Result<Telemetry> {
+    let (writer, lines) = writer::open();
+    let dropped = writer.error_counter();
+    let writer = BoxMakeWriter::new(writer);
+    Ok(Telemetry {
+        _export: init(log, format, traces, writer, Some(dropped))?,
+        _lines: lines,
+    })
+}
+
+/// Sends the logs of a command, and the reports of panics, to standard error from now on.
+///
+/// # Errors
+/// As [`init_gateway`].
+pub fn init_command(log: &str, format: LogFormat) -> anyhow::Result<()> {
+    init(log, format, None, BoxMakeWriter::new(io::stderr), None)?;
+    Ok(())
+}
+
+/// `dropped` counts the lines that the writer leaves out.
+fn init(
+    log: &str,
+    format: LogFormat,
+    traces: Option<&Traces>,
+    writer: BoxMakeWriter,
+    dropped: Option<ErrorCounter>,
+) -> anyhow::Result<Export> {
     let colour = has_colour(&io::stderr());
     let parsed = filter(log).map_err(|why| anyhow!("the log filter {why}"))?;
-    let (log, lines) = Log::new(log, parsed);
+    let (log, lines) = Log::new(log, parsed, dropped);
     let (spans, export) = export::layer(traces)?;
-    let layer = fmt::layer().with_writer(io::stderr).with_ansi(colour);
+    let layer = fmt::layer().with_writer(writer).with_ansi(colour);
     let layer: Box<dyn Layer<Registry> + Send + Sync> = match format {
         LogFormat::Text => layer.with_filter(lines).boxed(),
         LogFormat::Json => layer

@@ -67,12 +67,12 @@ pub async fn run(config: &Config, args: &AuditArgs) -> anyhow::Result<u8> {
     let report = audit(&store, config, args, gateways)
         .await
         .map_err(|why| anyhow!("the command cannot continue: {why}"))?;
-    print(&report, args.json);
-    Ok(if report.findings.is_empty() {
+    let code = if report.findings.is_empty() {
         exit::STOPPED
     } else {
         exit::FINDINGS
-    })
+    };
+    Ok(print(code, &report, args.json))
 }
 
 async fn audit(

@@ -66,17 +66,14 @@ pub async fn run(config: &Config, args: &CheckArgs) -> anyhow::Result<u8> {
     } else {
         exit::STOPPED
     };
-    print(
-        &Verdict {
-            mistakes,
-            unreachable,
-            presence_secret: args.connect.then(|| presence_secret(config)),
-            warnings,
-            settings: &args.settings,
-        },
-        args.json,
-    );
-    Ok(code)
+    let verdict = Verdict {
+        mistakes,
+        unreachable,
+        presence_secret: args.connect.then(|| presence_secret(config)),
+        warnings,
+        settings: &args.settings,
+    };
+    Ok(print(code, &verdict, args.json))
 }
 
 /// Which secret is behind sessions without a WebSocket.

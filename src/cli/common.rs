@@ -2,7 +2,6 @@
 //! words for people.
 
 use std::fmt::Display;
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,15 +44,14 @@ pub fn code_of(why: &anyhow::Error) -> u8 {
     }
 }
 
-/// Writes a document to standard output, as JSON or for people. A reader that has gone away is no
-/// failure.
-pub(super) fn print(document: &(impl Serialize + Display), json: bool) {
-    let text = if json {
-        serde_json::to_string(document).unwrap_or_default()
+/// Writes a document to standard output, as JSON or for people. Returns the code, or that of output
+/// that could not be written.
+pub(super) fn print(code: u8, document: &(impl Serialize + Display), json: bool) -> u8 {
+    if json {
+        exit::print(code, serde_json::to_string(document).unwrap_or_default())
     } else {
-        document.to_string()
-    };
-    let _ = writeln!(std::io::stdout(), "{text}");
+        exit::print(code, document)
+    }
 }
 
 /// `open:<epoch>` or `closed:<epoch>`.

@@ -114,8 +114,8 @@ pub async fn run(config: &Config, args: &EventsArgs) -> anyhow::Result<u8> {
     let store = open(config).await?;
     let replayed = match &args.action {
         EventsAction::List => {
-            print(&list(&store, &args.webhook).await?, args.json);
-            return Ok(exit::STOPPED);
+            let listed = list(&store, &args.webhook).await?;
+            return Ok(print(exit::STOPPED, &listed, args.json));
         }
         EventsAction::Replay {
             entry: Some(entry), ..
@@ -132,13 +132,13 @@ pub async fn run(config: &Config, args: &EventsArgs) -> anyhow::Result<u8> {
             replay_all(&store, &args.webhook, config.events_kept).await?
         }
     };
-    print(&Replayed { replayed }, args.json);
+    let code = print(exit::STOPPED, &Replayed { replayed }, args.json);
     if replayed == 0 && matches!(args.action, EventsAction::Replay { all: false, .. }) {
         let why =
             "no event with this entry was given up; rollcall events list shows those that were";
         return Ok(exit::say(exit::WRONG_SETTINGS, why));
     }
-    Ok(exit::STOPPED)
+    Ok(code)
 }
 
 async fn list(store: &impl Events, webhook: &WebhookName) -> StoreResult<DeadList> {

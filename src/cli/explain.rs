@@ -30,8 +30,7 @@ pub async fn run(config: &Config, args: &ExplainArgs) -> anyhow::Result<u8> {
     let explanation = explain(&store, config, args, gateways, fans)
         .await
         .map_err(|why| anyhow!("the command cannot continue: {why}"))?;
-    print(&explanation, args.json);
-    Ok(exit::STOPPED)
+    Ok(print(exit::STOPPED, &explanation, args.json))
 }
 
 async fn explain(

@@ -20,8 +20,7 @@ pub async fn run(config: &Config, args: &KeysArgs) -> anyhow::Result<u8> {
     let census = take(&store, args)
         .await
         .map_err(|why| anyhow!("the command cannot continue: {why}"))?;
-    print(&census, args.json);
-    Ok(exit::STOPPED)
+    Ok(print(exit::STOPPED, &census, args.json))
 }
 
 async fn take(store: &RedisStore, args: &KeysArgs) -> StoreResult<Census> {

@@ -4,7 +4,6 @@
 mod look;
 mod table;
 
-use std::io::{self, BufWriter, Write};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::{MissedTickBehavior, interval};
@@ -19,14 +18,13 @@ use crate::config::LivesArgs;
 pub async fn run(args: &LivesArgs) -> anyhow::Result<u8> {
     let gateways = gateways::open(&args.gateways())?;
     match args.watch {
-        Some(seconds) => watch(&gateways, args, Duration::from_secs(seconds)).await?,
-        None => print_once(&first_answer(&gateways, args).await?, args.json),
+        Some(seconds) => watch(&gateways, args, Duration::from_secs(seconds)).await,
+        None => Ok(print_once(&first_answer(&gateways, args).await?, args.json)),
     }
-    Ok(exit::STOPPED)
 }
 
-/// Prints the lives. A reader that goes away is no failure.
-fn print_once(look: &Look, json: bool) {
+/// Prints the lives, and returns the exit code.
+fn print_once(look: &Look, json: bool) -> u8 {
     if look.more {
         exit::say(
             exit::STOPPED,
@@ -36,26 +34,19 @@ fn print_once(look: &Look, json: bool) {
             ),
         );
     }
-    let _ = if json {
-        print_json(look)
-    } else {
-        write!(io::stdout(), "{}", Table(look))
-    };
-}
-
-/// Prints a line of JSON for each live.
-fn print_json(look: &Look) -> io::Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
-    for live in &look.lives {
-        serde_json::to_writer(&mut out, live)?;
-        writeln!(out)?;
+    if !json {
+        return exit::print(exit::STOPPED, Table(look));
     }
-    out.flush()
+    let mut lines = Vec::new();
+    for live in &look.lives {
+        lines.push(serde_json::to_string(live).unwrap_or_default());
+    }
+    exit::print(exit::STOPPED, lines.join("\n"))
 }
 
 /// Prints a line with the time and a table, again and again, until the reader goes away. While no
 /// gateway answers, it says so and goes on.
-async fn watch(gateways: &[GatewayApi], args: &LivesArgs, every: Duration) -> anyhow::Result<()> {
+async fn watch(gateways: &[GatewayApi], args: &LivesArgs, every: Duration) -> anyhow::Result<u8> {
     let mut turns = interval(every);
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -64,8 +55,8 @@ async fn watch(gateways: &[GatewayApi], args: &LivesArgs, every: Duration) -> an
         let time = humantime::format_rfc3339_seconds(SystemTime::now());
         match answer {
             Ok(look) => {
-                if writeln!(io::stdout(), "{time}\n{}", Table(&look)).is_err() {
-                    return Ok(());
+                if let Err(why) = exit::write(format_args!("{time}\n{}\n", Table(&look))) {
+                    return Ok(exit::unwritten(exit::STOPPED, &why));
                 }
             }
             Err(why) if why.is::<KeyRefused>() => return Err(why),

@@ -1,7 +1,5 @@
 //! `rollcall token` prints a token for development.
 
-use std::io::Write;
-
 use crate::auth::mint::{Grant, Signer};
 use crate::base::exit;
 use crate::config::{Config, TokenArgs};
@@ -26,11 +24,7 @@ pub fn run(config: &Config, args: &TokenArgs) -> u8 {
         ..Grant::new(args.sub.clone(), args.role)
     };
     match signer.map(|signer| signer.sign(&grant)) {
-        Ok(Ok(token)) => {
-            // A reader that went away is no failure.
-            let _ = writeln!(std::io::stdout(), "{}", token.reveal());
-            exit::STOPPED
-        }
+        Ok(Ok(token)) => exit::print(exit::STOPPED, token.reveal()),
         Ok(Err(why)) => exit::say(exit::BUG, why),
         Err(why) => exit::say(exit::WRONG_SETTINGS, why),
     }

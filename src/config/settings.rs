@@ -465,7 +465,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "jwt-public-key",
         group: WHO,
         hint: "FILE",
-        doc: "A PEM file with the public key of RS256, ES256 or EdDSA tokens; read again on change",
+        doc: "A PEM file with one or more public keys of RS256, ES256 or EdDSA tokens; read again on change",
         take: |c, text| set(&mut c.jwt_public_key, Ok(Some(PathBuf::from(text)))),
         ..PLAIN
     },

@@ -1,21 +1,21 @@
 //! The lines that the program prints once the gateway listens: its address, and first steps for a
 //! newcomer. `main` calls it.
 
-use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::base::exit;
 use crate::config::{AuthMode, Config};
 
 /// Prints the address of the gateway to standard output, in one line, and logs the first steps.
 pub fn announce(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) {
-    if let Err(err) = writeln!(
-        io::stdout(),
-        "listening on http{}://{public}",
-        with_tls(config)
-    ) {
-        // The parent process may have closed the pipe; that is no reason not to serve.
-        tracing::warn!("cannot write the address to standard output: {err}");
-    }
+    let line = format!("listening on http{}://{public}", with_tls(config));
+    // The parent process may not read the pipe, or may have closed it; that is no reason not to
+    // serve.
+    tokio::task::spawn_blocking(move || {
+        if let Err(err) = exit::write(line) {
+            tracing::warn!("cannot write the address to standard output: {err}");
+        }
+    });
     for step in first_steps(config, public, admin) {
         tracing::info!("{step}");
     }

@@ -438,7 +438,11 @@ async fn run(
         &failed,
         session::erasing::run(app.sessions.clone(), readers.stop.clone()),
     );
-    readers.spawn("log", &failed, Log::of_process().run(readers.stop.clone()));
+    readers.spawn(
+        "log",
+        &failed,
+        Log::of_process().run(app.metrics.clone(), readers.stop.clone()),
+    );
     readers.spawn("walk", &failed, parts.walk.run(readers.stop.clone()));
     if let Some(count_events) = parts.count_events {
         readers.spawn(

@@ -2,8 +2,6 @@
 //! the exit codes. It is part of the library, so that the compiler makes code for the gateway's
 //! tasks once. `main` calls it.
 
-use std::io::{self, Write};
-
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -32,11 +30,7 @@ pub fn run() -> u8 {
         Ok(Loaded::Run(Task::Lives(args), config)) => inspect(&config, lives::run(&args)),
         Ok(Loaded::Run(Task::Token(args), config)) => Ok(token::run(&config, &args)),
         Ok(Loaded::Run(Task::Key(args), _)) => Ok(key::run(&args)),
-        Ok(Loaded::Print(text)) => {
-            // A reader that went away (`rollcall --help | head`) is no failure.
-            let _ = writeln!(io::stdout(), "{text}");
-            Ok(exit::STOPPED)
-        }
+        Ok(Loaded::Print(text)) => Ok(exit::print(exit::STOPPED, text)),
         Err(mistakes) => Ok(exit::say(
             exit::WRONG_SETTINGS,
             format_args!("{mistakes}\nall settings: rollcall --help"),
@@ -60,7 +54,7 @@ fn inspect(
     } else {
         &config.log
     };
-    let _log = telemetry::init(log, config.log_format, None)?;
+    telemetry::init_command(log, config.log_format)?;
     match Runtime::new()?.block_on(command) {
         Ok(code) => Ok(code),
         Err(why) => Ok(exit::say(cli::code_of(&why), why)),
@@ -69,16 +63,22 @@ fn inspect(
 
 fn serve(config: &Config) -> anyhow::Result<u8> {
     let id = GatewayId::random();
-    // Dropped last, so that the last spans are sent.
-    let _log = telemetry::init(&config.log, config.log_format, config.traces(&id).as_ref())?;
+    // Dropped last, so that the last lines and spans go out.
+    let _log =
+        telemetry::init_gateway(&config.log, config.log_format, config.traces(&id).as_ref())?;
     admission::raise_open_files();
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
-    let runtime = Runtime::new()?;
-    let code = runtime.block_on(run_gateway(id, config));
-    runtime.shutdown_background();
-    code
+    let code = match Runtime::new() {
+        Ok(runtime) => {
+            let code = runtime.block_on(run_gateway(id, config));
+            runtime.shutdown_background();
+            code
+        }
+        Err(why) => Err(why.into()),
+    };
+    Ok(code.unwrap_or_else(|why| exit::say(exit::BUG, why)))
 }
 
 /// Runs the gateway until a signal or a failed task stops it; returns the exit code.
@@ -86,9 +86,14 @@ async fn run_gateway(id: GatewayId, config: &Config) -> anyhow::Result<u8> {
     let mut signals = [
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,
+        signal(SignalKind::quit())?,
     ];
-    // Registered now, so that a hangup before the start is done, or during the stop, is ignored.
-    let mut hangups = signal(SignalKind::hangup())?;
+    // Registered now, so that they are ignored before the start is done, and during the stop.
+    let mut harmless = [
+        signal(SignalKind::hangup())?,
+        signal(SignalKind::user_defined1())?,
+        signal(SignalKind::user_defined2())?,
+    ];
     let started = tokio::select! {
         started = super::start_as(id, config.clone()) => started,
         () = any_of(&mut signals) => return Ok(exit::STOPPED),
@@ -110,7 +115,7 @@ async fn run_gateway(id: GatewayId, config: &Config) -> anyhow::Result<u8> {
     tokio::select! {
         () = any_of(&mut signals) => {}
         _ = gateway.failed() => {}
-        () = reload_on(&mut hangups, &gateway) => {}
+        () = attend(&mut harmless, &gateway) => {}
     }
     service_manager::stopping();
     let failed = tokio::select! {
@@ -126,18 +131,30 @@ async fn run_gateway(id: GatewayId, config: &Config) -> anyhow::Result<u8> {
     }
 }
 
-/// Reads keys and certificates again at each SIGHUP, which would otherwise end the process: it also
-/// comes from a terminal that closes. Never ends.
-async fn reload_on(hangups: &mut Signal, gateway: &Gateway) {
-    while hangups.recv().await.is_some() {
-        tracing::info!(
-            "SIGHUP: reading keys, secrets and certificates again; other settings are read at start only"
-        );
-        gateway.reload().await;
+/// Reads keys and certificates again at each SIGHUP, which also comes from a terminal that closes,
+/// and ignores the signals for users. Each of them would otherwise end the process. Never ends.
+async fn attend([hangup, user1, user2]: &mut [Signal; 3], gateway: &Gateway) {
+    loop {
+        let ignored = tokio::select! {
+            Some(()) = hangup.recv() => {
+                tracing::info!(
+                    "SIGHUP: reading keys, secrets and certificates again; other settings are read at start only"
+                );
+                gateway.reload().await;
+                continue;
+            }
+            Some(()) = user1.recv() => "SIGUSR1",
+            Some(()) = user2.recv() => "SIGUSR2",
+            else => std::future::pending().await,
+        };
+        tracing::info!("{ignored} has no meaning for a gateway and is ignored");
     }
-    std::future::pending().await
 }
 
-async fn any_of([terminate, interrupt]: &mut [Signal; 2]) {
-    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+async fn any_of([terminate, interrupt, quit]: &mut [Signal; 3]) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        _ = quit.recv() => {}
+    }
 }

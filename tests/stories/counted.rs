@@ -244,7 +244,7 @@ on_both_stores! {
         let _crowd = world.crowd("u", 3, "a").await;
         backend.open("over", "s1").await;
         backend.close("over").await;
-        let ask = async || backend.post("/v1/lives/query", json!({"live_ids": ["b", "never", "a", "over", "b"]})).await;
+        let ask = async || backend.post("/v1/lives:query", json!({"live_ids": ["b", "never", "a", "over", "b"]})).await;
         until("the counts are exact", PATIENCE, async || {
             let found = ask().await.is(200).body;
             let shown = |n: usize| (found["items"][n]["viewers"].clone(), found["items"][n]["fans"].clone());
@@ -260,7 +260,7 @@ on_both_stores! {
         for (ids, code) in
             [(json!(["4 2"]), "invalid_id"), (json!(7), "bad_message"), (json!(vec!["x"; 1_001]), "bad_message")]
         {
-            let answer = backend.post("/v1/lives/query", json!({"live_ids": ids})).await;
+            let answer = backend.post("/v1/lives:query", json!({"live_ids": ids})).await;
             assert_eq!(answer.problem(400), code, "{answer:?}");
         }
         assert_eq!(backend.get("/v1/lives").await.is(200).body["items"][0]["title"], title);

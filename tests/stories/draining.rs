@@ -209,6 +209,33 @@ async fn a_gateway_without_sockets_stops_without_a_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signals_without_a_meaning_are_ignored_and_quit_stops_as_terminate_does() {
+    within_deadline(async {
+        let mut world = World::program(Redis::start().await).await;
+        let mut viewer = world.viewer("u1").await;
+        for (signal, name) in [("-USR1", "SIGUSR1"), ("-USR2", "SIGUSR2")] {
+            world.process().signal(signal);
+            until("a line that names the signal", PATIENCE, || {
+                let said = world.process().said();
+                async move {
+                    if said.contains(name) {
+                        Ok(())
+                    } else {
+                        Err(said)
+                    }
+                }
+            })
+            .await;
+        }
+        viewer.heartbeat_json().await;
+        world.process().signal("-QUIT");
+        viewer.expect("reconnect").await;
+        assert_eq!(world.process().exit(PATIENCE).await.code(), Some(0));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hangup_does_not_end_the_process() {
     within_deadline(async {
         let mut world = World::program(Redis::start().await).await;

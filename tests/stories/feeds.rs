@@ -103,7 +103,7 @@ on_both_stores! {
             ids.push(tells(&world, "s1", text).await);
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
-        for path in ["/v1/users/u1/home", "/v1/users/s1/profile", "/v1/users/u2/lists/cooks/timeline"] {
+        for path in ["/v1/users/u1/home", "/v1/users/s1/profile", "/v1/users/u2/timelines/cooks"] {
             becomes(&world, path, &["three", "two", "one"]).await;
         }
         assert_eq!(backend.get("/v1/users/s1").await.is(200).body["statuses"], 3);
@@ -111,12 +111,12 @@ on_both_stores! {
         assert_eq!(backend.delete(&path("u1", &ids[1])).await.problem(403), "forbidden");
         backend.delete(&path("s1", &ids[1])).await.is(204);
         assert_eq!(backend.delete(&path("s1", &ids[1])).await.problem(404), "status_not_found");
-        for path in ["/v1/users/u1/home", "/v1/users/s1/profile", "/v1/users/u2/lists/cooks/timeline"] {
+        for path in ["/v1/users/u1/home", "/v1/users/s1/profile", "/v1/users/u2/timelines/cooks"] {
             assert_eq!(listed(backend, path, 10).await, ["three", "one"], "{path}");
         }
         assert_eq!(backend.get("/v1/users/s1").await.is(200).body["statuses"], 2);
         backend.delete("/v1/users/u2/lists/cooks/s1").await.is(200);
-        assert_eq!(listed(backend, "/v1/users/u2/lists/cooks/timeline", 10).await, [""; 0]);
+        assert_eq!(listed(backend, "/v1/users/u2/timelines/cooks", 10).await, [""; 0]);
         backend.unfollow("u1", "s1").await;
         assert_eq!(listed(backend, "/v1/users/u1/home", 10).await, [""; 0]);
         backend.follow("u1", "s1").await;
@@ -137,7 +137,7 @@ on_both_stores! {
             backend.delete(&format!("/v1/users/s1/statuses/{bad}")).await.problem(400);
         }
         backend.put("/v1/users/u1/lists/a%20b/s1", Value::Null).await.problem(400);
-        for path in ["feed", "home", "profile", "lists/cooks/timeline"] {
+        for path in ["feed", "home", "profile", "timelines/cooks"] {
             let cursor = backend.get(&format!("/v1/users/u1/{path}?cursor=d~1~s1")).await;
             assert_eq!(cursor.problem(400), "invalid_cursor", "{path}");
         }

@@ -1,7 +1,8 @@
-//! What an operator reads in the log of the real program, and how the operator changes it while the
-//! program runs.
+//! What an operator reads in the log of the real program, how the operator changes it while the
+//! program runs, and that the program waits for nobody who reads it.
 
-use std::time::Duration;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -284,6 +285,32 @@ async fn a_flood_of_lines_is_sampled_and_what_was_left_out_is_told() {
             written + left_out >= 500,
             "{written} written, {left_out} left out"
         );
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_whose_log_nobody_reads_answers_and_stops() {
+    within_deadline(async {
+        let (_unread, log) = io::pipe().unwrap();
+        let mut filled = log.try_clone().unwrap();
+        std::thread::spawn(move || filled.write_all(&[b' '; 1 << 20]));
+        let mut program =
+            Program::start_logging_to(&timings(), log.into(), &["--log", "debug"]).await;
+        let api = Backend::at(program.addr);
+        api.open("42", "s1").await;
+        for n in 0..300 {
+            let began = Instant::now();
+            viewer(&program, &format!("u{n}")).await.close().await;
+            api.get("/healthz").await.is(200);
+            assert!(
+                began.elapsed() < Duration::from_secs(5),
+                "{:?}",
+                began.elapsed()
+            );
+        }
+        program.terminate();
+        assert_eq!(program.exit(PATIENCE).await.code(), Some(0));
     })
     .await;
 }

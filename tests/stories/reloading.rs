@@ -8,9 +8,10 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::issuer::{Issuer, rollcall};
+use crate::support::issuer::{Issuer, SECRET, claims, hs256, rollcall};
+use crate::support::presence::Events;
 use crate::support::program::Program;
 use crate::support::stores::within_deadline;
 use crate::support::wait::{PATIENCE, same, until};
@@ -85,6 +86,19 @@ impl Key {
             status,
             serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default(),
         )
+    }
+
+    async fn opens(&self, addr: SocketAddr, live: &str) {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let call = client.put(format!("http://{addr}/v1/lives/{live}"));
+        let call = call
+            .bearer_auth(&self.text)
+            .json(&json!({"streamer_id": "s1"}));
+        assert_eq!(call.send().await.unwrap().status(), 201);
+    }
+
+    async fn watches(&self, addr: SocketAddr, live: &str) -> Events {
+        Events::open(addr, &format!("/v1/lives/{live}/events"), Some(&self.text)).await
     }
 
     async fn is_good(&self, addr: SocketAddr) -> bool {
@@ -179,6 +193,79 @@ async fn a_key_that_is_taken_out_of_a_mounted_secret_opens_nothing_within_second
             &["API keys are in force", "added=\"new\"", "revoked=\"shop\""],
         )
         .await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_of_events_ends_with_the_key_that_opened_it() {
+    within_deadline(async {
+        let issuer = Issuer::new();
+        let (shop, ops) = (Key::new("shop", "read"), Key::new("ops", "read,write"));
+        let mut mount = Mount::new(&[&shop, &ops]);
+        let program = gateway(&issuer, &mount.file()).await;
+        ops.opens(program.addr, "42").await;
+        let mut revoked = shop.watches(program.addr, "42").await;
+        let mut other = ops.watches(program.addr, "42").await;
+        mount.changes_to(&ops.line);
+        let why = revoked.hears("unauthorized", |_| true).await;
+        assert!(
+            why["message"].as_str().unwrap().contains("API key"),
+            "{why}"
+        );
+        revoked.ends().await;
+        assert_eq!(
+            shop.calls(program.addr, Method::GET, "/v1/lives/42/events")
+                .await
+                .0,
+            401
+        );
+        other.hears("counts", |_| true).await;
+        ops.calls(program.addr, Method::DELETE, "/v1/lives/42")
+            .await;
+        other.hears("closed", |_| true).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_of_events_ends_with_its_token_and_says_so() {
+    within_deadline(async {
+        let issuer = Issuer::new();
+        let ops = Key::new("ops", "read,write");
+        let mount = Mount::new(&[&ops]);
+        let program = gateway(&issuer, &mount.file()).await;
+        ops.opens(program.addr, "42").await;
+        // The gateway lets clocks differ by 30 s.
+        let mut claims = claims("s9", &json!({"role": "service"}));
+        claims["exp"] = json!(claims["exp"].as_u64().unwrap() - 3_600 - 26);
+        let token = hs256(SECRET, &claims);
+        let path = format!("/v1/lives/42/events?token={token}");
+        let mut events = Events::open(program.addr, &path, None).await;
+        events.hears("counts", |_| true).await;
+        let why = events.hears("unauthorized", |_| true).await;
+        assert_eq!(why["message"], "the token has expired");
+        events.ends().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_of_keys_that_is_emptied_keeps_them_and_says_so() {
+    within_deadline(async {
+        let issuer = Issuer::new();
+        let (ops, new) = (Key::new("ops", "read"), Key::new("new", "read"));
+        let mut mount = Mount::new(&[&ops]);
+        let program = gateway(&issuer, &mount.file()).await;
+        for empty in ["", "# ops left\n"] {
+            mount.changes_to(empty);
+            unusable_files_are(&ops, program.addr, "1").await;
+        }
+        logs(&program, &["ERROR", "the file names no key"]).await;
+        mount.changes_to(&new.line);
+        new.becomes(program.addr, true).await;
+        unusable_files_are(&new, program.addr, "0").await;
+        assert!(!ops.is_good(program.addr).await);
     })
     .await;
 }

@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::support::backend::Answer;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_redis, within_deadline};
 use crate::support::viewer::Viewer;
@@ -181,4 +183,30 @@ async fn information_outlives_the_loss_of_redis_data() {
         assert!(next > version);
     })
     .await;
+}
+
+on_both_stores! {
+    async fn what_a_back_end_writes_keeps_each_digit_of_its_numbers(world) {
+        const WRITTEN: &str = r#"{"sku":12345678901234567890123, "price":1.10,"e":1E2}"#;
+        let backend = world.backend();
+        let has_it = |answer: &Answer| assert!(answer.text.contains(WRITTEN), "{answer:?}");
+        world.open("42").await;
+        let path = "/v1/lives/42/info";
+        has_it(&backend.send(Method::PUT, path, Some(WRITTEN)).await.is(200));
+        has_it(&backend.get(path).await.is(200));
+        let begun = world.tries_to_call("user_id=u1", json!({"live_id": "42"})).await;
+        has_it(&begun.is(201));
+        let session = begun.body["session_id"].as_str().unwrap();
+        backend.send(Method::PUT, path, Some(WRITTEN)).await.is(200);
+        has_it(&backend.send(Method::POST, &format!("/v1/presence/{session}"), None).await.is(200));
+
+        let profile = json!({"login": "s1", "name": "S"});
+        backend.put("/v1/users/s1", profile).await.is(201);
+        let status = format!(r#"{{"data": {WRITTEN} ,"text":"Tomorrow"}}"#);
+        let posted = backend.send(Method::POST, "/v1/users/s1/statuses", Some(&status)).await;
+        has_it(&posted.is(201));
+        let status = posted.body["status_id"].as_str().unwrap();
+        has_it(&backend.get(&format!("/v1/users/s1/statuses/{status}")).await.is(200));
+        has_it(&backend.get("/v1/users/s1/profile").await.is(200));
+    }
 }

@@ -381,7 +381,7 @@ async fn ids_that_no_url_can_carry_are_refused_wherever_ids_are_read() {
                 ("DELETE", format!("/v1/lives/42/viewers/{path}"), ""),
                 (
                     "POST",
-                    "/v1/lives/query".to_owned(),
+                    "/v1/lives:query".to_owned(),
                     &*format!(r#"{{"live_ids":["42","{dots}"]}}"#),
                 ),
                 (

@@ -1,5 +1,6 @@
 //! Owns a viewer without a socket: joins, beats, listens and leaves over HTTP.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -120,9 +121,18 @@ pub struct Events {
 impl Events {
     /// Opens the stream at this path.
     pub async fn at(world: &World, path: &str) -> Self {
-        let url = format!("http://{}{path}", world.addr);
+        Self::open(world.addr, path, None).await
+    }
+
+    /// Opens the stream at this path of a gateway, perhaps with an API key.
+    pub async fn open(addr: SocketAddr, path: &str, key: Option<&str>) -> Self {
+        let url = format!("http://{addr}{path}");
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let answer = http.get(url).send().await.unwrap();
+        let mut call = http.get(url);
+        if let Some(key) = key {
+            call = call.bearer_auth(key);
+        }
+        let answer = call.send().await.unwrap();
         assert_eq!(answer.status(), 200);
         assert_eq!(answer.headers()["content-type"], "text/event-stream");
         Self {

@@ -24,21 +24,28 @@ pub struct Program {
 impl Program {
     /// Starts the program with these settings, and waits for the line that says that it listens.
     pub async fn start(config: &Config) -> Self {
-        Self::run(config, Command::new(env!("CARGO_BIN_EXE_rollcall"))).await
+        Self::run(config, Command::new(env!("CARGO_BIN_EXE_rollcall")), None).await
+    }
+
+    /// The same with its log written to somewhere else.
+    pub async fn start_logging_to(config: &Config, log: Stdio, args: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
+        command.args(args);
+        Self::run(config, command, Some(log)).await
     }
 
     /// The same with more on the command line.
     pub async fn start_with(config: &Config, args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
         command.args(args);
-        Self::run(config, command).await
+        Self::run(config, command, None).await
     }
 
     /// The same with more in its environment.
     pub async fn start_under(config: &Config, env: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
         command.envs(env.iter().copied());
-        Self::run(config, command).await
+        Self::run(config, command, None).await
     }
 
     /// The same with a wall clock that is wrong by so much, as in `+1h`; its timers run as they
@@ -50,10 +57,10 @@ impl Program {
             .env("LD_PRELOAD", library)
             .env("FAKETIME", offset)
             .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-        Self::run(config, command).await
+        Self::run(config, command, None).await
     }
 
-    async fn run(config: &Config, mut command: Command) -> Self {
+    async fn run(config: &Config, mut command: Command, stderr: Option<Stdio>) -> Self {
         let log = tempfile::NamedTempFile::new().unwrap();
         command.args(["--listen", "127.0.0.1:0"]);
         let times = [
@@ -109,7 +116,7 @@ impl Program {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(log.reopen().unwrap());
+            .stderr(stderr.unwrap_or_else(|| log.reopen().unwrap().into()));
         let mut child = command.spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
         let (tell, told) = oneshot::channel();
@@ -180,7 +187,8 @@ impl Program {
         .await
     }
 
-    fn signal(&self, signal: &str) {
+    /// Sends it a signal, such as `-QUIT`.
+    pub fn signal(&self, signal: &str) {
         let done = Command::new("kill")
             .args([signal, &self.child.id().to_string()])
             .status()

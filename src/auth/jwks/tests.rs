@@ -27,6 +27,11 @@ fn the_algorithm_follows_from_the_kind_of_the_key() {
     ];
     let right = [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
     assert_eq!(algorithms(&set(&keys), Origin::Url).unwrap(), right);
+    keys[2]["alg"] = json!("Ed25519");
+    assert_eq!(
+        algorithms(&set(&keys[2..]), Origin::Url),
+        Ok(vec![Algorithm::EdDSA])
+    );
     keys.iter_mut()
         .for_each(|key| drop(key.as_object_mut().unwrap().remove("alg")));
     let keys = parse(&set(&keys), Origin::Url).unwrap();
@@ -47,6 +52,7 @@ fn keys_that_are_not_for_tokens_are_left_out() {
         with(rsa(), "alg", json!("RSA-OAEP")),
         with(rsa(), "alg", json!("PS256")),
         with(rsa(), "alg", json!("HS256")),
+        with(rsa(), "alg", json!("Ed25519")),
         with(rsa(), "alg", json!("none")),
         with(rsa(), "n", json!("AQAB")),
         with(rsa(), "n", json!("")),
@@ -91,7 +97,7 @@ fn a_secret_is_taken_from_a_file_only() {
 }
 
 #[test]
-fn what_is_no_set_is_refused_and_a_long_one_is_cut() {
+fn what_is_no_set_is_refused_and_so_is_one_with_too_many_keys() {
     for bad in ["", "[]", "{}", "{\"keys\":{}}", "<html>"] {
         assert_eq!(
             algorithms(bad.as_bytes(), Origin::Url),
@@ -100,10 +106,11 @@ fn what_is_no_set_is_refused_and_a_long_one_is_cut() {
         );
     }
     assert_eq!(algorithms(&set(&[]), Origin::Url), Err(SetError::NoKey));
-    assert_eq!(
-        algorithms(&set(&vec![rsa(); 100]), Origin::Url)
-            .unwrap()
-            .len(),
-        MOST_KEYS
-    );
+    for (keys, right) in [
+        (MOST_KEYS, Ok(MOST_KEYS)),
+        (MOST_KEYS + 1, Err(SetError::TooMany)),
+    ] {
+        let read = algorithms(&set(&vec![rsa(); keys]), Origin::Url);
+        assert_eq!(read.map(|keys| keys.len()), right);
+    }
 }

@@ -28,6 +28,42 @@ fn a_public_key_pins_its_algorithm() {
 }
 
 #[test]
+fn every_key_of_a_file_counts_and_what_is_no_key_is_named() {
+    let old_and_new = format!("# old\n{}\n# new\n{}", RSA.public, P256.public);
+    let path = file(&old_and_new);
+    let config = Config {
+        jwt_public_key: Some(path.to_path_buf()),
+        ..Config::default()
+    };
+    let keys = of_files(&config).unwrap();
+    let algorithms: Vec<Algorithm> = keys.iter().map(|key| key.algorithm).collect();
+    assert_eq!(algorithms, [Algorithm::RS256, Algorithm::ES256]);
+
+    let certificate = RSA.certificate();
+    let cut = &P256.public[..P256.public.len() - 12];
+    let too_many = P256.public.repeat(MOST_KEYS + 1);
+    let lines = P256.public.lines().count();
+    for (bad, words) in [
+        (certificate.clone(), "is a certificate, not a public key"),
+        (format!("{}{certificate}", RSA.public), "is a certificate"),
+        (format!("{}{}", RSA.public, P256.private), "something else"),
+        (format!("{}{}", RSA.public, P384.public), "is not RSA of"),
+        (
+            format!("{}hunter2", P256.public),
+            &*format!("line {} of", lines + 1),
+        ),
+        (format!("{}{cut}", RSA.public), "is cut off"),
+        (too_many, "more than 32 keys"),
+    ] {
+        let why = read_public(&bad).expect_err(words).to_string();
+        assert!(
+            why.contains(words) && !why.contains("hunter2"),
+            "{words}: {why}"
+        );
+    }
+}
+
+#[test]
 fn keys_that_could_check_no_token_are_refused_at_once() {
     let keys = [
         &*P384.public,
@@ -58,6 +94,10 @@ fn a_secret_has_32_bytes_or_more_without_the_line_end() {
         public.problem.contains("not a secret; see jwt-public-key"),
         "{public}"
     );
+    let two = read(&format!("{SECRET}\n{SECRET}\n")).unwrap_err();
+    assert!(two.problem.contains("more than one line"), "{two}");
+    let binary = [&b"\xff\n"[..], &[b'x'; 32]].concat();
+    assert_eq!(secret(&file(&binary)), Ok(binary));
     let missing = secret(&PathBuf::from("/no/such/file")).unwrap_err();
     assert!(
         missing.problem.contains("cannot be read: entity not found"),

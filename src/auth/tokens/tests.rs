@@ -7,7 +7,8 @@ use jsonwebtoken::EncodingKey;
 use serde_json::{Value, json};
 
 use super::super::test_keys::{
-    ED25519, OTHER_P256, P256, P384, Pair, RSA, SECRET, by, claims, hs256, now, set, signed,
+    ED25519, OTHER_ED25519, OTHER_P256, P256, P384, Pair, RSA, SECRET, by, claims, hs256, now, set,
+    signed,
 };
 use super::*;
 use crate::base::identity::Role;
@@ -88,6 +89,52 @@ async fn every_kind_of_key_verifies_its_tokens() {
             (claims.user.as_str(), claims.role, claims.counted),
             ("u1", Role::Viewer, true)
         );
+    }
+}
+
+/// A token whose algorithm has the name of RFC 9864.
+fn renamed(more: &Value, pair: &Pair) -> String {
+    let token = unsigned(&json!({"alg": "Ed25519", "kid": "ed"}), "");
+    let (header, _) = token.split_once('.').unwrap();
+    let payload = BASE64URL_NOPAD.encode(claims(more).to_string().as_bytes());
+    let message = format!("{header}.{payload}");
+    let key = pair.signs(Algorithm::EdDSA);
+    let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &key, Algorithm::EdDSA).unwrap();
+    format!("{message}.{signature}")
+}
+
+#[tokio::test]
+async fn a_token_may_call_its_algorithm_ed25519() {
+    let world = World::tuned(|config| config.jwt_audience = Some("shop".to_owned()));
+    let good = json!({"aud": "shop"});
+    let claims = world.tokens.verify(&renamed(&good, &ED25519)).await;
+    assert_eq!(claims.unwrap().user.as_str(), "u1");
+    let tampered = renamed(&good, &ED25519).replacen('.', ".e30x", 1);
+    for (token, why) in [
+        (renamed(&good, &OTHER_ED25519), TokenError::Signature),
+        (tampered, TokenError::Signature),
+        (
+            renamed(&json!({"aud": "x"}), &ED25519),
+            TokenError::Audience,
+        ),
+        (
+            renamed(&json!({"aud": "shop", "exp": 1}), &ED25519),
+            TokenError::Expired,
+        ),
+        (
+            renamed(&json!({"aud": "shop", "sub": ""}), &ED25519),
+            TokenError::Claims,
+        ),
+        (
+            format!("{}.x", renamed(&good, &ED25519)),
+            TokenError::Signature,
+        ),
+        (
+            unsigned(&json!({"alg": "Ed25519"}), ""),
+            TokenError::Signature,
+        ),
+    ] {
+        assert_eq!(world.refusal(&token).await, Some(why), "{token}");
     }
 }
 

@@ -11,12 +11,14 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata};
+use tracing_appender::non_blocking::ErrorCounter;
 use tracing_subscriber::layer::{Context, Filter};
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
 use super::filter::filter;
 use super::panics;
 use super::sampler::{ABOUT, Sampler, Site};
+use crate::base::metrics::Metrics;
 
 /// How often the log checks whether its filter has run out.
 const TICK: Duration = Duration::from_secs(1);
@@ -33,6 +35,8 @@ pub(crate) struct Log {
     present: Mutex<Present>,
     filter: reload::Handle<EnvFilter, Registry>,
     sampler: Arc<Sampler<Site>>,
+    /// The lines that the writer left out; `None` if the writer waits instead.
+    dropped: Option<ErrorCounter>,
 }
 
 #[derive(Debug, Clone)]
@@ -54,7 +58,11 @@ pub(crate) struct Logged {
 
 impl Log {
     /// A log with this filter, and the filter layer for the subscriber.
-    pub(super) fn new(text: &str, parsed: EnvFilter) -> (Self, Lines) {
+    pub(super) fn new(
+        text: &str,
+        parsed: EnvFilter,
+        dropped: Option<ErrorCounter>,
+    ) -> (Self, Lines) {
         let (layer, handle) = reload::Layer::new(parsed);
         let sampler = Arc::<Sampler<Site>>::default();
         let present = Present {
@@ -71,6 +79,7 @@ impl Log {
                 present: Mutex::new(present),
                 filter: handle,
                 sampler,
+                dropped,
             },
             lines,
         )
@@ -84,7 +93,7 @@ impl Log {
     /// The log of the process. If nobody has set one up, the process logs nothing, and a change has
     /// no effect.
     pub(crate) fn of_process() -> &'static Self {
-        LOG.get_or_init(|| Self::new("off", EnvFilter::new("off")).0)
+        LOG.get_or_init(|| Self::new("off", EnvFilter::new("off"), None).0)
     }
 
     pub(crate) fn now(&self) -> Logged {
@@ -113,22 +122,48 @@ impl Log {
         Ok(())
     }
 
-    /// Restores the filter of the start when its time has come, and reports which lines the sampler
-    /// left out. A long-lived task; ends at `stop`.
-    pub(crate) async fn run(&self, stop: CancellationToken) {
+    /// Restores the filter of the start when its time has come, and reports which lines were left
+    /// out. A long-lived task; ends at `stop`.
+    pub(crate) async fn run(&self, metrics: Arc<Metrics>, stop: CancellationToken) {
         let mut ticks = 0;
+        let mut told = 0;
         while stop
             .run_until_cancelled(tokio::time::sleep(TICK))
             .await
             .is_some()
         {
             self.restore_if_due();
+            told = self.tell_dropped(&metrics, told);
             ticks = (ticks + 1) % REPORT_EVERY;
             if ticks == 0 {
                 self.report();
             }
         }
         self.report();
+    }
+
+    /// Counts the lines that the writer left out, and logs their number once whoever reads the log
+    /// goes on. Takes and returns how many the log has told of.
+    fn tell_dropped(&self, metrics: &Metrics, told: u64) -> u64 {
+        let Some(counter) = &self.dropped else {
+            return 0;
+        };
+        let dropped = counter.dropped_lines() as u64;
+        let known = metrics.log_lines_dropped.get();
+        metrics
+            .log_lines_dropped
+            .inc_by(dropped.saturating_sub(known));
+        if dropped == told {
+            return told;
+        }
+        let left_out = dropped - told;
+        tracing::warn!(target: ABOUT, left_out, "lines were left out: whoever reads the log was too slow");
+        // This line may have been left out, too.
+        if counter.dropped_lines() as u64 == dropped {
+            dropped
+        } else {
+            told
+        }
     }
 
     fn report(&self) {

@@ -123,12 +123,12 @@ pub(super) async fn run(
     let report = compare(&store, comparison)
         .await
         .map_err(|why| anyhow!("the command cannot continue: {why}"))?;
-    print(&report, json);
-    Ok(if report.is_agreement() {
+    let code = if report.is_agreement() {
         exit::STOPPED
     } else {
         exit::FINDINGS
-    })
+    };
+    Ok(print(code, &report, json))
 }
 
 async fn compare(store: &RedisStore, comparison: Comparison<'_>) -> StoreResult<Report> {

@@ -116,9 +116,12 @@ impl Guard {
             && let Some(key) = state.api_keys.find(presented)
         {
             self.charge_caller(Payer::Key(key.name.clone()), parts)?;
-            parts.extensions.insert(Actor::Key(key.name));
-            return match permission(Caller::Key(key.scopes), self.action) {
-                Permission::No => Err(forbidden(why_not(self.action))),
+            parts.extensions.insert(Actor::Key(key.name.clone()));
+            let may = permission(Caller::Key(key.scopes), self.action);
+            // A stream of events looks at its key again.
+            parts.extensions.insert(key);
+            return match may {
+                Permission::No => Err(why_not(self.action)),
                 Permission::OwnLives | Permission::Yes => Ok(()),
             };
         }
@@ -244,13 +247,15 @@ fn forbidden(detail: &'static str) -> Problem {
 }
 
 /// Why the gateway refuses a good API key.
-fn why_not(action: Action) -> &'static str {
-    match scope(action) {
-        Some(_) => "the API key lacks the scope for this",
+fn why_not(action: Action) -> Problem {
+    let detail = match scope(action) {
+        Some(scope) => format!("the API key lacks the scope {}", scope.as_str()),
         None => {
             "this is for the bearer of a token, and an API key is no user: POST /v1/online/seen names users"
+                .to_owned()
         }
-    }
+    };
+    Problem::new(Kind::Forbidden, detail)
 }
 
 async fn live_in_path(parts: &mut Parts) -> Result<Option<LiveId>, Problem> {

@@ -41,17 +41,18 @@ pub(super) struct LiveInfo {
 
 impl LiveInfo {
     fn of(live_id: LiveId, epoch: Epoch, info: &Info) -> Self {
-        let text = info
-            .json
-            .as_ref()
-            .and_then(|json| RawValue::from_string(json.to_string()).ok());
         Self {
             live_id,
             epoch: epoch.0,
             info_version: info.version,
-            info: text,
+            info: text_of(info),
         }
     }
+}
+
+/// The information as it was written; `None` if there is none.
+pub(super) fn text_of(info: &Info) -> Option<Box<RawValue>> {
+    RawValue::from_string(info.json.as_ref()?.to_string()).ok()
 }
 
 refusals!(

@@ -10,7 +10,7 @@ use utoipa::openapi::path::{Operation, ParameterIn, Paths};
 use utoipa::openapi::{PathItem, RefOr};
 
 use super::problem::{Kind, Problem};
-use super::requests::without_fields;
+use super::requests::{check_encoding, without_fields};
 use crate::edge::fields::{Place, nearest, pairs, shown};
 
 /// Which unknown fields of a query the layer refuses.
@@ -138,10 +138,13 @@ impl KnownFields {
         };
         call.check_query(&request, self.refuse)?;
         // A body of a GET has no meaning, whatever it is.
-        if call.has_body || request.method().is_safe() {
-            Ok(request)
-        } else {
-            without_fields(request).await
+        if request.method().is_safe() {
+            return Ok(request);
         }
+        if !call.has_body {
+            return without_fields(request).await;
+        }
+        check_encoding(&request)?;
+        Ok(request)
     }
 }

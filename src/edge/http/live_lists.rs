@@ -245,7 +245,7 @@ refusals!(
 /// Ask about many lives
 ///
 /// State, counts and peaks of up to 1,000 lives, open or closed.
-#[utoipa::path(post, path = "/v1/lives/query", operation_id = "query_lives", tag = "lives", request_body = LivesAsked,
+#[utoipa::path(post, path = "/v1/lives:query", operation_id = "query_lives", tag = "lives", request_body = LivesAsked,
     responses((status = 200, description = "What is known of them", body = LivesFound), QueryRefused))]
 pub(super) async fn query(
     State(state): State<Arc<AppState>>,

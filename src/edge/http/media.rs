@@ -60,6 +60,7 @@ refusals!(
     Forbidden,
     MediaServerNotFound,
     BodyTooLarge,
+    UnsupportedMediaType,
     RateLimited,
     StoreUnavailable
 );

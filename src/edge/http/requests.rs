@@ -212,7 +212,7 @@ fn parse(text: &[u8]) -> Result<Json, Problem> {
     })
 }
 
-fn object<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+pub(super) fn object<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     let json = parse(text)?;
     if !matches!(json, Json::Object(_)) {
         return Err(Problem::new(
@@ -297,6 +297,19 @@ fn not_declared() -> Problem {
         Kind::UnsupportedMediaType,
         "send the body with Content-Type: application/json",
     )
+}
+
+/// Refuses a body that is compressed, as the gateway would have to unpack it first.
+pub(super) fn check_encoding(request: &Request) -> Result<(), Problem> {
+    let mut encodings = request.headers().get_all(header::CONTENT_ENCODING).iter();
+    let is_plain = encodings.all(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"));
+    if is_plain || request.body().is_end_stream() {
+        return Ok(());
+    }
+    Err(Problem::new(
+        Kind::UnsupportedMediaType,
+        "send the body as it is, without Content-Encoding",
+    ))
 }
 
 /// Runs a change to its end even if the client hangs up meanwhile.

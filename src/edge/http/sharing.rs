@@ -22,6 +22,11 @@ use super::upgrade::ADMISSION;
 /// How long a browser may remember the answer to a preflight; browsers cap it by themselves.
 const PREFLIGHT_FOR: Duration = Duration::from_secs(7_200);
 
+/// The headers that pages may send: those of the API, of libraries for streams of events, and of
+/// libraries that trace requests.
+const REQUEST_HEADERS: &str = "authorization, baggage, content-type, idempotency-key, last-event-id, \
+     sentry-trace, traceparent, tracestate, x-request-id";
+
 /// Lets pages of allowed origins read the answers of the API, refusals included.
 pub(super) async fn guard(
     State(state): State<Arc<AppState>>,
@@ -83,7 +88,7 @@ fn preflight() -> Response {
         ),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            HeaderValue::from_static("authorization, content-type, idempotency-key"),
+            HeaderValue::from_static(REQUEST_HEADERS),
         ),
         (
             header::ACCESS_CONTROL_MAX_AGE,

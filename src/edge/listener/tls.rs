@@ -114,10 +114,17 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, pem::E
 }
 
 fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|why| {
-        let problem = format!("has no private key that can be read: {why}");
-        CertificateError::new("tls-key", path, problem)
-    })
+    let wrong = |problem| CertificateError::new("tls-key", path, problem);
+    let no_key = |why| wrong(format!("has no private key that can be read: {why}"));
+    let keys: Result<Vec<_>, _> = PrivateKeyDer::pem_file_iter(path)
+        .map_err(no_key)?
+        .collect();
+    let mut keys = keys.map_err(no_key)?;
+    match (keys.pop(), keys.is_empty()) {
+        (Some(key), true) => Ok(key),
+        (Some(_), false) => Err(wrong("has more than one private key".to_owned())),
+        (None, _) => Err(no_key(pem::Error::NoItemsFound)),
+    }
 }
 
 fn read(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, CertificateError> {

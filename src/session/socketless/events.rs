@@ -5,13 +5,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use serde_json::json;
 use tokio::sync::Notify;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::attendant::NEWS;
 use super::sessions::SocketlessSessions;
 use super::{End, SocketlessSession, Way};
-use crate::auth::claims::Claims;
+use crate::auth::api_keys::{ApiKey, ApiKeys};
 use crate::base::clock::{Millis, millis};
 use crate::presence::conn::Signals;
 use crate::session::drain;
@@ -22,9 +23,6 @@ use crate::session::messages::{InfoTold, ServerMessage};
 /// that the clients of a gateway that stopped do not come at the same time.
 const RETRY_FROM: u64 = 500;
 const RETRY_TO: u64 = 2_500;
-
-/// A time that does not come.
-const NEVER: Millis = Millis::MAX;
 
 /// One event for a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +59,27 @@ pub(crate) enum StreamBeats {
     No,
 }
 
+/// What lets a client have a stream.
+pub(crate) enum Credential {
+    /// The session that the stream belongs to, or `--auth off`.
+    None,
+    /// A token, until it expires.
+    Until(Millis),
+    /// An API key, as long as it is in force.
+    Key(Arc<ApiKeys>, ApiKey),
+}
+
+impl Credential {
+    /// Why the stream must end.
+    fn refusal(&self, now: Millis) -> Option<&'static str> {
+        match self {
+            Self::Until(end) if now >= *end => Some("the token has expired"),
+            Self::Key(keys, key) if !keys.has(key) => Some("the API key is not in force any more"),
+            _ => None,
+        }
+    }
+}
+
 /// An open stream of a session. A session has one; a later one takes its place.
 pub(crate) struct EventStream {
     sessions: Arc<SocketlessSessions>,
@@ -69,13 +88,12 @@ pub(crate) struct EventStream {
     beats: StreamBeats,
     /// A dashboard's session ends with its stream.
     watches: bool,
-    /// When the token of a dashboard expires.
-    expires_at: Millis,
+    credential: Credential,
     waiting: VecDeque<Event>,
     last_id: u64,
     begun: bool,
-    /// Whether the client was told to open another stream elsewhere.
-    told_to_move: bool,
+    /// Whether the stream ends after the events that wait.
+    ends: bool,
     beat_at: Millis,
 }
 
@@ -95,14 +113,10 @@ impl EventStream {
     pub(crate) fn of_dashboard(
         sessions: Arc<SocketlessSessions>,
         session: Arc<SocketlessSession>,
-        claims: Option<&Claims>,
+        credential: Credential,
     ) -> Self {
-        let expires_at = match claims {
-            Some(claims) => sessions.context.end_of(claims),
-            None => NEVER,
-        };
         let mut stream = Self::open(sessions, session, StreamBeats::Yes, true);
-        stream.expires_at = expires_at;
+        stream.credential = credential;
         stream
     }
 
@@ -128,11 +142,11 @@ impl EventStream {
             wakes,
             beats,
             watches,
-            expires_at: NEVER,
+            credential: Credential::None,
             waiting: VecDeque::new(),
             last_id: 0,
             begun: false,
-            told_to_move: false,
+            ends: false,
         }
     }
 
@@ -148,11 +162,11 @@ impl EventStream {
                 self.last_id += 1;
                 return Some(event.text(self.last_id));
             }
-            if self.told_to_move || !self.session.is_open() || !self.is_current() {
+            if self.ends || !self.session.is_open() || !self.is_current() {
                 return None;
             }
             if self.session.was_told_to_move() {
-                self.told_to_move = true;
+                self.ends = true;
                 self.waiting.push_back(reconnect());
                 continue;
             }
@@ -163,8 +177,10 @@ impl EventStream {
                     self.waiting.extend(events);
                 }
                 () = clock.sleep_until(self.beat_at) => {
-                    if clock.now() >= self.expires_at {
-                        return None;
+                    if let Some(why) = self.credential.refusal(clock.now()) {
+                        self.ends = true;
+                        self.waiting.push_back(unauthorized(why));
+                        continue;
                     }
                     self.beat();
                     // A comment. It finds out whether the client is still there.
@@ -290,6 +306,12 @@ fn reconnect() -> Event {
     let after_ms = rand::random_range(0..=drain::RECONNECT_WITHIN);
     let message = ServerMessage::Reconnect { after_ms };
     Event::new("reconnect", message.text(None))
+}
+
+/// Tells a client why its stream ends.
+fn unauthorized(why: &str) -> Event {
+    let message = json!({"type": "unauthorized", "message": why});
+    Event::new("unauthorized", message.to_string().into())
 }
 
 /// What the back end wrote about the live of a viewer, if the client does not have it.

@@ -1,13 +1,14 @@
 //! What is written under which filter. The subscriber of each test is that of its own thread.
 
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use parking_lot::ReentrantMutex;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, fmt};
 
 use super::*;
+use crate::base::telemetry::writer::queued;
 
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
@@ -36,7 +37,7 @@ static ONE_AT_A_TIME: ReentrantMutex<()> = ReentrantMutex::new(());
 /// Runs `story` with a log of this filter.
 fn with_log(text: &str, story: impl FnOnce(&Log, &Written)) {
     let _turn = ONE_AT_A_TIME.lock();
-    let (log, lines) = Log::new(text, filter(text).unwrap());
+    let (log, lines) = Log::new(text, filter(text).unwrap(), None);
     let written = Written::default();
     let make = {
         let written = written.clone();
@@ -102,12 +103,16 @@ fn the_filter_changes_while_the_process_runs_and_a_wrong_one_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn the_filter_of_the_start_comes_back_by_itself() {
     let _turn = ONE_AT_A_TIME.lock();
-    let (log, _lines) = Log::new("info", EnvFilter::new("info"));
+    let (log, _lines) = Log::new("info", EnvFilter::new("info"), None);
     log.change("debug", Some(Duration::from_secs(600))).unwrap();
     assert_eq!(log.now().left, Some(Duration::from_secs(600)));
     let stop = CancellationToken::new();
     let filter_after = async |wait: u64| {
-        let _ = tokio::time::timeout(Duration::from_secs(wait), log.run(stop.clone())).await;
+        let _ = tokio::time::timeout(
+            Duration::from_secs(wait),
+            log.run(Arc::default(), stop.clone()),
+        )
+        .await;
         log.now().filter
     };
     assert_eq!(filter_after(590).await, "debug");
@@ -184,5 +189,69 @@ fn a_flood_is_sampled_and_the_lines_left_out_are_counted() {
         assert!(said.contains("log/tests.rs"), "{said}");
         log.sampler.report();
         assert_eq!(written.take(), "", "told once");
+    });
+}
+
+/// Takes nothing until it is let go.
+struct Stalled {
+    entered: mpsc::Sender<()>,
+    go_on: mpsc::Receiver<()>,
+    to: Written,
+}
+
+impl Write for Stalled {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let _ = self.entered.send(());
+        let _ = self.go_on.recv();
+        self.to.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_reader_who_stalls_costs_lines_that_are_counted_and_told_of_when_the_reader_goes_on() {
+    let _turn = ONE_AT_A_TIME.lock();
+    let (tell, entered) = mpsc::channel();
+    let (let_go, go_on) = mpsc::channel();
+    let written = Written::default();
+    let stalled = Stalled {
+        entered: tell,
+        go_on,
+        to: written.clone(),
+    };
+    let (writer, _last_lines) = queued(stalled, 8);
+    let (log, lines) = Log::new(
+        "info",
+        filter("info").unwrap(),
+        Some(writer.error_counter()),
+    );
+    let layer = fmt::layer()
+        .with_writer(writer)
+        .with_ansi(false)
+        .with_filter(lines);
+    tracing::subscriber::with_default(Registry::default().with(layer), || {
+        let metrics = Metrics::default();
+        tracing::info!("the first line");
+        entered.recv().unwrap();
+        for n in 0..12 {
+            tracing::info!(n, "news");
+        }
+        let told = log.tell_dropped(&metrics, 0);
+        assert_eq!(told, 0, "there is no room for the line that tells");
+        assert_eq!(metrics.log_lines_dropped.get(), 4);
+        drop(let_go);
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        let mut said = String::new();
+        while !said.contains("too slow") {
+            assert!(std::time::Instant::now() < deadline, "{said}");
+            log.tell_dropped(&metrics, told);
+            std::thread::yield_now();
+            said.push_str(&written.take());
+        }
+        assert!(said.contains("the first line"), "{said}");
+        assert!(said.contains("n=7") && !said.contains("n=8"), "{said}");
     });
 }

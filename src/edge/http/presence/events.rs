@@ -16,6 +16,7 @@ use utoipa::IntoParams;
 
 use super::beats::session;
 use super::{Id, owner, permit};
+use crate::auth::api_keys::ApiKey;
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::{LiveId, UserId};
 use crate::edge::http::authorization::{Bearer, OwnLive};
@@ -24,7 +25,7 @@ use crate::edge::http::problem::{Problem, refusals};
 use crate::edge::http::requests::{InPath, InQuery};
 use crate::edge::http::state::AppState;
 use crate::edge::listener::pending_connections::PendingConnection;
-use crate::session::socketless::events::{EventStream, StreamBeats};
+use crate::session::socketless::events::{Credential, EventStream, StreamBeats};
 
 /// Tells nginx to pass on each event at once.
 const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -36,6 +37,11 @@ pub(in crate::edge::http) struct EventsQuery {
     /// is lost without a word is then noticed in time behind a proxy, too.
     #[param(default = true)]
     beat: Option<bool>,
+    /// Ignored: some clients send `Last-Event-ID` here.
+    #[serde(rename = "lastEventId")]
+    #[param(max_length = 64)]
+    #[expect(dead_code, reason = "a stream begins with what is true now")]
+    last_event_id: Option<String>,
 }
 
 refusals!(
@@ -87,11 +93,15 @@ pub(in crate::edge::http) async fn of_session(
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "the layer around the handler reads it")]
+#[expect(dead_code, reason = "the layer around the handler reads the token")]
 pub(in crate::edge::http) struct TokenQuery {
     /// A token, for pages: `EventSource` cannot send it in a header.
     #[param(max_length = 7_000)]
     token: Option<String>,
+    /// Ignored: some clients send `Last-Event-ID` here.
+    #[serde(rename = "lastEventId")]
+    #[param(max_length = 64)]
+    last_event_id: Option<String>,
 }
 
 refusals!(
@@ -109,7 +119,8 @@ refusals!(
 /// Watch the counts of a live
 ///
 /// Events are `counts`, now and on change, and `closed`, each with the message that a socket gets
-/// that watches the live; and `reconnect` when the gateway is about to stop.
+/// that watches the live; `reconnect` when the gateway is about to stop; and `unauthorized` when the
+/// token has expired, or the API key was revoked.
 #[utoipa::path(get, path = "/v1/lives/{live_id}/events", operation_id = "watch_live", tag = "lives",
     params(
         ("live_id" = LiveId, Path, description = "The live", example = "42"),
@@ -142,7 +153,12 @@ pub(in crate::edge::http) async fn of_live(
         .presences
         .watch(identity, &live, epoch, permit)
         .await?;
-    let events = EventStream::of_dashboard(state.presences.clone(), session, claims.as_deref());
+    let credential = match (&claims, extensions.get::<ApiKey>()) {
+        (Some(claims), _) => Credential::Until(state.sessions.end_of(claims)),
+        (None, Some(key)) => Credential::Key(state.api_keys.clone(), key.clone()),
+        (None, None) => Credential::None,
+    };
+    let events = EventStream::of_dashboard(state.presences.clone(), session, credential);
     Ok(answer(events, place, &extensions))
 }
 

@@ -10,7 +10,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use data_encoding::BASE64URL_NOPAD;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::auth::session_claims::SessionClaims;
@@ -19,6 +19,7 @@ use crate::base::metrics::Metrics;
 use crate::edge::admission::queue::Decision;
 use crate::edge::datagrams::wire::LONGEST_TICKET;
 use crate::edge::http::candidate::{Candidate, Refusal, check_draining};
+use crate::edge::http::infos;
 use crate::edge::http::problem::{Problem, refusals};
 use crate::edge::http::requests::{JsonObject, in_body, run_to_completion};
 use crate::edge::http::state::AppState;
@@ -119,7 +120,8 @@ pub(in crate::edge::http) struct Begun {
     fans: u64,
     /// What the back end wrote about the live, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
-    info: Option<Value>,
+    #[schema(value_type = Option<serde_json::Value>)]
+    info: Option<Option<Box<RawValue>>>,
     /// The version of the information; left out as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
@@ -142,10 +144,7 @@ impl Begun {
             streamer_id: record.streamer.to_string(),
             viewers: figures.viewers,
             fans: figures.fans,
-            info: info.map(|info| match &info.json {
-                Some(json) => serde_json::from_str(json).unwrap_or_default(),
-                None => Value::Null,
-            }),
+            info: info.map(infos::text_of),
             info_version: info.map(|info| info.version),
             udp: UdpOffer::of(state, &joined.claims),
         }

@@ -149,7 +149,7 @@ refusals!(
 ///
 /// Their announcements, and their lives that are on air. Pages are as those of the feed. A list
 /// without members is empty, as one that never was.
-#[utoipa::path(get, path = "/v1/users/{user_id}/lists/{list}/timeline", operation_id = "list_timeline", tag = "feeds",
+#[utoipa::path(get, path = "/v1/users/{user_id}/timelines/{list}", operation_id = "list_timeline", tag = "feeds",
     params(
         ("user_id" = UserId, Path, description = "Whose list", example = "u1"),
         ("list" = ListName, Path, description = "The list", example = "cooks"),

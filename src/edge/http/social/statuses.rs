@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::feeds::StatusItem;
@@ -15,7 +16,7 @@ use crate::base::ids::{PostId, UserId};
 use crate::edge::fields::Place;
 use crate::edge::http::idempotency::{IdempotencyKey, Made, Repeatable};
 use crate::edge::http::problem::{Kind, Problem, refusals};
-use crate::edge::http::requests::{InPath, JsonObject, run_to_completion};
+use crate::edge::http::requests::{InPath, JsonText, object, run_to_completion};
 use crate::edge::http::state::AppState;
 use crate::store::StatusId;
 use crate::sync::social::feeds::{Deleted, Feeds};
@@ -73,15 +74,16 @@ pub(in crate::edge::http) async fn post(
     State(state): State<Arc<AppState>>,
     InPath(author): InPath<UserId>,
     repeatable: Repeatable,
-    JsonObject(body): JsonObject<PostStatus>,
+    JsonText(sent): JsonText,
 ) -> Result<Response, Problem> {
+    let body: PostStatus = object(&sent)?;
     if !(1..=MAX_TEXT).contains(&body.text.chars().count()) {
         let detail = format!("must have 1 to {MAX_TEXT} characters");
         return Err(Problem::new(Kind::BadMessage, detail).at(Place::field("text")));
     }
-    let data = match &body.data {
+    let data = match body.data {
         Value::Null => None,
-        data => Some(data.to_string()),
+        _ => data_as_sent(&sent),
     };
     if data.as_ref().is_some_and(|data| data.len() > MAX_DATA) {
         let detail = format!("must have at most {MAX_DATA} bytes");
@@ -96,6 +98,17 @@ pub(in crate::edge::http) async fn post(
             announce(feeds, id, text, data)
         })
         .await
+}
+
+/// The data of an announcement as the client wrote it, with each digit of its numbers.
+fn data_as_sent(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct AsSent<'a> {
+        #[serde(borrow)]
+        data: &'a RawValue,
+    }
+    let sent: AsSent<'_> = serde_json::from_slice(body).ok()?;
+    Some(sent.data.get().to_owned())
 }
 
 async fn announce(

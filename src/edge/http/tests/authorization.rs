@@ -37,7 +37,7 @@ use Streamer::{Nothing, OwnLives};
 /// needs.
 const GUARDED: &[(&str, Streamer, &str)] = &[
     ("GET /v1/lives", Nothing, "read"),
-    ("POST /v1/lives/query", Nothing, "read"),
+    ("POST /v1/lives:query", Nothing, "read"),
     ("PUT /v1/lives/{live_id}/info", OwnLives, "write"),
     ("GET /v1/lives/{live_id}/info", OwnLives, "read"),
     ("PUT /v1/lives/{live_id}", OwnLives, "write"),
@@ -117,11 +117,7 @@ const GUARDED: &[(&str, Streamer, &str)] = &[
         "write",
     ),
     ("GET /v1/users/{user_id}/lists/{list}", Nothing, "read"),
-    (
-        "GET /v1/users/{user_id}/lists/{list}/timeline",
-        Nothing,
-        "read",
-    ),
+    ("GET /v1/users/{user_id}/timelines/{list}", Nothing, "read"),
     ("GET /v1/online/count", Nothing, "read"),
     ("GET /v1/online", Nothing, "read"),
     ("DELETE /v1/online", Nothing, "write"),
@@ -272,7 +268,7 @@ fn body_of(route: &str) -> Option<Value> {
         "PATCH /v1/lives/{live_id}" => json!({"title": "New"}),
         "PUT /v1/lives/{live_id}/info" => json!({"pinned": "hi"}),
         "PUT /v1/lives/{live_id}/bans/{user_id}" => json!({"ban_s": 60}),
-        "POST /v1/lives/query" => json!({"live_ids": ["42"]}),
+        "POST /v1/lives:query" => json!({"live_ids": ["42"]}),
         "POST /v1/online/query" | "POST /v1/online/seen" => json!({"user_ids": ["u1"]}),
         "POST /v1/users" | "PUT /v1/users/{user_id}" => {
             json!({"login": path_login(route), "name": "Ann"})
@@ -345,7 +341,10 @@ async fn every_key_does_what_its_scope_says_and_no_more() {
             if key == *scope {
                 may(route, key).await
             } else {
-                may_not(&world, route, Some(key), 403).await
+                may_not(&world, route, Some(key), 403).await;
+                let refusal = call(&world.router, route, Some(key)).await;
+                let detail = refusal.json()["detail"].to_string();
+                assert!(detail.contains(&format!("the scope {scope}")), "{detail}");
             }
         }
     }

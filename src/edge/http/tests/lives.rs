@@ -110,14 +110,14 @@ async fn a_thousand_lives_with_the_longest_ids_are_asked_about_at_once() {
     let many = |n: usize| {
         json!({"live_ids": (0..n).map(|i| format!("{i:064}")).collect::<Vec<_>>()}).to_string()
     };
-    let answer = world.post("/v1/lives/query", &many(1_000)).await.is(200);
+    let answer = world.post("/v1/lives:query", &many(1_000)).await.is(200);
     assert_eq!(answer["unknown"].as_array().unwrap().len(), 1_000);
     world
-        .post("/v1/lives/query", &many(1_001))
+        .post("/v1/lives:query", &many(1_001))
         .await
         .is_problem(400, "bad_message");
     world
-        .post("/v1/lives/query", &many(2_000))
+        .post("/v1/lives:query", &many(2_000))
         .await
         .is_problem(413, "body_too_large");
 }

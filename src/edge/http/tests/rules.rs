@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
 
+use axum::body::Body;
+use axum::http::Request;
 use serde_json::{Value, json};
 
 use super::schemas::Schemas;
 use super::world::World;
+use crate::base::ids::UserId;
 use crate::base::secret::Secret;
 use crate::config::Config;
 use crate::gateway::parts::Verifiers;
@@ -247,7 +250,7 @@ async fn a_batch_is_an_array_in_a_post_and_its_answer_names_the_unknown() {
             assert_ne!(is_array, at == BATCH_IN_QUERY, "{at}: {name}");
         }
     }
-    for path in ["/v1/lives/query", "/v1/online/query"] {
+    for path in ["/v1/lives:query", "/v1/online/query"] {
         let answer = &document.0["paths"][path]["post"]["responses"]["200"]["content"]["application/json"]
             ["schema"];
         let name = answer["$ref"].as_str().unwrap().rsplit('/').next().unwrap();
@@ -256,6 +259,67 @@ async fn a_batch_is_an_array_in_a_post_and_its_answer_names_the_unknown() {
             fields["items"].is_object() && fields["unknown"].is_object(),
             "{path}: {fields}"
         );
+    }
+}
+
+#[tokio::test]
+async fn a_word_of_a_path_where_another_path_has_an_id_is_no_id() {
+    let document = Document::read().await;
+    let paths = document.0["paths"].as_object().unwrap().keys();
+    let paths: Vec<Vec<&str>> = paths.map(|path| path.split('/').collect()).collect();
+    let is_id = |segment: &str| segment.starts_with('{');
+    for with_id in &paths {
+        for with_word in &paths {
+            if with_id.len() != with_word.len() {
+                continue;
+            }
+            for (id, word) in with_id.iter().zip(with_word) {
+                if is_id(id) && !is_id(word) {
+                    assert!(
+                        UserId::parse(word).is_err(),
+                        "{with_word:?} hides {word} from {with_id:?}"
+                    );
+                }
+                if id != word && !is_id(id) && !is_id(word) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_body_is_refused_by_every_call_that_takes_a_body() {
+    let world = World::new();
+    let compressed = |call: &Call, encoding: &str| {
+        let path = call.path.replace(['{', '}'], "");
+        Request::builder()
+            .method(call.method.to_uppercase().as_str())
+            .uri(path)
+            .header("content-type", "application/json")
+            .header("content-encoding", encoding)
+            .body(Body::from("{}"))
+            .unwrap()
+    };
+    let mut calls = Document::read().await.calls();
+    calls.retain(|call| call.operation["requestBody"].is_object());
+    assert!(calls.len() > 10);
+    for call in calls {
+        let name = call.name();
+        assert!(
+            call.codes("415").contains("unsupported_media_type"),
+            "{name}"
+        );
+        for encoding in ["gzip", "br, gzip"] {
+            let refused = world.sends(compressed(&call, encoding)).await;
+            refused.is_problem(415, "unsupported_media_type");
+            assert!(
+                refused.text.contains("Content-Encoding"),
+                "{name}: {refused:?}"
+            );
+        }
+        let plain = world.sends(compressed(&call, "identity")).await;
+        assert_ne!(plain.status, 415, "{name}");
     }
 }
 
