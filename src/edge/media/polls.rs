@@ -18,8 +18,8 @@ pub(crate) fn read(kind: MediaKind, url: &Url, body: &[u8]) -> Result<Vec<MediaE
     match kind {
         MediaKind::NginxRtmp => nginx_rtmp(body),
         MediaKind::OvenMediaEngine => oven_media_engine(url, body),
-        MediaKind::MediaMtx => Ok(events(list(body, &["items"])?, mediamtx_path)),
-        _ => Ok(events(list(body, &["streams", "clients"])?, srs_publisher)),
+        MediaKind::MediaMtx => Ok(events(&list(body, &["items"])?, mediamtx_path)),
+        _ => Ok(events(&list(body, &["streams", "clients"])?, srs_publisher)),
     }
 }
 
@@ -34,7 +34,7 @@ fn list(body: &[u8], fields: &[&'static str]) -> Result<Vec<Value>, Unreadable> 
     Err(Unreadable::Field(fields[0]))
 }
 
-fn events(list: Vec<Value>, read: fn(&Value) -> Option<MediaEvent>) -> Vec<MediaEvent> {
+fn events(list: &[Value], read: fn(&Value) -> Option<MediaEvent>) -> Vec<MediaEvent> {
     list.iter().filter_map(read).collect()
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn livekit_participants(
     let read = |participant: &Value| {
         let identity = text(participant, "/identity");
         let is_guest = room.streamer.is_some() && room.streamer.as_deref() != identity;
-        let has_tracks = participant.get("tracks")?.as_array()?.first().is_some();
+        let has_tracks = !participant.get("tracks")?.as_array()?.is_empty();
         if is_guest || !has_tracks {
             return None;
         }

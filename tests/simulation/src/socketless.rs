@@ -510,7 +510,7 @@ impl Session<'_> {
 
     /// A beat that was sent before the session ended, and arrives after that.
     async fn beats_late(&mut self, through: usize) {
-        tokio::spawn(self.old_id().is_tried(through));
+        tokio::spawn(self.old_id().be_tried(through));
         let ended = Instant::now();
         let late = self.device.seconds(LATE);
         sleep(late).await;
@@ -583,7 +583,7 @@ impl Session<'_> {
             Asked::Answered(answer) if answer.status == 200 => {
                 let places = std::mem::take(&mut self.places).into_values().collect();
                 world.left_everywhere(user, self.live, places, gateway);
-                tokio::spawn(self.old_id().is_tried(gateway));
+                tokio::spawn(self.old_id().be_tried(gateway));
                 let joined = NewSession {
                     live,
                     place: there,
@@ -650,7 +650,7 @@ impl Session<'_> {
 impl OldId {
     /// Sends beats with the id to any gateway, also to those that started later. None may take one if
     /// the gateway through which the id came to be over could tell the store.
-    async fn is_tried(mut self, through: usize) {
+    async fn be_tried(mut self, through: usize) {
         sleep(WRITTEN_WITHIN).await;
         let world = self.world.clone();
         let is_written = !world.plan.loses_data() && world.is_sound(through);
@@ -661,12 +661,12 @@ impl OldId {
             }
             let up = (0..world.plan.gateways).filter(|gateway| world.is_up(*gateway));
             if let Some(gateway) = up.choose(&mut self.rng) {
-                self.is_tried_at(gateway, is_written).await;
+                self.be_tried_at(gateway, is_written).await;
             }
         }
     }
 
-    async fn is_tried_at(&self, gateway: usize, is_written: bool) {
+    async fn be_tried_at(&self, gateway: usize, is_written: bool) {
         let (world, user, live) = (&self.world, self.user, self.live);
         let place = world.place(gateway);
         world.beating(user, live, place);

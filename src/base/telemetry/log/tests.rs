@@ -243,10 +243,10 @@ fn a_reader_who_stalls_costs_lines_that_are_counted_and_told_of_when_the_reader_
         assert_eq!(told, 0, "there is no room for the line that tells");
         assert_eq!(metrics.log_lines_dropped.get(), 4);
         drop(let_go);
-        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
         let mut said = String::new();
         while !said.contains("too slow") {
-            assert!(std::time::Instant::now() < deadline, "{said}");
+            assert!(tokio::time::Instant::now() < deadline, "{said}");
             log.tell_dropped(&metrics, told);
             std::thread::yield_now();
             said.push_str(&written.take());
