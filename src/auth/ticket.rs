@@ -155,8 +155,9 @@ mod tests {
         assert_ne!(ticket, written.seal(&secret), "no two are the same");
         assert!(ticket.len() < written.sign(&secret).len());
         let sealed = BASE64URL_NOPAD.decode(ticket.as_bytes()).unwrap();
+        // Words of two letters stand in random bytes by chance.
         let sealed = String::from_utf8_lossy(&sealed);
-        for said in ["mail@example.org", "viewer", "42", "s1"] {
+        for said in ["mail@example.org", "viewer"] {
             assert!(!sealed.contains(said), "{said}");
         }
     }
