@@ -205,7 +205,9 @@ async fn streams(store: &RedisStore, record: &LiveRecord) {
     assert!(matches!(written, StreamsReply::Written(Some(_))));
     assert!(store.load_streams(&record.live).await.unwrap().version > 0);
     let lifetime = Duration::from_secs(60);
-    let noted = store.note_publishing("0", &record.live, lifetime).await;
+    let noted = store
+        .note_publishing("0", &record.live.clone().into(), lifetime)
+        .await;
     noted.unwrap();
     store.find_publishing("0").await.unwrap();
 }
