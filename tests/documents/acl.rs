@@ -17,6 +17,7 @@ use rollcall::base::media_event::{StreamNews, StreamSession};
 use rollcall::base::media_server::MediaServerName;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
+use rollcall::base::session_key::{KEY_BYTES, SessionKey};
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::config::{AttendanceForm, Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
@@ -24,15 +25,15 @@ use rollcall::store::{
     About, AnswerName, Answers, Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion,
     Attending, Burial, BuryReply, Bus, BusEvent, ChangeLive, ChangeReply, Channel, CheckLive,
     Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, Counts, DeadEvent,
-    Deliveries, Delivery, Edge, Entry, EntryId, Erasures, Event, EventAges, Events, ExpectedSlice,
-    FanoutJobs, FanoutTask, Figures, FinishClose, FinishedChanges, Followed, Follows, Heard,
-    HeldFrom, History, Holders, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive,
-    LiveChange, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation,
-    NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post, Profiles, PutInList,
-    QueueKind, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn,
-    Sessions, SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays, StreamChange,
-    StreamStore, Streams, StreamsReply, Summary, Terms, Timeline, Timelines, Uniques, UserLists,
-    WebhookQueue, WriteStreams, find_attendees,
+    Deliveries, Delivery, Edge, EndedSession, Entry, EntryId, Erasures, Event, EventAges, Events,
+    ExpectedSlice, FanoutJobs, FanoutTask, Figures, FinishClose, FinishedChanges, Followed,
+    Follows, Heard, HeldFrom, History, Holders, Job, LastSeen, LeaseReply, LeaseStore, LiftBan,
+    ListedLive, LiveChange, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation,
+    NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Over, Peaks, Post, Profiles,
+    PutInList, QueueKind, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease,
+    SenderTurn, SessionEnds, Sessions, SharedSecrets, SliceSize, Slices, Span, Standing, StatusId,
+    Statuses, Strays, StreamChange, StreamStore, Streams, StreamsReply, Summary, Terms, Timeline,
+    Timelines, Uniques, UserLists, WebhookQueue, WriteStreams, find_attendees,
 };
 use tokio::time::Instant;
 
@@ -907,6 +908,12 @@ async fn feeds(store: &RedisStore, redis: &RedisServer, prefix: &str) {
             .as_deref(),
         Some("answer")
     );
+    let end = EndedSession::for_good(SessionKey::from_bytes([0; KEY_BYTES]), Over::Left);
+    store.end_sessions(&[end], "word").await.unwrap();
+    let ended = store.ended_sessions(&[end.key]).await;
+    assert_eq!(ended.unwrap(), [end]);
+    let secret = ["secret".to_owned()];
+    assert_eq!(store.share_secrets(&secret).await.unwrap(), secret);
     let job = Job {
         task: FanoutTask::Add,
         entry: entry.clone(),

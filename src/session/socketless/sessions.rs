@@ -478,10 +478,8 @@ impl SocketlessSessions {
             return Err(unheard());
         }
         if let Some(session) = here {
-            // It switched to another live on another gateway.
-            self.join(&session, &wish, Some(as_of)).await?;
-            session.number.fetch_max(number, Ordering::AcqRel);
-            return Ok(session);
+            // It switched to another live on another gateway, and goes on here as one from there.
+            self.finish_here(&session, End::Moved);
         }
         self.check_room()?;
         let newcomer = Newcomer {
