@@ -89,7 +89,8 @@ var clientTests = {};
     async #answer(url, { headers = {}, method = "GET", body, signal }) {
       // A header has the id of the session.
       const [, id] = headers.authorization?.match(/^Presence (.+)$/) ?? [];
-      const call = `${method} ${url.pathname.replace("/current", `/${id}`)}`;
+      url.pathname = url.pathname.replace("/current", `/${id}`);
+      const call = `${method} ${url.pathname}`;
       this.calls.push(call);
       this.bodies.push(body && JSON.parse(body));
       this.credentials = { headers, search: url.search };
