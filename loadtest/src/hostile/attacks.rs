@@ -292,7 +292,9 @@ impl Act {
             Self::NeverRead => never_read(scene, &viewer()?).await,
             Self::Occupy(how) => {
                 let streamer = scene.issuer.viewer(user, &json!({"role": "streamer"}))?;
-                how.carry_out(scene.proxied.server.addr, &streamer).await
+                let other = scene.issuer.viewer("other", &json!({}))?;
+                how.carry_out(scene.proxied.server.addr, &streamer, &other)
+                    .await
             }
             Self::GuessIds => neighbours::guess(scene).await,
             Self::SendDatagrams(flood) => flood.carry_out(scene, user).await,

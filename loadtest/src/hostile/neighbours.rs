@@ -22,7 +22,7 @@ const A_SECOND: u32 = 1_000;
 const GUESSERS: u32 = 20;
 
 /// How long it lasts, and the time between two beats.
-const FOR: Duration = Duration::from_secs(6);
+const FOR: Duration = Duration::from_secs(3);
 const BEAT: Duration = Duration::from_millis(500);
 
 /// An id that no gateway made, of the length of a good one.

@@ -60,11 +60,13 @@ impl Occupation {
         }
     }
 
-    /// Whether others are answered meanwhile, in words. `token` is a streamer's, and good.
+    /// Whether others are answered meanwhile, in words. `token` is a streamer's, and good; `other` is
+    /// that of another user, who pays for the others.
     pub(super) async fn carry_out(
         self,
         address: SocketAddr,
         token: &str,
+        other: &str,
     ) -> anyhow::Result<String> {
         let mut late = String::new();
         for _ in 0..TRIES {
@@ -72,7 +74,7 @@ impl Occupation {
             for _ in 0..CONNECTIONS {
                 occupiers.spawn(self.hold(address, self.first(token)));
             }
-            let said = others(address, token).await;
+            let said = others(address, other).await;
             occupiers.shutdown().await;
             match said? {
                 None => return Ok(ANSWERED.to_owned()),
