@@ -262,6 +262,8 @@ on_both_stores! {
         figures_become(&world, 1, 0).await;
         world.backend().ban("42", "u1", 60).await;
         app.hears_status(Status::Removed).await;
+        figures_become(&world, 0, 0).await;
+        app.hears_status(Status::Removed).await;
         assert_eq!(world.figures("42").await, (0, 0));
     }
 }
