@@ -161,6 +161,35 @@ on_both_stores! {
 
 on_both_stores! {
     tuned(with_datagrams)
+    async fn an_app_whose_datagrams_are_repeated_all_the_time_goes_on_from_another_port(world) {
+        world.open("42").await;
+        let mut app = world.app_in("u1", "42").await;
+        let overheard = app.sent.clone();
+        let gateway = udp_address(&world).await;
+        // Each 2,000 times a second.
+        let flood = tokio::spawn(async move {
+            let stranger = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            for n in 0_u64.. {
+                for copy in &overheard {
+                    let _ = stranger.send_to(copy, gateway).await;
+                }
+                if n % 20 == 0 {
+                    sleep(Duration::from_millis(10)).await;
+                }
+            }
+        });
+        for _ in 0..5 {
+            app.gets_another_port().await;
+            app.settles().await;
+        }
+        flood.abort();
+        assert_eq!(world.figures("42").await, (1, 0));
+        assert_eq!(counted(&world, "resumed").await, 0.0);
+    }
+}
+
+on_both_stores! {
+    tuned(with_datagrams)
     async fn datagrams_of_any_other_kind_get_no_answer(world) {
         world.open("42").await;
         let mut app = world.app_in("u1", "42").await;

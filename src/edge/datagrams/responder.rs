@@ -19,7 +19,7 @@ use crate::auth::session_claims::SessionClaims;
 use crate::base::clock::Millis;
 use crate::edge::http::state::AppState;
 use crate::presence::Fan;
-use crate::session::socketless::datagram_state::{Arrival, Opening};
+use crate::session::socketless::datagram_state::{AddressHash, Arrival, Opening};
 use crate::session::socketless::sessions::EVERY_ID;
 use crate::session::socketless::{SocketlessSession, Way};
 use crate::store::Over;
@@ -119,6 +119,7 @@ pub(super) struct Resumption {
 struct Arrived<'a> {
     request: Request<'a>,
     from: SocketAddr,
+    address: AddressHash,
     now: Millis,
 }
 
@@ -160,7 +161,12 @@ impl Responder {
         };
         let session = self.shared.app.presences.find(&request.session);
         let session = session.as_deref();
-        let arrived = Arrived { request, from, now };
+        let arrived = Arrived {
+            request,
+            from,
+            address: self.shared.hasher.hash(from),
+            now,
+        };
         match request.wish {
             Wish::Beat => self.beat(&arrived, session),
             Wish::Leave => self.leave(&arrived, session),
@@ -198,11 +204,10 @@ impl Responder {
         arrived: &Arrived<'_>,
         session: &SocketlessSession,
     ) -> Option<Reply> {
-        let address = self.shared.hasher.hash(arrived.from);
         let request = &arrived.request;
         let mut datagrams = session.datagrams.lock();
         let channel = datagrams.channel()?;
-        if !channel.is_from(address) {
+        if !channel.is_from(arrived.address) {
             return None;
         }
         let key = DatagramKey::new(channel.key());
@@ -253,7 +258,9 @@ impl Responder {
         cookie: Cookie,
         ticket: &str,
     ) -> Reply {
-        let Arrived { request, from, now } = arrived;
+        let Arrived {
+            request, from, now, ..
+        } = arrived;
         if session.is_none() && self.shared.refusals.are_silent(&request.session, *now) {
             return self.drop(Fate::Limited);
         }
@@ -269,7 +276,7 @@ impl Responder {
             return self.drop(Fate::Malformed);
         }
         let opening = Opening {
-            address: self.shared.hasher.hash(*from),
+            address: arrived.address,
             counter: request.counter,
             cookie_made_at,
         };
@@ -315,7 +322,9 @@ impl Responder {
     ) -> Reply {
         let shared = self.shared.clone();
         let Shared { app, refusals, .. } = shared.as_ref();
-        let Arrived { request, from, now } = arrived;
+        let Arrived {
+            request, from, now, ..
+        } = arrived;
         let session = &request.session;
         let hash = TicketHash::of(ticket);
         if let Some(status) = refusals.told(session, hash, *now) {
@@ -360,12 +369,16 @@ impl Responder {
         arrived: &Arrived<'_>,
         session: Option<&SocketlessSession>,
     ) -> Result<Keys, Fate> {
-        let Arrived { request, from, now } = arrived;
-        let address = self.shared.hasher.hash(*from);
+        let Arrived {
+            request,
+            address,
+            now,
+            ..
+        } = arrived;
         let known = session.and_then(|session| {
             let mut datagrams = session.datagrams.lock();
             let channel = datagrams.channel()?;
-            Some((*channel.key(), channel.is_from(address)))
+            Some((*channel.key(), channel.is_from(*address)))
         });
         let is_home = known.is_some_and(|(_, is_home)| is_home);
         if !is_home && self.strangers.have_spent_all(*now) {
@@ -391,14 +404,18 @@ impl Responder {
 
     /// Whether somebody pays for an answer to an authentic datagram that may come from any address.
     fn may_answer(&mut self, arrived: &Arrived<'_>, session: Option<&SocketlessSession>) -> bool {
-        let Arrived { request, from, now } = arrived;
-        let address = self.shared.hasher.hash(*from);
+        let Arrived {
+            request,
+            address,
+            now,
+            ..
+        } = arrived;
         let taken_in = session.and_then(|session| {
             let mut datagrams = session.datagrams.lock();
             Some(datagrams.channel()?.newest())
         });
         self.strangers
-            .pay_for_answer(request, address, taken_in, *now)
+            .pay_for_answer(request, *address, taken_in, *now)
     }
 
     /// Asks an authentic client to show that it receives what is sent to its address.
@@ -408,7 +425,9 @@ impl Responder {
         session: Option<&SocketlessSession>,
         key: &DatagramKey,
     ) -> Reply {
-        let Arrived { request, from, now } = arrived;
+        let Arrived {
+            request, from, now, ..
+        } = arrived;
         if !self.may_answer(arrived, session) {
             return self.drop(Fate::Limited);
         }

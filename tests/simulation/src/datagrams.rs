@@ -76,6 +76,8 @@ pub(crate) struct Datagrams {
     from: SocketAddr,
     /// Whether nothing was sent from its address.
     has_moved: bool,
+    /// Where the last beat went.
+    gateway: Option<usize>,
 }
 
 impl Datagrams {
@@ -96,6 +98,7 @@ impl Datagrams {
             },
             from: SocketAddr::new(ip.into(), 1_024),
             has_moved: true,
+            gateway: None,
         })
     }
 
@@ -129,6 +132,10 @@ impl Datagrams {
     pub(crate) async fn beat(&mut self, world: &World, gateway: usize, live_id: &str) -> Asked {
         if !world.listens(gateway) {
             return Asked::Nobody;
+        }
+        if self.gateway.replace(gateway) != Some(gateway) {
+            // A beat for another gateway must not be one for the former.
+            self.counter.channel = 0;
         }
         let counter = self.next();
         let beat = wire::beat(&self.key, &self.session, counter, true);
