@@ -194,8 +194,8 @@ on_both_stores! {
         let path = "/v1/lives/42/info";
         has_it(&backend.send(Method::PUT, path, Some(WRITTEN)).await.is(200));
         has_it(&backend.get(path).await.is(200));
-        let begun = world.tries_to_call("user_id=u1", json!({"live_id": "42"})).await;
-        has_it(&begun.is(201));
+        let begun = world.tries_to_call("user_id=u1", json!({"live_id": "42"})).await.is(201);
+        has_it(&begun);
         let session = begun.body["session_id"].as_str().unwrap();
         backend.send(Method::PUT, path, Some(WRITTEN)).await.is(200);
         has_it(&backend.send(Method::POST, &format!("/v1/presence/{session}"), None).await.is(200));
@@ -203,8 +203,9 @@ on_both_stores! {
         let profile = json!({"login": "s1", "name": "S"});
         backend.put("/v1/users/s1", profile).await.is(201);
         let status = format!(r#"{{"data": {WRITTEN} ,"text":"Tomorrow"}}"#);
-        let posted = backend.send(Method::POST, "/v1/users/s1/statuses", Some(&status)).await;
-        has_it(&posted.is(201));
+        let path = "/v1/users/s1/statuses";
+        let posted = backend.send(Method::POST, path, Some(&status)).await.is(201);
+        has_it(&posted);
         let status = posted.body["status_id"].as_str().unwrap();
         has_it(&backend.get(&format!("/v1/users/s1/statuses/{status}")).await.is(200));
         has_it(&backend.get("/v1/users/s1/profile").await.is(200));
