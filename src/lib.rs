@@ -104,7 +104,7 @@
 //! | how are clients told what a back end wrote? | `presence/room_info.rs` remembers; `session/memberships/` tells |
 //! | which viewers are pushed counts, and how often? | `presence/pushed_counts.rs` |
 //! | what did a media server say of a stream? | `edge/media.rs`; `edge/media/signature.rs` for whether it did |
-//! | in which fields does a media server say it? | `config/media/mapping.rs`; `edge/media/mapped.rs` reads them |
+//! | in which fields does a media server say it? | `config/media/callbacks.rs`; `edge/media/mapped.rs` reads them |
 //! | who may publish a stream? | `edge/media/publisher.rs` |
 //! | what does that mean for the live? | `store/streams/state.rs` decides, `sync/streams.rs` carries it out |
 //! | a stream is over: when does its live close? | `sync/streams/grace.rs` |

@@ -1,6 +1,7 @@
 //! The media servers of the settings file: a table `[media.<name>]` for each. A mistake says what
 //! would be right, and quotes no secret.
 
+mod callbacks;
 mod mapping;
 pub(super) mod server;
 mod template;
@@ -76,7 +77,7 @@ fn server(name: MediaServerName, keys: &mut Keys<'_>) -> Option<MediaServer> {
     let poll_url = keys.read("poll-url", url);
     let heartbeats = keys.read("heartbeats", on_or_off);
     let networks = keys.read("networks", networks);
-    let mapping = kind.map(|kind| mapping::read(kind, keys));
+    let mapping = kind.map(|kind| callbacks::read(kind, keys));
     if keys.mistakes() > before {
         return None;
     }

@@ -121,6 +121,8 @@ fn call(gateway: &Gateway, key: &str) -> impl Future<Output = anyhow::Result<u16
     let request = gateway
         .http
         .post(format!("http://{address}/v1/media/main?secret={SECRET}"))
+        // The gateway may close an idle connection in the moment in which it is used again.
+        .header("connection", "close")
         .body(body.to_string());
     async move { Ok(request.send().await?.status().as_u16()) }
 }

@@ -409,7 +409,10 @@ fn mediamtx_asks_in_json_and_its_hooks_tell_in_a_form() {
 
 #[test]
 fn generic() {
-    let published = r#"{"event":"publish","session":"a","stream":"42","token":"abc","streamer_id":"s1","at":7}"#;
+    let published = concat!(
+        r#"{"event":"publish","session":"a","stream":"42","token":"abc","streamer_id":"s1","#,
+        r#""at":1778593500250}"#,
+    );
     let alive = r#"{"event":"alive","session":"a","stream":"42"}"#;
     let done = r#"{"event":"done","session":"a","stream":"42","something":"new"}"#;
     let rows: &[Row] = &[

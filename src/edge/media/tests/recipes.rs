@@ -95,7 +95,7 @@ fn the_recipes_of_the_manual_read_what_the_servers_send() {
         (
             "Ant Media Server",
             "",
-            r#"{"appName":"LiveApp","name":"42","streamId":"42","mode":"publish","queryParams":"{token=abc}"}"#.to_owned(),
+            r#"{"appName":"LiveApp","streamId":"42","mode":"publish","queryParams":"{token=abc}"}"#.to_owned(),
             "Request asks 42 LiveApp/42 -",
         ),
         (
