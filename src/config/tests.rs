@@ -611,6 +611,13 @@ fn redis_urls_of_every_layout_are_accepted() {
 }
 
 #[test]
+fn an_event_stays_for_as_long_as_a_webhook_may_be_sent_it() {
+    flags("--webhook-patience 8days")
+        .refused_with(&["webhook-patience", "events-max-age must be 8days or more"]);
+    flags("--webhook-patience 8days --events-max-age 8days").config();
+}
+
+#[test]
 fn a_word_that_is_not_known_is_refused() {
     flags("--auth jwt").refused_with(&["auth (flag --auth) is \"jwt\"", "jwt-public-key"]);
     flags("--auth none").refused_with(&["is not known; use off"]);

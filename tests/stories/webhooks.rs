@@ -272,9 +272,10 @@ async fn no_removal_goes_untold_when_its_gateway_is_killed_among_many() {
         let other = World::beside(redis.clone(), |config| for_herds(&webhook, config)).await;
         other.backend().open("1", "s1").await;
         let herd = tokio::spawn(removes_a_herd(doomed.backend().clone(), 0, 2_000));
+        // More than are under way at a time, so some calls have their answers.
         until("some are removed", PATIENCE, async || {
             let told = removed_by_events(&redis).await.len();
-            if told >= 20 { Ok(()) } else { Err(told) }
+            if told >= 300 { Ok(()) } else { Err(told) }
         })
         .await;
         doomed.process().kill();
@@ -286,7 +287,8 @@ async fn no_removal_goes_untold_when_its_gateway_is_killed_among_many() {
             .iter()
             .map(|user| user.as_str().unwrap().to_owned())
             .collect();
-        assert!((20..2_000).contains(&answered) && removed.len() >= answered);
+        assert!((1..2_000).contains(&answered), "{answered}");
+        assert!(removed.len() >= answered);
         until("each removal is told", PATIENCE * 2, async || {
             let told = removed_by_events(&redis).await;
             let unique: BTreeSet<String> = told.iter().cloned().collect();

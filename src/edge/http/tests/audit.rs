@@ -10,17 +10,21 @@ use serde_json::{Value, json};
 
 use super::authorization::{guarded, guarded_at, request, token};
 use super::world::{Answer, World, answer};
-use crate::store::{EntryId, Events};
+use crate::base::ids::{LiveId, UserId};
+use crate::store::{EntryId, Events, LiveStore, Moderation, RemoveReply, RemoveUser};
 
 /// The events in the stream, the oldest first.
 async fn events(world: &World) -> Vec<Value> {
     let trail = world.app.audit.as_ref().expect("an audit trail");
     trail.write().await;
-    let found = world
-        .store
-        .events_after(EntryId::default(), u64::MAX)
-        .await
-        .unwrap();
+    let mut found = Vec::new();
+    let mut after = EntryId::default();
+    loop {
+        let page = world.store.events_after(after, u64::MAX).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = last.entry;
+        found.extend(page);
+    }
     found
         .into_iter()
         .map(|found| serde_json::from_str(&found.event.unwrap().data).unwrap())
@@ -182,5 +186,32 @@ async fn a_streamer_spends_a_budget_of_their_own_on_what_events_tell() {
             200,
             "a key has its own"
         );
+    }
+}
+
+#[tokio::test]
+async fn a_removal_that_finds_the_record_full_of_events_is_told_if_these_can_be_written() {
+    for (is_written, untold) in [(true, 0), (false, 1)] {
+        let world = guarded(0).await;
+        let live = LiveId::parse("42").unwrap();
+        let record = world.store.load_live(&live).await.unwrap().unwrap();
+        let wish = RemoveUser {
+            live: live.clone(),
+            epoch: record.epoch,
+            user: UserId::parse("u7").unwrap(),
+            ban: None,
+            by: None,
+            is_told: true,
+            message: String::new(),
+        };
+        while world.store.remove_user(&wish).await.unwrap() != RemoveReply::Crowded {}
+        if !is_written {
+            world.store.fails_once("append_events", 0);
+        }
+        assert_eq!(call(&world, BAN, "moderate").await, 200);
+        let dropped = &world.app.metrics.removal_events_dropped;
+        assert_eq!(dropped.get(), untold, "written: {is_written}");
+        let told = of_type(&events(&world).await, "user.banned").len();
+        assert_eq!(told, usize::from(is_written));
     }
 }
