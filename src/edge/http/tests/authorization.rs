@@ -48,6 +48,12 @@ const GUARDED: &[(&str, Streamer, &str)] = &[
     ("GET /v1/lives/{live_id}/viewers", OwnLives, "read"),
     ("GET /v1/lives/{live_id}/sessions", OwnLives, "read"),
     ("GET /v1/lives/{live_id}/history", OwnLives, "read"),
+    ("GET /v1/lives/{live_id}/streams", OwnLives, "read"),
+    (
+        "DELETE /v1/lives/{live_id}/streams/{stream_id}",
+        OwnLives,
+        "write",
+    ),
     (PAST_LIVES, OwnLives, "read"),
     (OPEN_LIVES, OwnLives, "read"),
     ("GET /v1/attendance", Nothing, "read"),
@@ -244,6 +250,7 @@ pub(super) fn request(route: &str, credentials: Option<&str>) -> Request<Body> {
         .replace("{member}", "s1")
         .replace("{status_id}", "u1~none")
         .replace("{erasure_id}", "er-none")
+        .replace("{stream_id}", "none")
         .replace("{webhook}", "crm");
     let mut request = Request::builder().method(method).uri(path);
     if let Some(credentials) = credentials {
@@ -305,9 +312,10 @@ async fn may(route: &str, credentials: &str) {
 }
 
 /// Whether the caller may do it: there is no announcement to read or delete, no erasure to ask about,
-/// no webhook, and there are no files to read.
+/// no stream to end, no webhook, and there are no files to read.
 fn is_let_through(route: &str, answer: &Answer) -> bool {
-    let of_none = route.ends_with("/statuses/{status_id}") || route.ends_with("/{erasure_id}");
+    let absent = ["/statuses/{status_id}", "/{erasure_id}", "/{stream_id}"];
+    let of_none = absent.iter().any(|end| route.ends_with(end));
     answer.status.is_success()
         || of_none && answer.status == 404
         || route.contains("{webhook}") && answer.text.contains("webhook_not_found")

@@ -301,7 +301,7 @@ async fn the_openapi_document_describes_every_route_and_every_refusal() {
     let operations = operations(&document);
     assert_eq!(
         operations.len(),
-        66,
+        68,
         "{:?}",
         operations
             .iter()
@@ -362,6 +362,7 @@ fn filled(path: &str) -> String {
         ("{streamer_id}", "s1"),
         ("{status_id}", "s1~1"),
         ("{erasure_id}", "er-1"),
+        ("{stream_id}", "none"),
         ("{list}", "cooks"),
         ("{member}", "s1"),
         ("{session_id}", "nobody"),
