@@ -300,7 +300,7 @@ async fn a_gateway_whose_log_nobody_reads_answers_and_stops() {
         let api = Backend::at(program.addr);
         api.open("42", "s1").await;
         for n in 0..300 {
-            let began = Instant::now();
+            let began = tokio::time::Instant::now();
             viewer(&program, &format!("u{n}")).await.close().await;
             api.get("/healthz").await.is(200);
             assert!(
