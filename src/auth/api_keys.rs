@@ -91,7 +91,8 @@ impl ApiKeys {
             // A file that is emptied is more often a mistake, or half of a change, than a wish.
             if new.is_empty() && !self.keys.load().is_empty() {
                 return Err(wrong(
-                    "the file names no key, so the keys in force stay; to revoke the last one, put a new key in its place"
+                    "the file names no key, so the keys in force stay; \
+                     to revoke the last one, put a new key in its place"
                         .to_owned(),
                 ));
             }

@@ -211,7 +211,8 @@ async fn a_gateway_without_sockets_stops_without_a_warning() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn signals_without_a_meaning_are_ignored_and_quit_stops_as_terminate_does() {
     within_deadline(async {
-        let mut world = World::program(Redis::start().await).await;
+        let mut world =
+            World::program_with(Redis::start().await, |config| config.drain = DRAIN).await;
         let mut viewer = world.viewer("u1").await;
         for (signal, name) in [("-USR1", "SIGUSR1"), ("-USR2", "SIGUSR2")] {
             world.process().signal(signal);

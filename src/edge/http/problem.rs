@@ -117,7 +117,7 @@ kinds! {
     /// What a request with this `Idempotency-Key` made, or its author.
     Erased = GONE "erased" "What the request made was erased",
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The request's body is too large",
-    UnsupportedMediaType = UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" "The request's body is not declared as JSON, or is compressed",
+    UnsupportedMediaType = UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" "The body is not declared as plain JSON",
     /// The path speaks WebSocket, version 13, over HTTP/1.1 only.
     UpgradeRequired = UPGRADE_REQUIRED "upgrade_required" "This path speaks WebSocket",
     /// The caller's budget of requests is spent.
