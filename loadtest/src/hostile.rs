@@ -14,6 +14,7 @@ mod neighbours;
 mod occupation;
 mod publishers;
 mod report;
+mod scene;
 mod wire;
 
 use std::collections::{BTreeMap, HashSet};
@@ -29,11 +30,12 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use self::attacks::{Attack, HALF_OPEN, Scene};
+use self::attacks::{Attack, HALF_OPEN};
 use self::honest::{LIVES, Observer, p99_ms};
 use self::issuer::Issuer;
 use self::occupation::SLOTS;
 use self::report::{HostileReport, Row};
+use self::scene::Scene;
 use self::wire::Wire;
 use crate::bench::servers::{Gateway, Programs, Redis, Server};
 use crate::entry::Entry;

@@ -19,5 +19,6 @@ pub(crate) mod presented;
 pub(crate) mod session_claims;
 #[cfg(test)]
 mod test_keys;
-mod ticket;
+pub(crate) mod ticket;
+mod ticket_key;
 pub mod tokens;

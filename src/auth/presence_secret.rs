@@ -16,7 +16,7 @@ use jsonwebtoken::{DecodingKey, EncodingKey};
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 
-use super::ticket::TicketKey;
+use super::ticket_key::TicketKey;
 use crate::base::from_files::FromFiles;
 use crate::base::secret_lines;
 use crate::base::session_key::{KEY_BYTES, RANDOM_BYTES, SessionKey};

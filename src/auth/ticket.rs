@@ -2,7 +2,6 @@
 //! the session. Everybody on the way can read a datagram, so a ticket is sealed: only gateways read
 //! whose session it is, and it is good for that session alone.
 
-use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use data_encoding::BASE64URL_NOPAD;
 use serde::{Deserialize, Serialize};
 
@@ -14,43 +13,8 @@ use crate::base::identity::Role;
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::base::session_key::SessionKey;
 
-/// Seals tickets and opens them, with a key that all gateways share. The nonces are random: this
-/// cipher stays safe if two tickets get the same one.
-pub(super) struct TicketKey(Option<LessSafeKey>);
-
-impl TicketKey {
-    pub(super) fn new(key: &[u8; 32]) -> Self {
-        // A key of this length is never refused.
-        let key = UnboundKey::new(&AES_256_GCM_SIV, key);
-        Self(key.ok().map(LessSafeKey::new))
-    }
-
-    /// The nonce, and after it what is sealed.
-    pub(super) fn seal(&self, mut bytes: Vec<u8>, session: &SessionKey) -> Option<Vec<u8>> {
-        let nonce: [u8; NONCE_LEN] = rand::random();
-        let sealed_for = Aad::from(session.as_bytes());
-        self.0
-            .as_ref()?
-            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), sealed_for, &mut bytes)
-            .ok()?;
-        Some([&nonce, bytes.as_slice()].concat())
-    }
-
-    /// What was sealed for this session; `None` if this is nothing of the kind.
-    pub(super) fn open(&self, sealed: &[u8], session: &SessionKey) -> Option<Vec<u8>> {
-        let (nonce, sealed) = sealed.split_first_chunk()?;
-        let nonce = Nonce::assume_unique_for_key(*nonce);
-        let mut bytes = sealed.to_vec();
-        let sealed_for = Aad::from(session.as_bytes());
-        let opened = self
-            .0
-            .as_ref()?
-            .open_in_place(nonce, sealed_for, &mut bytes);
-        let length = opened.ok()?.len();
-        bytes.truncate(length);
-        Some(bytes)
-    }
-}
+/// The longest ticket, in bytes: a hello has no room for a longer one.
+pub(crate) const LONGEST_TICKET: usize = 1_142;
 
 /// What a ticket says. Its names are short, because a hello has room for little.
 #[derive(Serialize, Deserialize)]
@@ -84,8 +48,8 @@ struct Content {
 }
 
 impl SessionClaims {
-    /// The ticket, as text.
-    pub(crate) fn seal(&self, secret: &PresenceSecret) -> String {
+    /// The ticket, as text. `None` if it would be too long.
+    pub(crate) fn seal(&self, secret: &PresenceSecret) -> Option<String> {
         let bearer = &self.bearer;
         let content = Content {
             live: self.live.clone(),
@@ -103,9 +67,9 @@ impl SessionClaims {
             fan_of: bearer.fan_of.as_deref().map(<[_]>::to_vec),
         };
         // Texts and numbers only: this does not fail.
-        let content = serde_json::to_vec(&content).unwrap_or_default();
-        let sealed = secret.seal_ticket(content, &self.key).unwrap_or_default();
-        BASE64URL_NOPAD.encode(&sealed)
+        let content = serde_json::to_vec(&content).ok()?;
+        let ticket = BASE64URL_NOPAD.encode(&secret.seal_ticket(content, &self.key)?);
+        (ticket.len() <= LONGEST_TICKET).then_some(ticket)
     }
 
     /// Reads the ticket of this session. `None` if no gateway sealed it, or it is no longer good.
@@ -149,10 +113,14 @@ mod tests {
     fn a_ticket_says_on_any_gateway_what_it_said_on_the_first_and_nothing_to_others() {
         let secret = PresenceSecret::default();
         let written = claims(&secret);
-        let ticket = written.seal(&secret);
+        let ticket = written.seal(&secret).unwrap();
         let read = SessionClaims::open(&ticket, &written.key, &secret, 0);
         assert_eq!(read, Some(written.clone()));
-        assert_ne!(ticket, written.seal(&secret), "no two are the same");
+        assert_ne!(
+            Some(&ticket),
+            written.seal(&secret).as_ref(),
+            "no two are the same"
+        );
         assert!(ticket.len() < written.sign(&secret).len());
         let sealed = BASE64URL_NOPAD.decode(ticket.as_bytes()).unwrap();
         // Words of two letters stand in random bytes by chance.
@@ -166,7 +134,7 @@ mod tests {
     fn a_ticket_of_another_session_that_was_forged_or_has_expired_says_nothing() {
         let secret = PresenceSecret::default();
         let written = claims(&secret);
-        let (ticket, session) = (written.seal(&secret), &written.key);
+        let (ticket, session) = (written.seal(&secret).unwrap(), &written.key);
         let last = 1_732_000_030_499;
         assert!(SessionClaims::open(&ticket, session, &secret, last).is_some());
         assert_eq!(

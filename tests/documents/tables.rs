@@ -69,7 +69,7 @@ const SIGNERS: [(&str, &[&str]); 9] = [
             "`tickets`",
         ],
     ),
-    ("src/auth/ticket.rs", &["`tickets`"]),
+    ("src/auth/ticket_key.rs", &["`tickets`"]),
     ("src/edge/datagrams/cookies.rs", &["`cookies.rs`"]),
     // Codes with the keys of datagrams.
     ("src/edge/datagrams/wire.rs", &["codes"]),

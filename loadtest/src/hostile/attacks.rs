@@ -10,12 +10,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::flood::{ALL_BIND, Flood, TOLD_SELDOM, UNHARMED};
-use super::issuer::{Forgery, Issuer};
+use super::issuer::Forgery;
 use super::neighbours::{self, SPARED};
 use super::occupation::{ANSWERED, Occupation};
 use super::publishers::{self, LET_IN};
+use super::scene::Scene;
 use super::wire::{ENDED, Wire, fragment, frame, text};
-use crate::bench::servers::Gateway;
 
 /// Connections that one client holds half open.
 pub(super) const HALF_OPEN: usize = 5_000;
@@ -207,18 +207,6 @@ pub(super) const ALL: &[Attack] = &[
 fn tebibyte() -> Vec<u8> {
     let header = [0x81, 0xFF, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     [&header[..], &[b'x'; 16 * 1_024]].concat()
-}
-
-/// What all attacks are directed at.
-pub(super) struct Scene {
-    pub(super) issuer: Issuer,
-    pub(super) gateway: Gateway,
-    /// Another one, behind a balancer that speaks the PROXY protocol.
-    pub(super) proxied: Gateway,
-    /// A live that is open.
-    pub(super) live_id: String,
-    /// A fan of its streamer who never comes; hostile clients pretend to be this user.
-    pub(super) absent_fan: String,
 }
 
 impl Attack {

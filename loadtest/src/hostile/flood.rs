@@ -19,7 +19,7 @@ use rollcall::base::session_key::SessionKey;
 use rollcall::edge::datagrams::wire::{self, Answer, Cookie, Counter, DatagramKey, SHORT, Status};
 use serde_json::json;
 
-use super::attacks::Scene;
+use super::scene::Scene;
 
 use crate::bench::generator::pace::{Clients, NAP};
 use crate::bench::sessions::datagrams::DatagramClients;
@@ -36,7 +36,7 @@ const COPIES_A_SECOND: u32 = 2_000;
 
 /// How often these apps change their address, and within how many beats they must have been heard
 /// there; the kernel may lose one.
-const MOVES: u32 = 5;
+const MOVES: u32 = 3;
 const BEATS_TO_BIND: u32 = 3;
 
 /// How many sessions say hello whose live is closed, and how often in a second all together.
@@ -47,7 +47,13 @@ const HELLOS_A_SECOND: u32 = 20_000;
 const TRIED_AT_MOST: f64 = 3.0 * DEAD as f64;
 
 /// A gateway answers each of them four times a second at most.
-const ANSWERS_AT_MOST: u64 = 5 * DEAD as u64 * FOR.as_secs();
+const ANSWERS_AT_MOST: u64 = 5 * DEAD as u64 * HELLOS_FOR.as_secs();
+
+/// How long they do.
+const HELLOS_FOR: Duration = Duration::from_secs(3);
+
+/// A session gets a cookie within this time, even on a busy machine.
+const CHALLENGED_WITHIN: Duration = Duration::from_secs(20);
 
 /// A cookie of the gateway of the run is good for three seconds.
 const COOKIE_SERVES: Duration = Duration::from_secs(2);
@@ -364,11 +370,15 @@ impl<'a> Dead<'a> {
 
     /// Gets a cookie. Answers to former hellos may come before the challenge.
     fn is_challenged(&mut self, socket: &UdpSocket) -> anyhow::Result<()> {
-        let counter = self.next(0);
-        socket.send(&wire::beat(&self.datagram_key, &self.key, counter, true))?;
         let mut buffer = [0; 2 * SHORT];
-        let deadline = Instant::now() + LAST_ANSWERS;
+        let deadline = Instant::now() + CHALLENGED_WITHIN;
+        let mut beat_at = Instant::now();
         while Instant::now() < deadline {
+            if beat_at <= Instant::now() {
+                let counter = self.next(0);
+                socket.send(&wire::beat(&self.datagram_key, &self.key, counter, true))?;
+                beat_at += BEAT;
+            }
             let length = match socket.recv(&mut buffer) {
                 Ok(length) => length,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -413,7 +423,7 @@ fn say_hellos(sessions: &[Session]) -> anyhow::Result<Flooded> {
     let pause = Duration::from_secs(1) * DEAD as u32 / HELLOS_A_SECOND;
     let mut next = began;
     let mut challenged_at = None;
-    while began.elapsed() < FOR {
+    while began.elapsed() < HELLOS_FOR {
         if challenged_at.is_none_or(|at: Instant| at.elapsed() > COOKIE_SERVES) {
             for session in &mut dead {
                 session.is_challenged(&socket)?;

@@ -8,8 +8,8 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep_until};
 
-use super::attacks::Scene;
 use super::occupation::proxied;
+use super::scene::Scene;
 
 /// The address of all of them.
 const ADDRESS: &str = "192.0.2.77";

@@ -8,6 +8,7 @@
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 
+use crate::auth::ticket::LONGEST_TICKET;
 use crate::base::session_key::{KEY_BYTES, SessionKey};
 pub use crate::session::socketless::datagram_state::Counter;
 
@@ -19,8 +20,7 @@ const _: () = assert!(SHORT <= 64);
 /// The longest hello, in bytes. It fits into one packet of every network.
 pub const LONGEST: usize = 1_200;
 
-/// The longest ticket that a hello has room for, in bytes.
-pub const LONGEST_TICKET: usize = LONGEST - SHORT - COOKIE;
+const _: () = assert!(SHORT + COOKIE + LONGEST_TICKET == LONGEST);
 
 /// The length of a cookie, in bytes.
 pub const COOKIE: usize = 16;

@@ -62,7 +62,7 @@ impl Gateway {
         let key = self.app.presences.secret().datagram_key(&session).unwrap();
         Client {
             session,
-            ticket: joined.claims.seal(self.app.presences.secret()),
+            ticket: joined.claims.seal(self.app.presences.secret()).unwrap(),
             key: DatagramKey::new(&key),
             counter: Counter {
                 channel: 0,
@@ -368,7 +368,7 @@ async fn a_hello_takes_a_session_along_that_switched_to_another_live_elsewhere()
         .read_ticket(&client.ticket, &client.session)
         .unwrap();
     claims.number += 1;
-    client.ticket = claims.seal(presences.secret());
+    client.ticket = claims.seal(presences.secret()).unwrap();
     client.counter.channel = 0;
     let beat = client.beat();
     let cookie = client.challenged(&gateway.takes(&beat, HOME));

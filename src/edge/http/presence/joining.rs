@@ -17,7 +17,6 @@ use crate::auth::session_claims::SessionClaims;
 use crate::base::ids::{LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::edge::admission::queue::Decision;
-use crate::edge::datagrams::wire::LONGEST_TICKET;
 use crate::edge::http::candidate::{Candidate, Refusal, check_draining};
 use crate::edge::http::infos;
 use crate::edge::http::problem::{Problem, refusals};
@@ -80,15 +79,11 @@ impl UdpOffer {
         let addresses = state.udp_addresses.clone()?;
         let secret = state.presences.secret();
         let key = secret.datagram_key(&claims.key)?;
-        let ticket = claims.seal(secret);
-        if ticket.len() > LONGEST_TICKET {
-            return None;
-        }
         Some(Self {
             addresses,
             session: claims.key.to_string(),
             key: BASE64URL_NOPAD.encode(&key),
-            ticket,
+            ticket: claims.seal(secret)?,
             ack_every: ACK_EVERY,
         })
     }
