@@ -17,7 +17,7 @@ use crate::bench::servers::Gateway;
 const BETWEEN: Duration = Duration::from_millis(50);
 
 /// How many hostile publishers come.
-const HOSTILE: usize = 100;
+const HOSTILE: usize = 40;
 
 /// After how many of them the honest one comes.
 const HONEST_AFTER: usize = 5;
