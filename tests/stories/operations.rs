@@ -79,6 +79,7 @@ on_both_stores! {
                     .replace("{session_id}", "nobody")
                     .replace("{server}", "nobody")
                     .replace("{webhook}", "nobody")
+                    .replace("{stream_id}", "none")
                     .replace("{erasure_id}", "er-none");
                 assert!(!filled.contains('{'), "a parameter that the story does not know: {path}");
                 if filled == "/v1/lives/42/events" {
