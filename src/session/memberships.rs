@@ -150,6 +150,12 @@ impl Memberships {
         })
     }
 
+    /// Says that the viewer goes on here with a session of another gateway, for which the store
+    /// counts the viewer.
+    pub(super) fn goes_on(&mut self) {
+        self.is_new = false;
+    }
+
     /// Whether the viewer is a newcomer of the joined live. Nobody becomes one again, so later
     /// calls take no lock.
     fn look_whether_new(&mut self) -> bool {

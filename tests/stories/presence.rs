@@ -220,7 +220,8 @@ on_redis! {
         world.follow(&["u1"]).await;
         let caller = world.caller("u1", "42").await;
         for at in [&other, &world, &other] {
-            caller.beat(at).await.is(200);
+            let ack = caller.beat(at).await.is(200);
+            assert_eq!(ack.body["viewers"], 1, "{ack:?}");
         }
         until("both gateways know the one viewer", PATIENCE, async || {
             same((world.figures("42").await, other.figures("42").await), ((1, 1), (1, 1)))

@@ -494,6 +494,9 @@ impl SocketlessSessions {
         let session = self.new_session(key, number, began, newcomer);
         match self.join(&session, &wish, Some(as_of)).await {
             Ok(_) => {
+                if let Some(memberships) = session.memberships.lock().as_mut() {
+                    memberships.goes_on();
+                }
                 let kept = self.keep(&session);
                 if Arc::ptr_eq(&kept, &session) {
                     self.context.metrics.presences_resumed.inc();
