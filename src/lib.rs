@@ -66,7 +66,7 @@
 //! | how does a viewer without a WebSocket join, and stay? | `session/socketless/`, called by `edge/http/presence.rs` |
 //! | how does another gateway go on with such a session? | `auth/session_claims.rs`: its id tells all |
 //! | what keeps a session that left from coming back? | `store/session_ends.rs`, which `sync/session_ends.rs` writes |
-//! | with which secret are such ids signed? | `auth/presence_secret.rs`; `session/socketless/shared_secret.rs` if no file has it |
+//! | with which secret are such ids signed? | `auth/presence_secret.rs`, `session/socketless/shared_secret.rs` |
 //! | how does a datagram look? | `edge/datagrams/wire.rs` |
 //! | what becomes of a datagram? | `edge/datagrams/responder.rs` |
 //! | who pays for a datagram that anybody may have overheard? | `edge/datagrams/strangers.rs` |
