@@ -2,7 +2,7 @@
 //! program runs, and that the program waits for nobody who reads it.
 
 use std::io::{self, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
