@@ -2,9 +2,9 @@
 //! buy no more work.
 //!
 //! There are two budgets at the same rate. The gateway refuses requests to the store (joins,
-//! watches, opens, closes, moderation) beyond the first, over a socket or over HTTP. A read to find friends is charged by its size after
-//! the read; the next read then waits, because that delays only its own user. The gateway remembers
-//! only users who asked within the last seconds.
+//! watches, opens, closes, moderation) beyond the first, over a socket or over HTTP. A read to find
+//! friends is charged by its size after the read; the next read then waits, because that delays only
+//! its own user. The gateway remembers only users who asked within the last seconds.
 
 use crate::base::budgets::Budgets;
 use crate::base::clock::Millis;

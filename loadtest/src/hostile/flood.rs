@@ -132,7 +132,10 @@ async fn begin(
     count: usize,
     live_id: &str,
 ) -> anyhow::Result<Vec<Session>> {
-    let client = reqwest::Client::new();
+    // The gateway may close a connection that waits for its next request, if others want its slot.
+    let client = reqwest::Client::builder()
+        .pool_max_idle_per_host(0)
+        .build()?;
     let mut sessions = Vec::with_capacity(count);
     for number in 0..count {
         let token = scene
