@@ -17,7 +17,7 @@ use crate::support::tokens::{SECRET, in_seconds, mint, with_tokens};
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
 
-const CLIENTS: u64 = 50;
+const CLIENTS: u64 = 20;
 const ROUNDS: u64 = 4;
 const FLAPS: u64 = CLIENTS * ROUNDS;
 

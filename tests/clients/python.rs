@@ -281,7 +281,7 @@ async fn the_program_ends_where_another_try_is_of_no_use() {
 
         // The gateway accepts a token until 30 s after its end.
         streamer.open("43").await;
-        let (_app, mut python) = viewer(world.addr, "43", ("TOKEN", &token(-24))).await;
+        let (_app, mut python) = viewer(world.addr, "43", ("TOKEN", &token(-18))).await;
         python.prints("joined").await;
         let (status, said) = python.ends().await;
         assert_eq!(

@@ -62,7 +62,7 @@ impl Running {
             stderr.read_to_string(&mut said).await.unwrap();
             self.child.wait().await.unwrap()
         };
-        let status = tokio::time::timeout(PATIENCE, end)
+        let status = tokio::time::timeout(PATIENCE * 2, end)
             .await
             .expect("the program ends in time");
         (status, said)
