@@ -30,7 +30,7 @@ async fn every_attack_gets_its_answer_and_no_fan_is_missing() {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"));
     assert_eq!(report["failures"], serde_json::json!([]), "{report:#}");
     let rows = report["rows"].as_array().expect("rows");
-    assert_eq!(rows.len(), 28, "{report:#}");
+    assert_eq!(rows.len(), 29, "{report:#}");
     for row in rows {
         assert!(
             row["readings"].as_u64() > Some(0) && row["newcomers"].as_u64() > Some(0),
