@@ -43,7 +43,7 @@ const BEATS_TO_BIND: u32 = 3;
 const DEAD: usize = 50;
 const HELLOS_A_SECOND: u32 = 20_000;
 
-/// A gateway tries to go on with each of them once, and again if it forgot one for another.
+/// A gateway tries to go on with each of them once, and again if its store did not answer in time.
 const TRIED_AT_MOST: f64 = 3.0 * DEAD as f64;
 
 /// A gateway answers each of them four times a second at most.

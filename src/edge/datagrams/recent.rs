@@ -1,52 +1,70 @@
-//! A table of fixed size that remembers something about sessions or addresses for a moment. A new
-//! entry takes the place of an older one, which is then forgotten early.
+//! A table of bounded size that remembers something about sessions or addresses for a moment. What
+//! was put last is forgotten last, whatever the keys are: nobody makes the table forget one entry by
+//! adding another that resembles it.
 
-/// How many entries there are.
-const PLACES: usize = 4_096;
+use std::collections::HashMap;
+use std::mem;
 
-/// Keys are as good as hashes: nobody outside can choose them.
+/// How many of the newest entries are remembered at least. There are twice as many at most.
+const REMEMBERED: usize = 2_048;
+
 #[derive(Debug)]
-pub(super) struct Recent<V>(Box<[Option<(u64, V)>]>);
+pub(super) struct Recent<V> {
+    newer: HashMap<u64, V>,
+    /// Forgotten all at once, when `newer` is full and takes its place.
+    older: HashMap<u64, V>,
+}
 
-impl<V: Copy> Default for Recent<V> {
+impl<V> Default for Recent<V> {
     fn default() -> Self {
-        Self(vec![None; PLACES].into())
+        Self {
+            newer: HashMap::new(),
+            older: HashMap::new(),
+        }
     }
 }
 
 impl<V: Copy> Recent<V> {
     pub(super) fn get(&self, key: u64) -> Option<V> {
-        match self.0[place(key)] {
-            Some((of, value)) if of == key => Some(value),
-            _ => None,
-        }
+        let newest = self.newer.get(&key);
+        newest.or_else(|| self.older.get(&key)).copied()
     }
 
     pub(super) fn put(&mut self, key: u64, value: V) {
-        self.0[place(key)] = Some((key, value));
+        self.newer.insert(key, value);
+        if self.newer.len() == REMEMBERED {
+            self.older = mem::take(&mut self.newer);
+        }
     }
-}
-
-fn place(key: u64) -> usize {
-    key as usize % PLACES
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const MANY: u64 = REMEMBERED as u64;
+
     #[test]
-    fn the_newest_entry_of_a_place_is_remembered() {
+    fn the_newest_value_of_a_key_is_remembered() {
         let mut recent = Recent::default();
         recent.put(7, 'a');
         recent.put(8, 'b');
-        assert_eq!((recent.get(7), recent.get(8)), (Some('a'), Some('b')));
-        let shares_the_place = 7 + PLACES as u64;
-        assert_eq!(recent.get(shares_the_place), None);
-        recent.put(shares_the_place, 'c');
-        assert_eq!(
-            (recent.get(7), recent.get(shares_the_place)),
-            (None, Some('c'))
-        );
+        recent.put(7, 'c');
+        assert_eq!((recent.get(7), recent.get(8)), (Some('c'), Some('b')));
+        assert_eq!(recent.get(9), None);
+    }
+
+    #[test]
+    fn the_newest_entries_are_remembered_and_the_oldest_are_not() {
+        let mut recent = Recent::default();
+        for key in 0..10 * MANY {
+            recent.put(key, key);
+            let oldest_sure = (key + 1).saturating_sub(MANY);
+            assert_eq!(recent.get(oldest_sure), Some(oldest_sure));
+            assert_eq!(recent.get(key), Some(key));
+            if let Some(forgotten) = key.checked_sub(2 * MANY) {
+                assert_eq!(recent.get(forgotten), None);
+            }
+        }
     }
 }
