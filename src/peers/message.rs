@@ -51,13 +51,6 @@ pub enum PeerMessage {
     /// On the gateways' channel: these ids of sessions without a socket are over. The receiver ends
     /// its own part of them.
     SessionsEnded { sessions: Vec<EndedSession> },
-    /// On the gateways' channel: what the walk found in the store. A receiver that expected the
-    /// same need not look itself.
-    Survey {
-        /// The gateways that the parts of slices name by their place in this list.
-        gateways: Vec<GatewayId>,
-        lives: Vec<SurveyedLive>,
-    },
     /// A message of a type that this version does not know.
     #[serde(other)]
     Unknown,
@@ -83,28 +76,6 @@ pub struct Counts {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub in_doubt: Vec<u32>,
 }
-
-/// An open live, as the walk found it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SurveyedLive {
-    pub live: LiveId,
-    pub epoch: Epoch,
-    /// The number of the last removal.
-    pub removals: u64,
-    /// The version of the record.
-    pub version: u64,
-    /// The viewers and fans that the record has.
-    pub counted: (u64, u64),
-    /// The highest viewers and fans of the epoch that the record has.
-    pub peaks: (u64, u64),
-    /// All slices, in their order.
-    pub slices: Vec<SurveyedSlice>,
-}
-
-/// How many members and fans a slice has and how many left, and its parts: the gateway's place in
-/// the message's list, the number in the gateway's entry, and how many members and fans that
-/// gateway holds.
-pub type SurveyedSlice = (u64, u64, u64, Vec<(usize, u64, u64, u64)>);
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it so")]
 fn is_none(number: &u64) -> bool {
@@ -149,10 +120,7 @@ struct Version {
 impl PeerMessage {
     /// Whether it tells its sender something, too.
     pub fn is_news_to_sender(&self) -> bool {
-        matches!(
-            self,
-            Self::Record | Self::Survey { .. } | Self::Moved { .. }
-        )
+        matches!(self, Self::Record | Self::Moved { .. })
     }
 
     pub fn text(&self, gateway: &GatewayId) -> String {
@@ -226,18 +194,6 @@ mod tests {
                     key: SessionKey::from_bytes([7; 16]),
                     below: 2,
                     why: Over::Switched,
-                }],
-            },
-            PeerMessage::Survey {
-                gateways: vec![gateway.clone()],
-                lives: vec![SurveyedLive {
-                    live: LiveId::parse("42").unwrap(),
-                    epoch: Epoch(3),
-                    removals: 1,
-                    version: 3,
-                    counted: (5, 4),
-                    peaks: (9, 4),
-                    slices: vec![(4, 2, 9, vec![(0, 7, 3, 1)]), (0, 0, 0, Vec::new())],
                 }],
             },
         ] {

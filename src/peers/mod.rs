@@ -13,7 +13,6 @@
 pub mod message;
 pub mod publisher;
 pub mod subscriber;
-pub mod survey;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +25,6 @@ use crate::presence::moves::MOST_USERS;
 use crate::presence::queue::Queue;
 use crate::store::{Channel, EndedSession};
 use message::PeerMessage;
-use survey::Surveys;
 
 /// About the most messages, besides counts, that may wait; further ones are dropped and counted.
 const MAX_MESSAGES: usize = 4_096;
@@ -90,13 +88,6 @@ impl Outbox {
             streamer: streamer.clone(),
         };
         self.post(Channel::Gateways, message);
-    }
-
-    /// Tells all gateways, this one too, what the walk found.
-    pub fn surveyed(&self, surveys: Surveys) {
-        for message in surveys.finish() {
-            self.post(Channel::Gateways, message);
-        }
     }
 
     fn post(&self, on: Channel, message: PeerMessage) {

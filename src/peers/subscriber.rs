@@ -108,9 +108,8 @@ impl Subscriber {
 
     fn receive(&self, on: &Channel, text: &str) {
         let ignored = match message::read(text) {
-            // The gateway's own messages tell it nothing new, except what its walk found, who
-            // moved, and a changed record: the store may apply a call long after the gateway gave
-            // it up.
+            // The gateway's own messages tell it nothing new, except who moved, and a changed
+            // record: the store may apply a call long after the gateway gave it up.
             Ok(Received { gateway, message })
                 if !message.is_news_to_sender() && self.gateways.own.is_own(&gateway) =>
             {
@@ -149,9 +148,6 @@ impl Subscriber {
                 for ended in sessions {
                     self.ended_sessions.hear(ended);
                 }
-            }
-            (Channel::Gateways, PeerMessage::Survey { gateways, lives }) => {
-                self.take_survey(&gateways, &lives)
             }
             (Channel::Live(live), PeerMessage::Counts(counts)) => {
                 return self.take_counts(&self.room(live)?, &received.gateway, &counts);

@@ -12,9 +12,8 @@ const BACKOFF: Backoff = Backoff {
     longest: 10_000,
 };
 
-/// After this number of confirmations by the walk, a gateway checks a live itself nevertheless, and
-/// reads back what it holds.
-const CONFIRMATIONS_PER_OWN_CHECK: u64 = 30;
+/// With one check of this many, a gateway reads back what it holds in a live.
+const CHECKS_PER_READ_BACK: u64 = 30;
 
 /// A room's own part of the schedule.
 #[derive(Debug)]
@@ -31,9 +30,8 @@ pub struct CheckDue {
     unheard: AtomicBool,
     /// When the last check that the store answered began; 0 is never.
     checked: AtomicU64,
-    /// How often the walk confirmed the live, or this gateway checked it, since the gateway last
-    /// read back what it holds there.
-    confirmed: AtomicU64,
+    /// The number of checks since the gateway last read back what it holds in the live.
+    since_read_back: AtomicU64,
     /// The number of checks in a row without an answer.
     unanswered: AtomicU32,
     /// The room's last turn of fan checks.
@@ -49,7 +47,7 @@ impl Default for CheckDue {
             deaf: AtomicBool::new(false),
             unheard: AtomicBool::new(false),
             checked: AtomicU64::new(0),
-            confirmed: AtomicU64::new(rand::random_range(0..CONFIRMATIONS_PER_OWN_CHECK)),
+            since_read_back: AtomicU64::new(rand::random_range(0..CHECKS_PER_READ_BACK)),
             unanswered: AtomicU32::new(0),
             fan_turn: AtomicU64::new(0),
         }
@@ -67,43 +65,11 @@ impl CheckDue {
         self.at() <= now && self.at.swap(Millis::MAX, Ordering::AcqRel) <= now
     }
 
-    /// Puts the check off, since the walk found the live as expected. False if this gateway should
-    /// check the live itself nevertheless: there is reason for doubt, or its last own check was
-    /// long ago.
-    pub fn put_off(&self, until: Millis) -> bool {
-        if self.is_needed() {
-            return false;
-        }
-        if self.confirmed.fetch_add(1, Ordering::Relaxed) + 1 >= CONFIRMATIONS_PER_OWN_CHECK {
-            return false;
-        }
-        let _ = self
-            .at
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |at| {
-                if at == Millis::MAX {
-                    // The check that is under way sets the time itself.
-                    None
-                } else {
-                    Some(until)
-                }
-            });
-        // A doubt that arose meanwhile may have set the time before this did.
-        !self.is_needed()
-    }
-
-    /// Whether only a check helps.
-    fn is_needed(&self) -> bool {
-        self.doubted.load(Ordering::SeqCst)
-            || self.doubted_since().is_some()
-            || self.may_miss_messages()
-    }
-
-    /// Whether this check must read back what this gateway holds, since the last read-back was
-    /// [`CONFIRMATIONS_PER_OWN_CHECK`] checks and confirmations ago.
+    /// Whether this check must read back what this gateway holds.
     pub fn take_read_back(&self) -> bool {
-        let due = self.confirmed.fetch_add(1, Ordering::Relaxed) + 1 >= CONFIRMATIONS_PER_OWN_CHECK;
+        let due = self.since_read_back.fetch_add(1, Ordering::Relaxed) + 1 >= CHECKS_PER_READ_BACK;
         if due {
-            self.confirmed.store(0, Ordering::Relaxed);
+            self.since_read_back.store(0, Ordering::Relaxed);
         }
         due
     }

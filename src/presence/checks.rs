@@ -2,9 +2,8 @@
 //! calls.
 //!
 //! `sync::upkeep` looks at every room every few seconds, in memory only. A room's check asks the
-//! store. The check is due at once if there is reason for doubt. Otherwise it is due a little later
-//! than the walk, which comes once per `check-every` and puts the check off if it finds the live as
-//! expected.
+//! store. The check is due at once if there is reason for doubt, and otherwise once per
+//! `check-every`.
 //!
 //! Looks and fan checks of a live have *turns*, so that those due at the same time go out in few
 //! calls.
@@ -164,9 +163,7 @@ impl Checks {
 
     /// Schedules the next regular check of the platform.
     pub fn platform_checked(&self) {
-        let every = self.check_every;
-        self.platform
-            .by(self.clock.now() + every - every / 10 + rand::random_range(0..=every / 5));
+        self.platform.by(self.next_check(self.clock.now()));
     }
 
     /// Makes a room's check due at that time, unless it is due earlier.
@@ -229,23 +226,10 @@ impl Checks {
         }
     }
 
-    /// When this gateway checks a live itself, unless the walk confirms it before.
+    /// When the next regular check is due after one at `now`.
     fn next_check(&self, now: Millis) -> Millis {
-        let spread = self.check_every / 4;
-        now + self.check_every + spread + rand::random_range(0..=spread)
-    }
-
-    /// Notes that the walk found a live in the store as this gateway expects it.
-    pub fn confirmed(&self, room: &Arc<Room>) {
-        let now = self.clock.now();
-        let was_put_off = !room.has_new_peaks() && room.check.put_off(self.next_check(now));
-        if !was_put_off || room.has_slice_in_doubt() {
-            return self.check_at(room, now);
-        }
-        room.note_confirmed_open(now);
-        for slice in room.slices() {
-            slice.confirm_version(slice.size().version, now);
-        }
+        let every = self.check_every;
+        now + every - every / 10 + rand::random_range(0..=every / 5)
     }
 
     /// The pause between the read-backs of two slices of a set: the read-backs of all slices take

@@ -231,13 +231,6 @@ pub struct SliceSurvey {
     pub parts: Vec<SlicePart>,
 }
 
-impl SliceSurvey {
-    /// Whether the slice is in no doubt, and has notes on each member.
-    pub fn looks_right(&self) -> bool {
-        !self.may_be_in_doubt && self.noted.is_none_or(|noted| noted == self.card)
-    }
-}
-
 /// What a slice holds for one gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlicePart {

@@ -1,10 +1,9 @@
 //! The walk over all open lives, and the sets of users of the platform. One gateway at a time
-//! walks, once per `check-every` and at once after a burial. The walk tells all gateways what it
-//! found, so that they need not look too. It sweeps the dead, finishes closes that another gateway
-//! began, closes slices of older epochs, notes gateways that have an entry without a lease, finds
-//! lives whose streamer is gone, and removes strays. It also finishes changes of the follow graph
-//! and of logins that a gateway left half done, and tells followers of lives that were not
-//! announced.
+//! walks, once per `check-every` and at once after a burial. The walk sweeps the dead, finishes
+//! closes that another gateway began, closes slices of older epochs, notes gateways that have an
+//! entry without a lease, finds lives whose streamer is gone, and removes strays. It also finishes
+//! changes of the follow graph and of logins that a gateway left half done, and tells followers of
+//! lives that were not announced.
 //!
 //! This file takes the turn and goes over the list. `visit` works on the lives, `slices` and
 //! `strays` on their slices, `platform` on the sets of the platform; `finish` completes what
@@ -29,11 +28,10 @@ use self::state::{Occasion, STRAYS_ROUNDS, WalkState};
 use crate::base::clock::{Clock, millis};
 use crate::base::ids::LiveId;
 use crate::peers::Outbox;
-use crate::peers::survey::Surveys;
 use crate::presence::absent_streamers::AbsentStreamers;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
-use crate::store::{EventAges, ListedLive, LiveRecord, SliceSurvey, Store, StoreResult};
+use crate::store::{EventAges, ListedLive, Store, StoreResult};
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::events::count_events::CountEvents;
 use crate::sync::follows::FollowGraph;
@@ -227,26 +225,6 @@ impl Walk {
                 }
             }
         }
-    }
-
-    /// Tells all gateways what was found in the store of open lives and, in the same order, of
-    /// their slices.
-    async fn tell_found(&self, open: &[LiveRecord], mut slices: &[StoreResult<SliceSurvey>]) {
-        let mut surveys = Surveys::default();
-        for record in open {
-            let Some((these, others)) = slices.split_at_checked(record.all_slices().count()) else {
-                break;
-            };
-            slices = others;
-            // A slice that could not be read is left to the gateways' own checks.
-            let these: StoreResult<Vec<SliceSurvey>> = these.iter().cloned().collect();
-            if let Ok(these) = these
-                && these.iter().all(SliceSurvey::looks_right)
-            {
-                surveys.add(record, &these);
-            }
-        }
-        self.outbox.surveyed(surveys);
     }
 }
 

@@ -18,8 +18,7 @@ const CLOCK_SLACK: Duration = Duration::from_millis(500);
 /// Why the walk visits lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Occasion {
-    /// The regular walk. It tells all gateways what it finds, and searches the lives whose turn it
-    /// is for strays.
+    /// The regular walk. It searches the lives whose turn it is for strays.
     Regular,
     /// A gateway was buried, a buried one may have made entries since, a live could not be reached
     /// before, or a walk ended early.

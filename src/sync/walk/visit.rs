@@ -58,7 +58,6 @@ impl Walk {
         let slices: Vec<SliceId> = open.iter().flat_map(LiveRecord::all_slices).collect();
         let found = self.store.survey(&slices).await;
         if occasion == Occasion::Regular {
-            self.tell_found(&open, &found).await;
             self.feeds.announce_missing(&open).await;
             self.attendance.begin_missing(&open).await;
         }
