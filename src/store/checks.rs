@@ -4,7 +4,7 @@
 
 use async_trait::async_trait;
 
-use super::{Figures, SliceReading, SliceSize, StoreResult, both};
+use super::{Fence, Figures, SliceEntry, SliceLook, SliceSize, StoreResult, both};
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 
 /// Maximum lives that one call checks.
@@ -35,15 +35,39 @@ pub struct CheckLive {
 pub struct ExpectedSlice {
     /// The slice.
     pub slice: SliceId,
+    /// The epoch to which it should belong.
+    pub epoch: Epoch,
     /// The number in the gateway's entry; `None` if it has none there.
     pub entry: Option<u64>,
-    /// How many members the gateway holds.
-    pub held: u64,
-    /// How many fans are among them.
-    pub held_fans: u64,
-    /// How many members the slice has, over all gateways, and the newest version of it that the
-    /// gateway knows.
+    /// The newest size that the gateway knows.
     pub size: SliceSize,
+}
+
+impl ExpectedSlice {
+    /// Whether the slice is open, whole and of this size, and the gateway has its entry. A slice in
+    /// a rebuild never is.
+    pub fn is_met(&self, found: &SliceLook) -> bool {
+        let entry = self.entry.map(|number| SliceEntry::At {
+            number,
+            is_complete: true,
+        });
+        if found.entry != entry || !found.is_intact {
+            return false;
+        }
+        match found.fence {
+            Some(fence) => fence == Fence::Open(self.epoch) && self.is_size(found.size),
+            None => !found.has_keys && self.size == SliceSize::default(),
+        }
+    }
+
+    fn is_size(&self, found: SliceSize) -> bool {
+        found.version >= self.size.version
+            && found.incarnation == self.size.incarnation
+            && found.arrived() == self.size.arrived()
+            && found.fans == self.size.fans
+            && !found.rebuild
+            && !found.differs
+    }
 }
 
 /// A difference from the expected data.
@@ -60,7 +84,7 @@ pub enum Finding {
     /// for long, so the check counts as complete nevertheless.
     ListUnread,
     /// A slice differs. The fields are its place among the expected slices, and its content now.
-    Slice(usize, SliceReading),
+    Slice(usize, SliceLook),
 }
 
 /// The result of a check of one live. The keys of a live may lie on several nodes, of which one may
@@ -101,63 +125,4 @@ pub trait Checks {
     /// change at the same moment as a difference. If another program uses a key of a live, that is
     /// an error.
     async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked>;
-
-    /// The same for slices that belong to no live: the content of each slice that differs.
-    async fn check_slices(
-        &self,
-        gateway: &GatewayId,
-        slices: &[ExpectedSlice],
-    ) -> Vec<StoreResult<Option<SliceReading>>>;
-}
-
-/// A slice as it was found, for [`ExpectedSlice::is_met`].
-#[derive(Debug, Clone, Copy)]
-pub struct FoundSlice {
-    /// The number in the gateway's entry.
-    pub entry: Option<u64>,
-    /// How many members the gateway holds.
-    pub held: u64,
-    /// How many fans are among them.
-    pub held_fans: u64,
-    /// The size over all gateways.
-    pub size: SliceSize,
-    /// As in a [`SliceReading`].
-    pub noted: Option<u64>,
-}
-
-impl From<&SliceReading> for FoundSlice {
-    fn from(reading: &SliceReading) -> Self {
-        let SliceReading {
-            size,
-            entry,
-            held,
-            held_fans,
-            noted,
-            ..
-        } = *reading;
-        Self {
-            entry,
-            held,
-            held_fans,
-            size,
-            noted,
-        }
-    }
-}
-
-impl ExpectedSlice {
-    /// Whether the gateway's entry, the members it holds and the size over all gateways are as
-    /// expected. A slice that is in doubt, has an older version, or has notes on other users than
-    /// its members is never as expected.
-    pub fn is_met(&self, found: &FoundSlice) -> bool {
-        let FoundSlice { size, noted, .. } = found;
-        found.entry == self.entry
-            && found.held == self.held
-            && found.held_fans == self.held_fans
-            && size.arrived() == self.size.arrived()
-            && size.fans == self.size.fans
-            && !size.in_doubt
-            && size.version >= self.size.version
-            && noted.is_none_or(|noted| noted == size.card)
-    }
 }

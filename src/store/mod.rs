@@ -51,7 +51,7 @@ pub use attendance::{
 };
 pub use attendees::{AttendancePage, AttendancePlace, AttendanceQuestion, find_attendees};
 pub use bus::{Bus, BusEvent, BusEvents, Channel};
-pub use checks::{CheckLive, Checked, Checks, ExpectedSlice, Finding, FoundSlice, MAX_CHECKED};
+pub use checks::{CheckLive, Checked, Checks, ExpectedSlice, Finding, MAX_CHECKED};
 pub use counts::{
     COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Peaks, Rank, RankedLive,
 };
@@ -97,10 +97,9 @@ pub use sessions::{
 };
 pub use shared_secrets::{MAX_SECRETS, SharedSecrets};
 pub use slices::{
-    Apply, ApplyReply, CALL_DEADLINE, Compared, DOUBT_AFTER_LOSS, DroppedNotes, Fence, HeldFrom,
-    HeldMembers, HeldPage, Holders, LATEST_ENTRY, MAX_LIVES, MemberPage, PutBackPage, Settled,
-    SlicePart, SliceReading, SliceSize, SliceSurvey, SliceTotals, SliceView, Slices, Strays,
-    StraysPage, Surplus, Swept,
+    Apply, ApplyReply, CALL_DEADLINE, Claim, ClaimedUser, ClaimsPage, Drift, Entries, Fence,
+    LATEST_ENTRY, MAX_LIVES, MemberPage, Pass, PassCursor, PassPhase, Passed, REBUILD, Refusal,
+    SliceEntry, SliceLook, SliceSize, SliceTotals, Slices,
 };
 pub use social::fanout_jobs::{
     CLAIM_AFTER, FanoutJobs, FanoutTask, Job, MAX_PULLED, TakenJob, TakenJobs,
