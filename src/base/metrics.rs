@@ -269,10 +269,8 @@ metrics! {
     buried_itself: Counter,
     /// Gateways that this gateway buried
     buried: Counter,
-    /// Slices whose content in the store differed from what this gateway holds and was repaired
-    reconciled: Counter,
-    /// Users found wrong in the store and not repaired yet
-    drift: Gauge,
+    /// Slices in a rebuild, or whose public sets differ from what the gateways hold
+    slices_out_of_order: Gauge,
     /// Users found wrong in the store, by what was wrong
     drift_members: Family<Why, Counter>,
     /// Members of dead gateways removed from the store

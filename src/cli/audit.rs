@@ -7,6 +7,7 @@
 
 mod against;
 mod attendance;
+mod claims;
 mod counts;
 mod drift;
 mod finding;
@@ -14,6 +15,7 @@ mod fix;
 mod ids;
 mod inspection;
 mod live;
+mod members;
 mod memory;
 mod platform;
 mod report;
@@ -91,7 +93,7 @@ async fn audit(
         overdue: walked,
         every_user: args.users,
     };
-    let platform = PlatformInspector::new(store, walked, config.remember, args.users);
+    let platform = PlatformInspector::new(store, walked, config.remember);
     let attendance = AttendanceInspector::new(store, args.users);
     let mut auditor = Auditor {
         store,
@@ -104,9 +106,7 @@ async fn audit(
     };
     let (leases, mut first) = auditor.inspect(&keys).await?;
     first.findings.extend(auditor.users.inspect().await?);
-    first
-        .findings
-        .extend(auditor.platform.inspect(&leases).await?);
+    first.findings.extend(auditor.platform.inspect().await?);
     first.findings.extend(auditor.attendance.inspect().await?);
     first.findings.extend(ids::inspect(store, &keys).await?);
     let (asked, unreachable) = drift::ask(gateways).await;
@@ -114,9 +114,12 @@ async fn audit(
     first.findings.extend(memory::full_masters(store).await?);
     for gateway in &mut auditor.asked {
         first.findings.extend(gateway.unwritten(Duration::ZERO));
-        first
-            .findings
-            .extend(gateway.compare_all(store, &keys).await?);
+        let with_entry = match first.gateways.get(&gateway.id) {
+            Some(holding) => &holding.slices[..],
+            None => &[],
+        };
+        let differences = gateway.compare_all(store, with_entry).await?;
+        first.findings.extend(differences);
     }
     let suspected = std::mem::take(&mut first.findings);
     let mut report = Report::new(first, &leases, &auditor.asked, totals);
@@ -133,7 +136,6 @@ async fn audit(
             let fixer = Fixer {
                 store,
                 leases: &leases,
-                keys: &keys,
                 closed_ttl: config.closed_ttl,
             };
             for finding in &report.findings {
@@ -206,9 +208,9 @@ impl Auditor<'_> {
                 suspects.lives.insert(live.clone(), keys.clone());
             }
             if let Some(slice) = &finding.subject.slice
-                && let Some(holders) = self.keys.platform.get(slice)
+                && self.keys.platform.contains(slice)
             {
-                suspects.platform.insert(slice.clone(), holders.clone());
+                suspects.platform.insert(slice.clone());
             }
         }
         let (leases, now) = self.inspect(&suspects).await?;
@@ -239,7 +241,7 @@ impl Auditor<'_> {
             findings.extend(memory::full_masters(self.store).await?);
         }
         findings.extend(self.users.confirm(before).await?);
-        findings.extend(self.platform.confirm(&leases, before).await?);
+        findings.extend(self.platform.confirm(before).await?);
         findings.extend(self.attendance.confirm(before).await?);
         findings.extend(ids::confirm(self.store, &suspects, before).await?);
         Ok((leases, findings))

@@ -4,6 +4,7 @@
 mod explanation;
 mod sentences;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::anyhow;
@@ -14,12 +15,14 @@ use super::common::{fence_name, open, print};
 use super::gateways::{self, GatewayApi};
 use super::leases::LeaseSnapshot;
 use crate::base::exit;
-use crate::base::ids::{Group, SliceId, UserId};
+use crate::base::ids::{GatewayId, Group, SliceId, UserId};
 use crate::config::{Config, ExplainArgs, FanSource};
 use crate::store::fans::{self, FanLookup};
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::LeaseInside;
-use crate::store::{LiveRecord, LiveState, LiveStore, Slices, Store, StoreResult};
+use crate::store::{
+    Claim, LiveRecord, LiveState, LiveStore, SliceEntry, Slices, Store, StoreResult,
+};
 
 /// Explains a live, writes the explanation to standard output and returns the exit code.
 pub async fn run(config: &Config, args: &ExplainArgs) -> anyhow::Result<u8> {
@@ -86,6 +89,14 @@ async fn explain(
     Ok(explanation)
 }
 
+/// What one gateway claims in a slice.
+#[derive(Debug, Default)]
+struct Held {
+    members: u64,
+    fans: u64,
+    has_user_as_fan: bool,
+}
+
 struct Explainer<'a> {
     store: &'a RedisStore,
     leases: LeaseSnapshot,
@@ -98,20 +109,21 @@ struct Explainer<'a> {
 impl Explainer<'_> {
     async fn slice(&self, slice: &SliceId) -> StoreResult<SliceStatus> {
         let inside = self.store.inspect_slice(slice).await?;
+        let mut held = self.held_by_gateway(slice).await?;
         let mut gateways = Vec::new();
-        for (gateway, number) in inside.entries {
-            let holds_user = match &self.args.user {
-                Some(user) => Some(self.store.holds_fan(slice, &gateway, user).await?),
-                None => None,
-            };
+        for (gateway, entry) in inside.entries {
             let lease = self.leases.get(&gateway);
+            let held = held.remove(&gateway).unwrap_or_default();
             gateways.push(EntryStatus {
                 expired: matches!(lease, Some(LeaseInside::Living { age, .. }) if age >= self.config.lease),
                 lease: lease.into(),
-                number,
-                members: self.store.held_card(slice, Group::All, &gateway).await?,
-                fans: self.store.held_card(slice, Group::Fans, &gateway).await?,
-                holds_user,
+                number: match entry {
+                    SliceEntry::At { number, .. } => Some(number),
+                    SliceEntry::Dead => None,
+                },
+                members: held.members,
+                fans: held.fans,
+                holds_user: self.args.user.as_ref().map(|_| held.has_user_as_fan),
                 gateway_id: gateway,
             });
         }
@@ -125,6 +137,27 @@ impl Explainer<'_> {
             fence,
             gateways,
         })
+    }
+
+    /// What each gateway claims in a slice.
+    async fn held_by_gateway(&self, slice: &SliceId) -> StoreResult<HashMap<GatewayId, Held>> {
+        let mut held: HashMap<GatewayId, Held> = HashMap::new();
+        let mut cursor = Some(0);
+        while let Some(from) = cursor {
+            let page = self.store.claims_page(slice, from).await?;
+            for claimed in page.users {
+                for (gateway, claim) in claimed.by {
+                    let Some(gateway) = gateway else { continue };
+                    let is_fan = claim == Claim::Fan;
+                    let held = held.entry(gateway).or_default();
+                    held.members += 1;
+                    held.fans += u64::from(is_fan);
+                    held.has_user_as_fan |= is_fan && self.args.user.as_ref() == Some(&claimed.user);
+                }
+            }
+            cursor = page.next;
+        }
+        Ok(held)
     }
 
     async fn user(

@@ -64,7 +64,7 @@ use crate::sync::keep::Keeper;
 use crate::sync::lease::LeaseKeeper;
 use crate::sync::live_changes::LiveChanger;
 use crate::sync::lives::{Lives, LivesParts};
-use crate::sync::mend::Mender;
+use crate::sync::pass::Passer;
 use crate::sync::removals::Remover;
 use crate::sync::resync_limit::ResyncLimit;
 use crate::sync::room_friends::FriendsTask;
@@ -74,7 +74,6 @@ use crate::sync::social::fanout::Fanout;
 use crate::sync::social::feeds::Feeds;
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::streams::StreamKeeper;
-use crate::sync::sweep::Sweeper;
 use crate::sync::upkeep::Upkeep;
 use crate::sync::user_upkeep::UserUpkeep;
 use crate::sync::walk::Walk;
@@ -218,8 +217,8 @@ impl Core {
         }
     }
 
-    fn sweeper(&self, config: &Config) -> Sweeper {
-        Sweeper {
+    fn passer(&self, config: &Config) -> Passer {
+        Passer {
             rooms: self.rooms.clone(),
             gateways: self.gateways.clone(),
             store: self.store.clone(),
@@ -230,21 +229,11 @@ impl Core {
         }
     }
 
-    fn mender(&self, sweeper: &Arc<Sweeper>) -> Mender {
-        Mender {
-            gateways: self.gateways.clone(),
-            store: self.store.clone(),
-            sweeper: sweeper.clone(),
-            metrics: self.metrics.clone(),
-        }
-    }
-
     fn checker(
         &self,
         keeper: &Arc<Keeper>,
         lives: &Arc<Lives>,
-        sweeper: &Arc<Sweeper>,
-        mender: &Arc<Mender>,
+        passer: &Arc<Passer>,
     ) -> Checker {
         Checker {
             rooms: self.rooms.clone(),
@@ -253,9 +242,7 @@ impl Core {
             checks: self.checks.clone(),
             keeper: keeper.clone(),
             lives: lives.clone(),
-            sweeper: sweeper.clone(),
-            mender: mender.clone(),
-            outbox: self.outbox.clone(),
+            passer: passer.clone(),
             metrics: self.metrics.clone(),
             clock: self.clock,
         }
@@ -568,9 +555,8 @@ impl Parts {
         ));
         let catch_up = Arc::new(core.catch_up());
         let keeper = Arc::new(core.keeper(&lives, &catch_up));
-        let sweeper = Arc::new(core.sweeper(config));
-        let mender = Arc::new(core.mender(&sweeper));
-        let checker = Arc::new(core.checker(&keeper, &lives, &sweeper, &mender));
+        let passer = Arc::new(core.passer(config));
+        let checker = Arc::new(core.checker(&keeper, &lives, &passer));
         let count_events = core.count_events(config);
         let recorder = core.recorder(&trust, count_events.clone());
         let streamer_timeout = Arc::new(core.streamer_timeout(config, &lives, &absent_streamers));
@@ -611,7 +597,7 @@ impl Parts {
             lease: config.lease,
             lease_refresh: config.lease_refresh,
             resync_limit: Arc::<ResyncLimit>::default(),
-            mender: mender.clone(),
+            passer: passer.clone(),
             streamer_timeout: streamer_timeout.clone(),
             fan_events: fan_events.clone(),
         });
@@ -661,8 +647,8 @@ impl Parts {
             absent_streamers: absent_streamers.clone(),
             store: store.clone(),
             lives: lives.clone(),
-            sweeper,
-            mender,
+            rooms: rooms.clone(),
+            passer,
             feeds: feeds.clone(),
             follows: follows.clone(),
             outbox: outbox.clone(),

@@ -25,8 +25,8 @@ pub enum PeerMessage {
     /// receiver reads it.
     Record,
     /// On a live's channel: the store was found to have lost something of it. The receiver checks
-    /// the live. On the gateways' channel: another program wrote to a set of the platform. The
-    /// receiver looks at what it holds of them.
+    /// the live. On the gateways' channel: a slice of the platform forgot what gateways hold. The
+    /// receiver checks these slices.
     Doubt,
     /// On a live's channel: viewers on the sender asked for their friends there. From now on the
     /// receiver tells who comes and who leaves, on the live's channel of moves.
@@ -72,9 +72,9 @@ pub struct Counts {
     /// Slices whose size the store told the sender.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceCard>,
-    /// The indexes of the slices in `slices` that are in doubt.
+    /// The indexes of the slices in `slices` that are in a rebuild.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub in_doubt: Vec<u32>,
+    pub rebuilds: Vec<u32>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it so")]
@@ -82,9 +82,9 @@ fn is_none(number: &u64) -> bool {
     *number == 0
 }
 
-/// The size of one slice: its index, its members and its fans over all gateways, how many left, and
-/// the version of the slice that has this size.
-pub type SliceCard = (u32, u64, u64, u64, u64);
+/// The size of one slice: its index, its members and its fans over all gateways, how many left, the
+/// version of the slice that has this size, and its incarnation.
+pub type SliceCard = (u32, u64, u64, u64, u64, u64);
 
 /// Why a text is not acted upon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,8 +167,8 @@ mod tests {
             viewers: 12,
             away: 1,
             asks: true,
-            slices: vec![(2, 5, 3, 8, 1_732_000_000_000_000)],
-            in_doubt: vec![2],
+            slices: vec![(2, 5, 3, 8, 1_732_000_000_000_000, 9)],
+            rebuilds: vec![2],
         };
         let (user, streamer) = (UserId::parse("u1").unwrap(), UserId::parse("s1").unwrap());
         for message in [
@@ -215,13 +215,13 @@ mod tests {
             viewers: 12,
             away: 0,
             asks: false,
-            slices: vec![(2, 5, 3, 8, 17)],
-            in_doubt: vec![],
+            slices: vec![(2, 5, 3, 8, 17, 16)],
+            rebuilds: vec![],
         };
         let text = PeerMessage::Counts(counts).text(&GatewayId::parse("gw-a").unwrap());
         let shape = concat!(
             r#"{"v":3,"gateway":"gw-a","type":"counts","epoch":3,"number":9,"viewers":12,"#,
-            r#""slices":[[2,5,3,8,17]]}"#
+            r#""slices":[[2,5,3,8,17,16]]}"#
         );
         assert_eq!(text, shape);
     }

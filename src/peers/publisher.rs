@@ -261,11 +261,11 @@ impl Publisher {
     }
 }
 
-/// New sizes of slices, and the indexes of those in doubt.
+/// New sizes of slices, and the indexes of those in a rebuild.
 #[derive(Default)]
 struct SliceUpdates {
     slices: Vec<SliceCard>,
-    in_doubt: Vec<u32>,
+    rebuilds: Vec<u32>,
 }
 
 impl SliceUpdates {
@@ -278,9 +278,10 @@ impl SliceUpdates {
                 size.fans,
                 size.leaves,
                 size.version,
+                size.incarnation,
             ));
-            if size.in_doubt {
-                updates.in_doubt.push(slice.id.index);
+            if size.rebuild {
+                updates.rebuilds.push(slice.id.index);
             }
         }
         updates
@@ -308,7 +309,7 @@ fn channel(room: &Room) -> Channel {
 
 fn counts(room: &Room, number: u64, count: ViewerCount, updates: SliceUpdates) -> Counts {
     let ViewerCount { viewers, away } = count;
-    let SliceUpdates { slices, in_doubt } = updates;
+    let SliceUpdates { slices, rebuilds } = updates;
     Counts {
         epoch: room.record.epoch,
         number,
@@ -316,7 +317,7 @@ fn counts(room: &Room, number: u64, count: ViewerCount, updates: SliceUpdates) -
         away,
         asks: false,
         slices,
-        in_doubt,
+        rebuilds,
     }
 }
 

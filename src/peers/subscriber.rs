@@ -152,7 +152,7 @@ impl Subscriber {
             (Channel::Live(live), PeerMessage::Counts(counts)) => {
                 return self.take_counts(&self.room(live)?, &received.gateway, &counts);
             }
-            (Channel::Gateways, PeerMessage::Doubt) => self.rooms.look_again_at_platform(),
+            (Channel::Gateways, PeerMessage::Doubt) => self.checks.platform.by(self.clock.now()),
             (Channel::Live(live), PeerMessage::Record) => {
                 self.room(live)?;
                 self.checks.changed_records.push(live.clone());
@@ -214,7 +214,8 @@ impl Subscriber {
     ) -> Result<(), &'static str> {
         // Higher figures come from a bug, and would stay in the record as an absurd peak.
         let mut highest = counts.viewers.max(counts.away);
-        for (_, card, fans, leaves, _) in &counts.slices {
+        for slice in &counts.slices {
+            let (_, card, fans, leaves, ..) = slice;
             highest = highest.max(*card).max(*fans).max(*leaves);
         }
         if highest > MAX_FIGURE {
@@ -242,15 +243,17 @@ impl Subscriber {
         let LiveRecord {
             live, slices: of, ..
         } = &room.record;
-        for (index, card, fans, leaves, version) in &counts.slices {
+        for (index, card, fans, leaves, version, incarnation) in &counts.slices {
             let place = room.place_of(&SliceId::of_live(live.clone(), *index, *of));
-            let in_doubt = counts.in_doubt.contains(index);
             let size = SliceSize {
                 card: *card,
                 fans: *fans,
                 leaves: *leaves,
                 version: *version,
-                in_doubt,
+                incarnation: *incarnation,
+                rebuild: counts.rebuilds.contains(index),
+                // Whoever found that puts it right.
+                differs: false,
             };
             self.rooms
                 .hear_size(room, place.ok_or("malformed")?, size, self.clock.now());

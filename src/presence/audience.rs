@@ -1,12 +1,12 @@
 //! The owner of slices: the room of a live, or a set of the platform. The flusher, the checker and
-//! the sweeper treat both alike; this file holds the differences. Never awaits.
+//! the passer treat both alike; this file holds the differences. Never awaits.
 
 use std::sync::Arc;
 
-use super::desired_state::{CallLimit, Draft};
+use super::desired_state::Draft;
 use super::platform::{Platform, Telling};
 use super::room::Room;
-use super::slice::{ReadSize, Slice};
+use super::slice::Slice;
 use crate::base::clock::{Millis, UnixMillis};
 use crate::base::ids::{Epoch, PLATFORM_EPOCH, SliceId, UserId};
 use crate::store::{MAX_BATCH, SESSIONS_A_CALL};
@@ -86,13 +86,12 @@ impl Audience {
         }
     }
 
-    /// The limit of one call, which may remove `leaves` users.
-    pub fn call_limit(&self, leaves: usize) -> CallLimit {
-        let users = match self {
+    /// The most users that one call may change.
+    pub fn most_users_a_call(&self) -> usize {
+        match self {
             Self::Room(room) if room.keeps_sessions() => SESSIONS_A_CALL,
             Self::Room(_) | Self::Platform(_) => MAX_BATCH,
-        };
-        CallLimit { users, leaves }
+        }
     }
 
     /// Whether the flusher has something to do for the slice at this place.
@@ -147,17 +146,6 @@ impl Audience {
             Self::Room(room) => room.note_left_told(place, users),
             Self::Platform(platform) => {
                 platform.note_left_told(place, users, left.unwrap_or_default())
-            }
-        }
-    }
-
-    /// Notes the size of a slice that a check read. True if shown figures changed.
-    pub fn note_reading(&self, place: usize, read: ReadSize) -> bool {
-        match self {
-            Self::Room(room) => room.note_reading(place, read),
-            Self::Platform(platform) => {
-                platform.note_reading(place, read);
-                false
             }
         }
     }

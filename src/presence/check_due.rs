@@ -12,9 +12,6 @@ const BACKOFF: Backoff = Backoff {
     longest: 10_000,
 };
 
-/// With one check of this many, a gateway reads back what it holds in a live.
-const CHECKS_PER_READ_BACK: u64 = 30;
-
 /// A room's own part of the schedule.
 #[derive(Debug)]
 pub struct CheckDue {
@@ -30,8 +27,6 @@ pub struct CheckDue {
     unheard: AtomicBool,
     /// When the last check that the store answered began; 0 is never.
     checked: AtomicU64,
-    /// The number of checks since the gateway last read back what it holds in the live.
-    since_read_back: AtomicU64,
     /// The number of checks in a row without an answer.
     unanswered: AtomicU32,
     /// The room's last turn of fan checks.
@@ -47,7 +42,6 @@ impl Default for CheckDue {
             deaf: AtomicBool::new(false),
             unheard: AtomicBool::new(false),
             checked: AtomicU64::new(0),
-            since_read_back: AtomicU64::new(rand::random_range(0..CHECKS_PER_READ_BACK)),
             unanswered: AtomicU32::new(0),
             fan_turn: AtomicU64::new(0),
         }
@@ -63,15 +57,6 @@ impl CheckDue {
     /// Takes the check if it is due. A doubt that arises later makes another one due.
     pub fn take(&self, now: Millis) -> bool {
         self.at() <= now && self.at.swap(Millis::MAX, Ordering::AcqRel) <= now
-    }
-
-    /// Whether this check must read back what this gateway holds.
-    pub fn take_read_back(&self) -> bool {
-        let due = self.since_read_back.fetch_add(1, Ordering::Relaxed) + 1 >= CHECKS_PER_READ_BACK;
-        if due {
-            self.since_read_back.store(0, Ordering::Relaxed);
-        }
-        due
     }
 
     /// Makes the next check cover everything.

@@ -232,12 +232,6 @@ impl Checks {
         now + every - every / 10 + rand::random_range(0..=every / 5)
     }
 
-    /// The pause between the read-backs of two slices of a set: the read-backs of all slices take
-    /// an eighth of the time between two checks.
-    pub fn read_back_pause(&self, slices: usize) -> Duration {
-        Duration::from_millis(self.check_every / 8) / slices.max(1) as u32
-    }
-
     /// The greatest age of a check that makes up for missing messages, in ms.
     pub fn enough(&self) -> Millis {
         self.check_deaf

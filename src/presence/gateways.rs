@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use super::own_lease::OwnLease;
 use crate::base::clock::{Millis, UnixMillis, millis};
 use crate::base::ids::GatewayId;
-use crate::store::{Burial, Leases, MAX_BATCH};
+use crate::store::{Burial, Leases};
 
 /// The gateways as the last look at the leases saw them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -109,12 +109,6 @@ impl Gateways {
     /// Whether this gateway has no lease, and never had one, under this id or a former one.
     pub(crate) fn never_had_a_lease(&self, now: Millis) -> bool {
         self.has_no_lease(now) && !self.own.was_ever_renewed_at_all()
-    }
-
-    /// The most members that one call may remove from a slice: the store looks for each of them at
-    /// every gateway.
-    pub(crate) fn removals_a_call(&self) -> usize {
-        (MAX_BATCH / self.roster().living.len().max(1)).max(10)
     }
 
     pub(crate) async fn next_burial(&self) {

@@ -54,4 +54,4 @@ pub(crate) use room::{NoSeat, Room};
 pub(crate) use rooms::{Installed, Rooms};
 pub(crate) use seating::Away;
 pub(crate) use seats::{ExpiredFans, Fan, Member};
-pub(crate) use slice::{ReadSize, Slice};
+pub(crate) use slice::Slice;

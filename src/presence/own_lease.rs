@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::base::clock::{Millis, millis};
 use crate::base::ids::GatewayId;
@@ -43,6 +44,8 @@ pub struct OwnLease {
     out_of_touch: AtomicBool,
     /// A slice answered that it has no entry of this gateway, and the lease was not renewed since.
     in_doubt: AtomicBool,
+    /// The lease is to be renewed before its time.
+    wanted: Notify,
 }
 
 impl Default for Incarnation {
@@ -107,6 +110,16 @@ impl OwnLease {
     /// store lost data.
     pub fn doubt(&self) {
         self.in_doubt.store(true, Ordering::Relaxed);
+    }
+
+    /// Has the lease renewed at once: a slice refused a call, so the gateway may have been buried.
+    pub fn renew_now(&self) {
+        self.wanted.notify_one();
+    }
+
+    /// Returns when the lease is to be renewed at once.
+    pub async fn renewal_wanted(&self) {
+        self.wanted.notified().await;
     }
 
     /// Whether this gateway may make entries: it has just renewed its lease; or the lease's node is

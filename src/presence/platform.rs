@@ -13,15 +13,14 @@
 //! ([`Telling::moved`]). Never awaits.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::desired_state::{Difference, Standing};
-use super::slice::{ReadSize, SetSize, Slice};
+use super::desired_state::Standing;
+use super::slice::{SetSize, Slice};
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId};
-use crate::store::{HeldMembers, MAX_BATCH, MAX_LIVES, SliceSize};
+use crate::store::{MAX_BATCH, MAX_LIVES, SliceSize};
 
 /// The most users of one slice whose times wait for the store. While the store is away, a further
 /// user who leaves the set counts as seen at the time of the call that takes the user out; a
@@ -41,8 +40,6 @@ pub struct Platform {
     slices: Box<[Slice]>,
     /// The sum of the slices' sizes.
     online: SetSize,
-    /// The place of the slice to read back next.
-    read_back_next: AtomicUsize,
 }
 
 /// The users of one slice.
@@ -103,7 +100,6 @@ impl Platform {
             users: users.collect(),
             slices: slices.collect(),
             online: SetSize::default(),
-            read_back_next: AtomicUsize::new(0),
         }
     }
 
@@ -215,16 +211,6 @@ impl Platform {
             let moved = users.moved.remove(user).unwrap_or_default();
             telling.add_moves(user, moved);
         }
-        // A read-back may have shown that the store knows of a move although the call that said so
-        // had no answer.
-        let state = self.slices[place].lock();
-        let settled = users
-            .moved
-            .extract_if(|user, _| state.desired().is_settled(user));
-        for (user, moved) in settled {
-            telling.add_moves(&user, moved);
-        }
-        drop(state);
         for user in here {
             let lives = users.told_lives(user);
             telling.add_moves(user, lives.iter().cloned());
@@ -256,20 +242,6 @@ impl Platform {
         users.anybody_moved
             && !self.slices[place].lock().is_dirty()
             && std::mem::take(&mut users.anybody_moved)
-    }
-
-    /// Compares the slice at this place with the content of the store for this gateway, as
-    /// `DesiredState::reconcile` does. A user whose note has other lives than it should counts as
-    /// missing, so that a call names the user again.
-    pub fn reconcile(&self, place: usize, entry: Option<u64>, mut held: HeldMembers) -> Difference {
-        // The lock keeps users from moving meanwhile.
-        let users = self.users[place].lock();
-        for (user, lives) in std::mem::take(&mut held.lives) {
-            if lives != users.told_lives(&user) {
-                held.missing.push(user);
-            }
-        }
-        self.slices[place].lock().reconcile(entry, &held)
     }
 
     /// The number of users who are in the set through this gateway.
@@ -342,36 +314,9 @@ impl Platform {
         }
     }
 
-    /// Makes a call note every unsettled user of the slice at this place who is not here: the store
-    /// lost the slice, or came back with older data. This gateway does not know when those users
-    /// were last heard, only that it was not after `now`.
-    pub fn note_unsettled(&self, place: usize, now: Millis) {
-        let mut users = self.users[place].lock();
-        let state = self.slices[place].lock();
-        for user in state.desired().unsettled_users() {
-            if !users.here.contains_key(user) && !users.seen.contains_key(user) {
-                users.note_seen(user, now);
-            }
-        }
-    }
-
-    /// Requires a read-back of the next slice: another program may have written there and left all
-    /// numbers as they were. Returns the place of the slice, and the number of its users here.
-    pub fn read_back_next(&self) -> (usize, usize) {
-        let place = self.read_back_next.fetch_add(1, Ordering::Relaxed) % self.slices.len();
-        let mut state = self.slices[place].lock();
-        state.read_back_all();
-        (place, state.desired().wanted())
-    }
-
     /// Notes a slice's size from the store.
     pub fn note_size(&self, place: usize, size: SliceSize, now: Millis) {
         self.slices[place].note(size, now, &self.online);
-    }
-
-    /// As [`Platform::note_size`], for the size that a check read.
-    pub fn note_reading(&self, place: usize, read: ReadSize) {
-        self.slices[place].note_reading(read, &self.online);
     }
 }
 
@@ -436,9 +381,8 @@ fn to_tell(lives: &[LiveId]) -> Vec<LiveId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::presence::desired_state::CallLimit;
     use crate::presence::turn::{Step, TurnContext};
-    use crate::store::{ApplyReply, HeldMembers, SliceView};
+    use crate::store::{ApplyReply, Refusal};
 
     fn user(name: &str) -> UserId {
         UserId::parse(name).unwrap()
@@ -453,20 +397,7 @@ mod tests {
             let Step::Call(draft) = step else { return told };
             let left = platform.left(place, &draft.leaves);
             let mut state = platform.slices[place].lock();
-            let held = state.desired().wanted() as u64;
-            state.answered(
-                &draft,
-                &ApplyReply::Done(SliceView {
-                    size: SliceSize {
-                        card: held,
-                        ..SliceSize::default()
-                    },
-                    held,
-                    held_fans: 0,
-                    noted: None,
-                }),
-                0,
-            );
+            state.answered(&draft, &done(), 0);
             drop(state);
             platform.note_left_told(place, &draft.leaves, &left);
             told.extend(draft.leaves.into_iter().zip(left));
@@ -476,8 +407,12 @@ mod tests {
     fn context() -> TurnContext {
         TurnContext {
             known_open: true,
-            limit: CallLimit::WHOLE_BATCH,
+            most_users: MAX_BATCH,
         }
+    }
+
+    fn done() -> ApplyReply {
+        ApplyReply::Done(SliceSize::default())
     }
 
     /// Pinned, because every user online costs a slot of this size, and one of 16 bytes in the
@@ -546,13 +481,7 @@ mod tests {
         let left = platform.left(place, &draft.leaves);
         platform.enter(&user);
         platform.leave(&user, 90);
-        let done = ApplyReply::Done(SliceView {
-            size: SliceSize::default(),
-            held: 0,
-            held_fans: 0,
-            noted: None,
-        });
-        platform.slices[place].lock().answered(&draft, &done, 0);
+        platform.slices[place].lock().answered(&draft, &done(), 0);
         platform.note_left_told(place, &draft.leaves, &left);
         assert_eq!(left, [Some(70)]);
         flush(&platform, place);
@@ -562,38 +491,24 @@ mod tests {
     #[test]
     fn whoever_left_while_the_store_lost_the_set_is_noted() {
         let platform = Platform::of_users(0);
-        let mut mine = (0..)
-            .map(|n| user(&format!("u{n}")))
-            .filter(|user| platform.place_of(user) == 0);
-        let [here, gone, settled, leaving] = [(); 4].map(|()| mine.next().unwrap());
-        for user in [&here, &gone, &settled, &leaving] {
-            platform.enter(user);
-        }
-        flush(&platform, 0);
-        platform.leave(&gone, 6);
-        assert_eq!(flush(&platform, 0), [(gone.clone(), Some(6))]);
-        // Older data: without one who is here, and with one who is gone.
-        platform.leave(&leaving, 70);
-        let held = [&gone, &settled, &leaving].map(Clone::clone).into();
-        platform.slices[0].lock().reconcile(
-            Some(1),
-            &HeldMembers {
-                users: held,
-                ..HeldMembers::default()
-            },
-        );
-        platform.note_unsettled(0, 90);
-        let told: HashMap<_, _> = flush(&platform, 0).into_iter().collect();
-        assert_eq!(told, [(gone, Some(90)), (leaving, Some(70))].into());
-        assert!(platform.take_seen(0).is_empty());
-        // The entry is gone, while one was leaving: no call takes that one out any more.
-        platform.leave(&settled, 95);
-        platform.slices[0].lock().begin_turn(2, context());
-        assert!(platform.slices[0].lock().reassert());
-        platform.note_unsettled(0, 100);
-        assert_eq!(flush(&platform, 0), []);
-        assert_eq!(platform.take_seen(0), [(settled, 95)]);
-        assert!(!platform.is_dirty(0));
+        let user = user("u1");
+        let place = platform.place_of(&user);
+        platform.enter(&user);
+        flush(&platform, place);
+        platform.leave(&user, 95);
+        let mut turn = platform.slices[place].lock().begin_turn(1, context());
+        let Step::Call(draft) = platform.slices[place].lock().next_step(&mut turn) else {
+            panic!("a call")
+        };
+        let lost = ApplyReply::Refused(Refusal {
+            entry: None,
+            size: None,
+        });
+        platform.slices[place].lock().answered(&draft, &lost, 0);
+        // No call takes the user out any more.
+        assert_eq!(flush(&platform, place), []);
+        assert_eq!(platform.take_seen(place), [(user, 95)]);
+        assert!(!platform.is_dirty(place));
     }
 
     #[test]
@@ -627,18 +542,7 @@ mod tests {
             let step = platform.slices[place].lock().next_step(&mut turn);
             let Step::Call(draft) = step else { return told };
             told.push(platform.telling(place, &draft.joins, &draft.leaves));
-            let held = u64::from(platform.is_here(user));
-            let size = SliceSize {
-                card: held,
-                ..SliceSize::default()
-            };
-            let done = ApplyReply::Done(SliceView {
-                size,
-                held,
-                held_fans: 0,
-                noted: None,
-            });
-            platform.slices[place].lock().answered(&draft, &done, 0);
+            platform.slices[place].lock().answered(&draft, &done(), 0);
         }
     }
 
@@ -741,82 +645,5 @@ mod tests {
         }
         let users = platform.users[place].lock();
         assert!(users.lives.is_empty() && users.moved.is_empty());
-    }
-
-    #[test]
-    fn users_of_whom_the_store_notes_other_lives_are_told_again() {
-        let platform = Platform::of_users(0);
-        let mut mine = (0..)
-            .map(|n| user(&format!("u{n}")))
-            .filter(|user| platform.place_of(user) == 0);
-        let [right, other, missing, stale] = [(); 4].map(|()| mine.next().unwrap());
-        for user in [&right, &other, &missing, &stale] {
-            platform.enter(user);
-        }
-        for user in [&right, &other, &missing] {
-            platform.join_live(user, &live("1"));
-        }
-        flush(&platform, 0);
-        let said = [
-            (&right, vec!["1"]),
-            (&other, vec!["2"]),
-            (&missing, vec![]),
-            (&stale, vec!["1"]),
-        ];
-        let lives = said
-            .into_iter()
-            .map(|(user, at)| (user.clone(), at.into_iter().map(live).collect()));
-        let users = [&right, &other, &missing, &stale].map(Clone::clone).into();
-        let held = HeldMembers {
-            users,
-            lives: lives.collect(),
-            ..HeldMembers::default()
-        };
-        assert_eq!(
-            platform.reconcile(0, Some(1), held),
-            Difference {
-                missing: 3,
-                extra: 0
-            }
-        );
-        let mut turn = platform.slices[0].lock().begin_turn(1, context());
-        let Step::Call(mut draft) = platform.slices[0].lock().next_step(&mut turn) else {
-            panic!("a call")
-        };
-        draft.joins.sort();
-        let mut expected = [other, missing, stale];
-        expected.sort();
-        assert_eq!(draft.joins, expected);
-    }
-
-    #[test]
-    fn a_move_that_a_read_back_shows_is_passed_on() {
-        let (platform, user) = (Platform::of_users(0), user("u1"));
-        let place = platform.place_of(&user);
-        platform.enter(&user);
-        platform.join_live(&user, &live("1"));
-        let mut turn = platform.slices[place].lock().begin_turn(1, context());
-        let Step::Call(draft) = platform.slices[place].lock().next_step(&mut turn) else {
-            panic!("a call")
-        };
-        let telling = platform.telling(place, &draft.joins, &draft.leaves);
-        platform.slices[place].lock().failed(&draft);
-        platform.not_told(place, telling);
-        // The call was carried out all the same.
-        let lives = [(user.clone(), vec![live("1")])].into();
-        let held = HeldMembers {
-            users: [user.clone()].into(),
-            lives,
-            ..HeldMembers::default()
-        };
-        assert_eq!(
-            platform.reconcile(place, Some(1), held),
-            Difference::default()
-        );
-        let moved: Vec<_> = told(&platform, &user)
-            .into_iter()
-            .flat_map(|telling| telling.moved)
-            .collect();
-        assert_eq!(moved, [(live("1"), user)]);
     }
 }

@@ -30,7 +30,7 @@ use super::room_info::RoomInfo;
 use super::room_peaks::RoomPeaks;
 use super::room_stream::{RoomStream, ShownStream};
 use super::seats::Seats;
-use super::slice::{ReadSize, SetSize, Slice};
+use super::slice::{SetSize, Slice};
 use super::tally::{Tally, ViewerCount};
 use super::throttle::{Shown, Throttle};
 use crate::base::clock::Millis;
@@ -407,16 +407,9 @@ impl Room {
     }
 
     /// Notes the size of a slice, which the store told this gateway or a peer, and a new peak if it
-    /// makes one. True if the size changed, or its doubt did.
+    /// makes one. True if more than the version changed.
     pub fn note_size(&self, place: usize, size: SliceSize, now: Millis) -> bool {
         let has_changed = self.slices[place].note(size, now, &self.size);
-        self.note_peaks();
-        has_changed
-    }
-
-    /// As [`Room::note_size`], for the size that a check read.
-    pub fn note_reading(&self, place: usize, read: ReadSize) -> bool {
-        let has_changed = self.slices[place].note_reading(read, &self.size);
         self.note_peaks();
         has_changed
     }
@@ -467,10 +460,10 @@ impl Room {
         self.published.differs_from(self.own_viewers())
     }
 
-    /// `Partial` while a gateway with viewers is late with its lease or not swept, a slice is in
-    /// doubt, or everything is in doubt.
+    /// `Partial` while a gateway with viewers is late with its lease or not swept, a slice is in a
+    /// rebuild, or everything is in doubt.
     pub fn quality(&self) -> Quality {
-        let in_doubt = self.remote.in_doubt() || self.has_slice_in_doubt() || self.is_unproven();
+        let in_doubt = self.remote.in_doubt() || self.has_rebuild() || self.is_unproven();
         if in_doubt {
             Quality::Partial
         } else {
@@ -486,9 +479,9 @@ impl Room {
             .min()
     }
 
-    /// Whether a slice may have a wrong size.
-    pub fn has_slice_in_doubt(&self) -> bool {
-        self.size.is_in_doubt()
+    /// Whether a slice is in a rebuild, and so may have a wrong size.
+    pub fn has_rebuild(&self) -> bool {
+        self.size.has_rebuild()
     }
 
     /// Whether everything that the store said of this live is in doubt.

@@ -14,7 +14,6 @@ use super::own_lease::OwnLease;
 use super::platform::Platform;
 use super::queue::Queue;
 use super::room::{Room, RoomTerms};
-use super::slice::ReadSize;
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
 use crate::config::Config;
@@ -34,8 +33,9 @@ pub struct Rooms {
     /// Slices, each by its place in the room, whose users wait for the loop that asks another
     /// system about fans.
     pub to_ask: Queue<(Arc<Room>, usize)>,
-    /// Audiences with slices that have come into doubt.
-    pub in_doubt: Queue<Audience>,
+    /// Audiences with slices that have forgotten what gateways hold, or whose public sets differ
+    /// from that.
+    pub to_look_at: Queue<Audience>,
     /// Rooms whose counts may be news for the dashboards.
     pub to_count: Queue<Arc<Room>>,
     /// Rooms whose counts may be news for the peers.
@@ -87,7 +87,7 @@ impl Rooms {
             },
             to_flush: Queue::default(),
             to_ask: Queue::default(),
-            in_doubt: Queue::default(),
+            to_look_at: Queue::default(),
             to_count: Queue::default(),
             to_publish: Queue::default(),
             to_record: Queue::default(),
@@ -448,30 +448,35 @@ impl Rooms {
                 room.pushed.store_answered(place);
             }
             Audience::Platform(platform) => {
-                let was_in_doubt = platform.slices()[place].size().in_doubt;
+                let before = platform.slices()[place].size();
                 platform.note_size(place, size, now);
-                self.note_doubt(audience, place, was_in_doubt);
+                self.size_changed(audience, place, before);
             }
         }
     }
 
     /// Notes a slice's size, which the store told this gateway or a peer.
     pub fn hear_size(&self, room: &Arc<Room>, place: usize, size: SliceSize, now: Millis) {
-        let was_in_doubt = room.slices()[place].size().in_doubt;
+        let before = room.slices()[place].size();
         if room.note_size(place, size, now) {
             self.count(room);
         }
-        self.note_doubt(&room.into(), place, was_in_doubt);
+        self.size_changed(&room.into(), place, before);
     }
 
-    /// Notes the size of a slice that a check read.
-    pub fn note_reading(&self, audience: &Audience, place: usize, read: ReadSize) {
-        let was_in_doubt = audience.slices()[place].size().in_doubt;
-        let has_changed = audience.note_reading(place, read);
-        if has_changed && let Some(room) = audience.room() {
-            self.count(room);
+    /// Has everybody said again if the slice forgot since this gateway's last call, and the slice
+    /// looked at soon if it is not in order.
+    fn size_changed(&self, audience: &Audience, place: usize, before: SliceSize) {
+        let slice = &audience.slices()[place];
+        let size = slice.size();
+        if size.incarnation != before.incarnation {
+            slice.lock().note_incarnation(size.incarnation);
+            self.flush_if_dirty(audience, place);
         }
-        self.note_doubt(audience, place, was_in_doubt);
+        let was_open = before.rebuild || before.differs;
+        if (size.rebuild || size.differs) && !was_open {
+            self.to_look_at.push(audience.clone());
+        }
     }
 
     /// Notes that a call or a check, sent at `asked`, showed that the content of a slice is right.
@@ -492,32 +497,6 @@ impl Rooms {
         if room.end_doubt() {
             room.note_peaks();
             self.count(room);
-        }
-    }
-
-    /// Looks again at what this gateway holds of the platform: another gateway found data that only
-    /// another program can have written.
-    pub fn look_again_at_platform(&self) {
-        for platform in self.platforms() {
-            for (place, slice) in platform.slices().iter().enumerate() {
-                slice.lock().look_again();
-                self.flush(Audience::Platform(platform.clone()), place);
-            }
-        }
-    }
-
-    /// Queues a slice that has come into doubt for a look soon, and looks at once at what this
-    /// gateway holds of it. When the doubt ends, it looks at that once more, since another program
-    /// may have gone on writing meanwhile.
-    fn note_doubt(&self, audience: &Audience, place: usize, was_in_doubt: bool) {
-        let slice = &audience.slices()[place];
-        let is_in_doubt = slice.size().in_doubt;
-        if is_in_doubt != was_in_doubt {
-            slice.lock().look_again();
-            self.flush(audience, place);
-        }
-        if is_in_doubt && !was_in_doubt {
-            self.in_doubt.push(audience.clone());
         }
     }
 

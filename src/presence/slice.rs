@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::slice_state::SliceState;
 use crate::base::clock::Millis;
-use crate::base::ids::SliceId;
+use crate::base::ids::{Epoch, SliceId};
 use crate::store::{ExpectedSlice, SliceSize};
 
 #[derive(Debug)]
@@ -22,22 +22,10 @@ pub struct Slice {
     proven: AtomicU64,
 }
 
-/// The size that a check read.
-#[derive(Debug, Clone, Copy)]
-pub struct ReadSize {
-    /// The version that this gateway knew before.
-    pub expected: u64,
-    pub size: SliceSize,
-    /// When the check read it.
-    pub at: Millis,
-}
-
 /// The size over all gateways, as the store last said.
 #[derive(Debug, Default)]
 struct Size {
     there: SliceSize,
-    /// The size with the highest version of all: `there` is older after the store lost writes.
-    newest: SliceSize,
     /// When the store last told the size.
     heard: Millis,
 }
@@ -47,8 +35,8 @@ struct Size {
 pub struct SetSize {
     members: AtomicU64,
     fans: AtomicU64,
-    /// The number of slices in doubt.
-    doubts: AtomicU64,
+    /// The number of slices in a rebuild.
+    rebuilds: AtomicU64,
 }
 
 impl SetSize {
@@ -60,24 +48,24 @@ impl SetSize {
         self.fans.load(Ordering::SeqCst)
     }
 
-    pub fn is_in_doubt(&self) -> bool {
-        self.doubts.load(Ordering::SeqCst) > 0
+    pub fn has_rebuild(&self) -> bool {
+        self.rebuilds.load(Ordering::SeqCst) > 0
     }
 
     /// The caller holds the lock of the slice: two differences of one slice in the wrong order
     /// could make the sum negative for a moment.
     fn replace(&self, before: SliceSize, after: SliceSize) {
-        // A thread that reads the members first, and then the doubts, never takes doubtful members
-        // for certain ones.
-        if after.in_doubt && !before.in_doubt {
-            self.doubts.fetch_add(1, Ordering::SeqCst);
+        // A thread that reads the members first, and then the rebuilds, never takes members of a
+        // rebuild for certain ones.
+        if after.rebuild && !before.rebuild {
+            self.rebuilds.fetch_add(1, Ordering::SeqCst);
         }
         self.members
             .fetch_add(after.card.wrapping_sub(before.card), Ordering::SeqCst);
         self.fans
             .fetch_add(after.fans.wrapping_sub(before.fans), Ordering::SeqCst);
-        if before.in_doubt && !after.in_doubt {
-            self.doubts.fetch_sub(1, Ordering::SeqCst);
+        if before.rebuild && !after.rebuild {
+            self.rebuilds.fetch_sub(1, Ordering::SeqCst);
         }
     }
 }
@@ -103,18 +91,10 @@ impl Slice {
     }
 
     /// Notes a size, which the store told this gateway or a peer. The highest version wins. Updates
-    /// `sum`, the size of the whole set, with it. True if the size changed, or its doubt did.
+    /// `sum`, the size of the whole set, with it. True if more than the version changed.
     pub fn note(&self, told: SliceSize, now: Millis, sum: &SetSize) -> bool {
         let mut size = self.size.lock();
         told.version >= size.there.version && size.set(told, now, sum)
-    }
-
-    /// Notes the size that a check read. The reading wins even with a lower version, since a store
-    /// that lost data starts again from a low version. It has no effect if the slice heard of
-    /// another version meanwhile.
-    pub fn note_reading(&self, read: ReadSize, sum: &SetSize) -> bool {
-        let mut size = self.size.lock();
-        size.there.version == read.expected && size.set(read.size, read.at, sum)
     }
 
     /// The size as the store last told it.
@@ -122,21 +102,15 @@ impl Slice {
         self.size.lock().there
     }
 
-    /// The newest known size. If the store lost writes, it is newer than [`Self::size`].
-    pub fn newest_size(&self) -> SliceSize {
-        self.size.lock().newest
-    }
-
-    /// The result that a check should find; `None` if something is unsettled: then one more call
-    /// follows, and its answer tells as much as the check would.
-    pub fn expect(&self, incarnation: u32) -> Option<ExpectedSlice> {
+    /// What a look at the slice should find; `None` if something is unsettled: then one more call
+    /// follows, and its answer tells as much as the look would.
+    pub fn expect(&self, epoch: Epoch, incarnation: u32) -> Option<ExpectedSlice> {
         let size = self.size();
-        let (entry, held) = self.lock().expect(incarnation)?;
+        let entry = self.lock().expect(incarnation)?;
         Some(ExpectedSlice {
             slice: self.id.clone(),
+            epoch,
             entry,
-            held: held.members,
-            held_fans: held.fans,
             size,
         })
     }
@@ -184,9 +158,6 @@ impl Size {
     fn set(&mut self, there: SliceSize, now: Millis, sum: &SetSize) -> bool {
         let before = self.there;
         self.there = there;
-        if there.version >= self.newest.version {
-            self.newest = there;
-        }
         self.heard = now;
         sum.replace(before, there);
         let with_new_version = SliceSize {
@@ -225,18 +196,18 @@ mod tests {
         let sum = sum_of(slice);
         let has_changed = slice.note(told, now, &sum);
         assert_eq!(sum.members(), slice.size().card, "the sum follows");
-        assert_eq!(sum.is_in_doubt(), slice.size().in_doubt);
+        assert_eq!(sum.has_rebuild(), slice.size().rebuild);
         has_changed
     }
 
     #[test]
-    fn a_doubt_is_news_although_the_size_is_the_same() {
+    fn a_rebuild_is_news_although_the_size_is_the_same() {
         let slice = slice();
         assert!(note(&slice, size(5, 100), 10));
         assert!(note(
             &slice,
             SliceSize {
-                in_doubt: true,
+                rebuild: true,
                 ..size(5, 101)
             },
             11
@@ -244,7 +215,7 @@ mod tests {
         assert!(!note(
             &slice,
             SliceSize {
-                in_doubt: true,
+                rebuild: true,
                 ..size(5, 102)
             },
             12
@@ -260,28 +231,6 @@ mod tests {
         assert_eq!((slice.size(), slice.heard()), (size(5, 100), 10));
         assert!(!note(&slice, size(5, 101), 12));
         assert_eq!((slice.size(), slice.heard()), (size(5, 101), 12));
-    }
-
-    #[test]
-    fn a_reading_wins_unless_another_version_was_heard_of_meanwhile() {
-        let slice = slice();
-        note(&slice, size(5, 100), 10);
-        let read = |expected, size| {
-            slice.note_reading(
-                ReadSize {
-                    expected,
-                    size,
-                    at: 20,
-                },
-                &sum_of(&slice),
-            )
-        };
-        assert!(!read(99, size(7, 101)));
-        assert!(read(100, size(0, 3)), "the store lost its data");
-        assert_eq!(
-            (slice.size(), slice.newest_size()),
-            (size(0, 3), size(5, 100))
-        );
     }
 
     #[test]

@@ -5,16 +5,12 @@
 
 use tokio::time::Instant;
 
-use super::desired_state::{DesiredState, Difference, Draft, Held, Standing, Verdict};
+use super::desired_state::{DesiredState, Draft, Standing, Verdict};
 use super::turn::{Step, Turn, TurnContext};
 use super::unconfirmed::Unconfirmed;
-use crate::base::clock::Millis;
-use crate::base::ids::{Epoch, UserId};
-use crate::store::{ApplyReply, Fence, HeldMembers, MAX_BATCH, SliceReading};
-
-/// The delay before the next read-back of a slice that still lacks notes on members, in ms: the
-/// notes may belong to members of another gateway, which writes them again meanwhile.
-const NOTES_RETRY_DELAY_MS: Millis = 10_000;
+use crate::base::clock::{Millis, millis};
+use crate::base::ids::UserId;
+use crate::store::{ApplyReply, CALL_DEADLINE, LATEST_ENTRY, SliceEntry, SliceLook};
 
 /// Where a slice is in the flusher's queue; the flusher runs one job per slice at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,16 +26,16 @@ pub struct SliceState {
     desired: DesiredState,
     job: Job,
     unconfirmed: Unconfirmed,
-    /// When the flusher may send or read the whole slice again, once the slice has asked for that.
-    resync_at: Option<Millis>,
-    /// The number of users whom the store held wrongly, until the flusher has repaired that.
-    drift: usize,
+    /// When the flusher may say users again, once it has asked for that.
+    says_again_at: Option<Millis>,
     /// The incarnation of this gateway that makes the calls; 0 before the first call.
     incarnation: u32,
     /// When a call last wrote the slice's keys, which renews their lifetimes.
     written: Millis,
-    /// When the flusher last read the slice back because it lacked notes.
-    read_for_notes: Option<Millis>,
+    /// When the last call that makes an entry was made.
+    registered: Millis,
+    /// When the store last refused a call; 0 is never.
+    refused: Millis,
 }
 
 impl SliceState {
@@ -50,11 +46,11 @@ impl SliceState {
             desired: DesiredState::numbered_from(now * 1_000),
             job: Job::Idle,
             unconfirmed: Unconfirmed::default(),
-            resync_at: None,
-            drift: 0,
+            says_again_at: None,
             incarnation: 0,
             written: now,
-            read_for_notes: None,
+            registered: now,
+            refused: 0,
         }
     }
 
@@ -70,16 +66,27 @@ impl SliceState {
         self.desired.tell_again(user);
     }
 
-    /// Wants the store to hold no user any more: the gateway stops.
+    /// Wants to claim no user any more, and lets go of the slice: the gateway stops.
     pub fn want_nobody(&mut self) {
         self.desired.remove_all();
+        self.desired.let_go();
+    }
+
+    /// Lets go of the slice if nobody is wanted. False if it is too early: a late copy of the call
+    /// that made the entry could make it again.
+    pub fn let_go(&mut self, now: Millis) -> bool {
+        let last_copy = self.registered + millis(LATEST_ENTRY + CALL_DEADLINE);
+        if last_copy > now {
+            return false;
+        }
+        self.desired.let_go();
+        true
     }
 
     /// Forgets all users: the epoch is over.
     pub fn clear(&mut self) {
         self.desired.clear();
         self.unconfirmed = Unconfirmed::default();
-        self.drift = 0;
     }
 
     /// Frees most of the memory that a peak left.
@@ -93,10 +100,6 @@ impl SliceState {
         &self.desired
     }
 
-    pub fn drift(&self) -> usize {
-        self.drift
-    }
-
     /// Whether the store needs a call.
     pub fn is_dirty(&self) -> bool {
         self.desired.is_dirty()
@@ -105,6 +108,11 @@ impl SliceState {
     /// Whether the store certainly holds no user for this gateway and needs no call.
     pub fn is_idle(&self) -> bool {
         self.desired.is_idle() && self.has_no_job()
+    }
+
+    /// Whether the store certainly has no entry of this gateway, and needs no call.
+    pub fn has_let_go(&self) -> bool {
+        self.desired.has_let_go() && self.has_no_job()
     }
 
     /// Whether no job of the flusher is queued or under way.
@@ -165,7 +173,8 @@ impl SliceState {
     /// yet.
     pub fn begin_turn(&mut self, incarnation: u32, context: TurnContext) -> Turn {
         if std::mem::replace(&mut self.incarnation, incarnation) != incarnation {
-            self.desired.lose_entry();
+            self.desired.begin_anew();
+            self.refused = 0;
         }
         Turn::new(context, &self.desired)
     }
@@ -174,127 +183,94 @@ impl SliceState {
         turn.next(&mut self.desired)
     }
 
-    /// Whether the next call creates this gateway's entry.
+    /// Whether the next call creates this gateway's entry, or complains that somebody changed it.
     pub fn registers_next(&self) -> bool {
-        self.desired.is_dirty() && (self.desired.must_register() || self.desired.is_lost())
+        self.desired.is_dirty() && self.desired.must_register()
+    }
+
+    /// When the store last refused a call of this gateway; 0 is never.
+    pub fn refused_at(&self) -> Millis {
+        self.refused
     }
 
     pub fn answered(&mut self, draft: &Draft, reply: &ApplyReply, now: Millis) -> Verdict {
-        let verdict = self.desired.answered(draft, reply);
-        if let ApplyReply::Done(view) = reply {
-            self.written = now;
-            let is_due = match self.read_for_notes {
-                Some(at) => now >= at + NOTES_RETRY_DELAY_MS,
-                None => true,
-            };
-            if is_due && view.held > 0 && view.size.lacks_notes(view.noted) {
-                self.read_for_notes = Some(now);
-                self.desired.require_read_back();
+        match reply {
+            ApplyReply::Done(_) => {
+                self.written = now;
+                if draft.follows.is_none() {
+                    self.registered = now;
+                }
             }
+            ApplyReply::Refused(_) | ApplyReply::Dead => self.refused = now.max(1),
+            ApplyReply::Closed | ApplyReply::Newer(_) | ApplyReply::Late(_) => {}
         }
-        verdict
+        self.desired.answered(draft, reply)
     }
 
-    pub fn failed(&mut self, draft: &Draft) {
+    pub fn failed(&mut self, draft: &Draft, now: Millis) {
+        if draft.follows.is_none() {
+            self.registered = now;
+        }
         self.desired.failed(draft);
     }
 
-    /// Sends every wanted user again if the entry was lost. True if it was.
-    pub fn reassert(&mut self) -> bool {
-        let lost = self.desired.is_lost();
-        if lost {
-            self.desired.reassert();
-        }
-        lost
+    /// Notes that the store knows that somebody changed this gateway's entry.
+    pub fn complained(&mut self) {
+        self.desired.complained();
     }
 
-    /// Compares the slice with the store; see [`DesiredState::reconcile`].
-    pub fn reconcile(&mut self, entry: Option<u64>, held: &HeldMembers) -> Difference {
-        let difference = self.desired.reconcile(entry, held);
-        self.drift = difference.total();
-        difference
-    }
-
-    /// Ends a turn.
-    pub fn end_turn(&mut self) {
-        if !self.desired.is_dirty() {
-            self.drift = 0;
-        }
-    }
-
-    /// When the flusher may send or read the whole slice again; `None` is now. `book` reserves a
-    /// time for a number of users and returns the wait until then, in ms. A slice that asks again
-    /// keeps its time until that time has come.
-    pub fn resync_at(&mut self, now: Millis, book: impl FnOnce(u32) -> Millis) -> Option<Millis> {
-        let users = u32::try_from(self.desired.wanted()).unwrap_or(u32::MAX);
-        let at = match self.resync_at.take() {
+    /// When the flusher may say users again; `None` is now. `book` reserves a time for a number of
+    /// users and returns the wait until then, in ms. A slice that asks again keeps its time until
+    /// that time has come.
+    pub fn says_again_at(
+        &mut self,
+        now: Millis,
+        book: impl FnOnce(u32) -> Millis,
+    ) -> Option<Millis> {
+        let users = u32::try_from(self.desired.to_say_again()).unwrap_or(u32::MAX);
+        let at = match self.says_again_at.take() {
             Some(at) => at,
             None if users == 0 => now,
             None => now + book(users),
         };
-        self.resync_at = if at > now { Some(at) } else { None };
-        self.resync_at
+        self.says_again_at = if at > now { Some(at) } else { None };
+        self.says_again_at
     }
 
-    // -------------------------------------------------------------------------------- for readings
+    // ----------------------------------------------------------------------------------- for looks
 
-    /// Notes an entry that this incarnation made for an earlier room. The caller read it when it
-    /// made this room.
-    pub fn found_entry(&mut self, number: u64, held: u64, incarnation: u32) {
-        self.incarnation = incarnation;
-        self.desired.found_entry(number, held);
-    }
-
-    /// The entry and the number of held users; see [`super::slice::Slice::expect`].
-    pub fn expect(&mut self, incarnation: u32) -> Option<(Option<u64>, Held)> {
+    /// The number of the entry that a look must find; see [`super::slice::Slice::expect`].
+    pub fn expect(&mut self, incarnation: u32) -> Option<Option<u64>> {
         let is_settled = !self.desired.is_dirty()
+            && self.desired.held().is_some()
             && (self.incarnation == incarnation || !self.desired.is_registered());
-        if is_settled && let Some(held) = self.desired.held() {
-            return Some((self.desired.entry(), held));
+        if is_settled {
+            return Some(self.desired.entry());
         }
-        // The store may have applied the call in flight before the event that caused this check.
+        // The store may have applied the call in flight before the event that caused this look.
         self.desired.require_call();
         None
     }
 
-    /// Notes what a check found instead of `expected`. Does nothing and returns false if the
-    /// flusher made a call meanwhile.
-    pub fn found_instead(
-        &mut self,
-        expected: Option<u64>,
-        reading: &SliceReading,
-        epoch: Epoch,
-    ) -> bool {
+    /// Notes what a look found instead of the entry `expected`. Another call tells more, unless one
+    /// was made meanwhile.
+    pub fn found_instead(&mut self, expected: Option<u64>, found: &SliceLook) {
         if self.desired.entry() != expected || self.desired.held().is_none() {
-            return false;
+            return;
         }
-        match (expected, reading.entry) {
-            (Some(_), None) => self.desired.lose_entry(),
-            (Some(_), Some(_)) => self.desired.require_read_back(),
-            (None, Some(number)) if reading.fence == Some(Fence::Open(epoch)) => {
-                self.desired.found_entry(number, reading.held);
+        match (expected, found.entry) {
+            (Some(_), _) => self.desired.require_call(),
+            (None, Some(SliceEntry::At { .. })) => {
+                self.desired.found_entry(found.size.incarnation);
             }
-            // Another program wrote there. The call that makes the entry discovers that.
-            (None, None) if reading.held > 0 => self.desired.require_entry(),
-            (None, _) => {}
+            (None, Some(SliceEntry::Dead) | None) => {}
         }
-        true
     }
 
-    /// Requires a read-back of all users of this gateway: a foreign write may have left all sizes
-    /// as they were.
-    pub fn read_back_all(&mut self) {
-        self.desired.require_read_back();
-    }
-
-    /// Requires another look at the users of this gateway, since another program wrote to the
-    /// slice: a read-back of a few users, or for many users a call, whose answer has their number.
-    pub fn look_again(&mut self) {
-        if self.desired.wanted() <= MAX_BATCH {
-            self.desired.require_read_back();
-        } else {
-            self.desired.require_call();
-        }
+    /// Notes the incarnation of the slice, which the store told this gateway or a peer. If the
+    /// slice forgot since this gateway's last call, a call is due.
+    pub fn note_incarnation(&mut self, incarnation: u64) {
+        self.desired.note_incarnation(incarnation);
     }
 
     /// Requires a call if none has written the slice since `then`. True if it is due.
@@ -311,41 +287,15 @@ impl SliceState {
 mod tests {
     use super::*;
     use crate::presence::desired_state::CallLimit;
-    use crate::store::{SliceSize, SliceView};
+    use crate::store::SliceSize;
 
     #[test]
-    fn a_slice_that_lacks_notes_is_read_back_and_not_with_every_call() {
+    fn a_slice_is_let_go_of_after_the_last_copy_of_the_call_that_made_the_entry() {
         let mut slice = SliceState::new(1);
-        let mut here = HeldMembers::default();
-        let mut needs_read_back = |user: &str, noted: u64, now: Millis| {
-            let user = UserId::parse(user).unwrap();
-            slice.want(&user, Standing::Member);
-            here.users.insert(user);
-            let draft = slice.desired.next(CallLimit::WHOLE_BATCH).expect("a call");
-            let held = here.users.len() as u64;
-            let size = SliceSize {
-                card: held + 1,
-                ..SliceSize::default()
-            };
-            let done = ApplyReply::Done(SliceView {
-                size,
-                held,
-                held_fans: 0,
-                noted: Some(noted),
-            });
-            slice.answered(&draft, &done, now);
-            let needs_read_back = slice.desired.needs_read_back();
-            if needs_read_back {
-                slice.reconcile(Some(draft.number), &here);
-            }
-            needs_read_back
-        };
-        assert!(!needs_read_back("a", 2, 1_000), "all are noted");
-        assert!(needs_read_back("b", 2, 1_001));
-        assert!(
-            !needs_read_back("c", 2, 1_001 + NOTES_RETRY_DELAY_MS - 1),
-            "the missing one may be another gateway's"
-        );
-        assert!(needs_read_back("d", 2, 1_001 + NOTES_RETRY_DELAY_MS));
+        slice.want(&UserId::parse("u1").unwrap(), Standing::Member);
+        let draft = slice.desired.next(CallLimit::WHOLE_BATCH).expect("a call");
+        slice.answered(&draft, &ApplyReply::Done(SliceSize::default()), 10_000);
+        assert!(!slice.let_go(16_799));
+        assert!(slice.let_go(16_800));
     }
 }

@@ -1,12 +1,12 @@
 //! The order of the steps in one slice's turn: look at the record before a call creates the entry,
-//! read back after a break in the chain of calls, look at the record again before a reassertion.
-//! [`Turn::next`] names the next step; the flusher does it and reports the verdict. Pure: it knows
-//! no store. The model check runs it as the flusher does.
+//! complain if somebody else changed the entry, make the calls. [`Turn::next`] names the next step;
+//! the flusher does it and reports the verdict. Pure: it knows no store. The model check runs it as
+//! the flusher does.
 
 use crate::presence::desired_state::{CallLimit, DesiredState, Draft, Verdict};
 
-/// The most read-backs in a turn before it gives up until later.
-const MAX_MISMATCHES: u32 = 2;
+/// The most refused calls in a turn before it gives up until later.
+const MAX_REFUSALS: u32 = 2;
 
 /// The flusher's knowledge at the beginning of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -14,7 +14,7 @@ pub struct TurnContext {
     /// The store confirmed not long ago that the live is open.
     pub known_open: bool,
     /// The most users that one call may change.
-    pub limit: CallLimit,
+    pub most_users: usize,
 }
 
 /// The flusher's next step.
@@ -22,15 +22,14 @@ pub struct TurnContext {
 pub enum Step {
     /// Look at the live's record.
     CheckRecord,
+    /// Tell the store that somebody else changed this gateway's entry in this incarnation of the
+    /// slice, then call [`DesiredState::complained`].
+    Complain(u64),
     /// Make this call, then call [`Turn::note_verdict`].
     Call(Draft),
-    /// Look at the live's record and, if the epoch is open, call [`DesiredState::reassert`].
-    Reassert,
-    /// Read this gateway's users in the store, then call [`DesiredState::reconcile`].
-    ReadBack,
     /// The fence says that the epoch is over: make sure that the live is.
     Over,
-    /// Try again later: the counts stay wrong.
+    /// Try again later: the store refuses one call after the other.
     GiveUp,
     /// Nothing is left to do.
     Done,
@@ -46,44 +45,54 @@ pub struct Turn {
     calls: usize,
     /// More users may be unsettled than at the count.
     recount: bool,
-    mismatches: u32,
+    refusals: u32,
     over: bool,
 }
 
 impl Turn {
     /// Begins a turn. A gateway that creates an entry must know the epoch to be open.
     pub fn new(context: TurnContext, desired: &DesiredState) -> Self {
-        let TurnContext { known_open, limit } = context;
-        let check_record = desired.is_dirty() && desired.must_register() && !known_open;
+        let TurnContext {
+            known_open,
+            most_users,
+        } = context;
         Self {
-            check_record,
-            limit,
+            check_record: desired.is_dirty() && desired.must_register() && !known_open,
+            limit: CallLimit {
+                users: most_users,
+                may_say_again: false,
+            },
             calls: 1,
             recount: true,
-            mismatches: 0,
+            refusals: 0,
             over: false,
         }
     }
 
+    /// Whether the calls of this turn may name users who are said again.
+    pub fn may_say_again(&self) -> bool {
+        self.limit.may_say_again
+    }
+
+    /// From now on, calls may name users who are said again.
+    pub fn allow_to_say_again(&mut self) {
+        self.limit.may_say_again = true;
+        self.recount = true;
+    }
+
     /// The next step. The caller stops asking once the room has ended.
     pub fn next(&mut self, desired: &mut DesiredState) -> Step {
-        if std::mem::take(&mut self.check_record) {
-            return Step::CheckRecord;
-        }
         if std::mem::take(&mut self.over) {
             return Step::Over;
         }
-        if desired.is_lost() {
-            self.recount = true;
-            return Step::Reassert;
+        if std::mem::take(&mut self.check_record) {
+            return Step::CheckRecord;
         }
-        if desired.needs_read_back() {
-            if self.mismatches == MAX_MISMATCHES {
-                return Step::GiveUp;
-            }
-            self.mismatches += 1;
-            self.recount = true;
-            return Step::ReadBack;
+        if self.refusals > MAX_REFUSALS {
+            return Step::GiveUp;
+        }
+        if let Some(incarnation) = desired.complaint() {
+            return Step::Complain(incarnation);
         }
         if self.may_call(desired)
             && let Some(draft) = desired.next(self.limit)
@@ -94,8 +103,16 @@ impl Turn {
     }
 
     /// Notes the verdict on the answer to a call.
-    pub fn note_verdict(&mut self, verdict: Verdict) {
-        self.over = verdict == Verdict::Over;
+    pub fn note_verdict(&mut self, verdict: Verdict, desired: &DesiredState) {
+        match verdict {
+            Verdict::Settled => {}
+            Verdict::Refused => {
+                self.refusals += 1;
+                self.check_record = desired.must_register();
+                self.recount = true;
+            }
+            Verdict::Over => self.over = true,
+        }
     }
 
     fn may_call(&mut self, desired: &DesiredState) -> bool {

@@ -147,6 +147,12 @@ impl SliceSize {
         }
     }
 
+    /// Whether nothing is to be put right: the slice is in no rebuild, and its public sets have the
+    /// right sizes.
+    pub fn is_in_order(self) -> bool {
+        !self.rebuild && !self.differs
+    }
+
     /// Whether a slice of this size lacks writes of which a gateway knows.
     pub fn is_older_than(self, known: Self) -> bool {
         let (own, known_arrived) = (self.arrived(), known.arrived());

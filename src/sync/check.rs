@@ -1,7 +1,7 @@
 //! Compares what the store holds with what this gateway expects it to hold: once per `check-every`
-//! for each room, and at once where there is reason for doubt. The comparison changes nothing. What
-//! it finds is repaired the usual way: the flusher reads a slice back, the keeper writes the record
-//! again. Where a dead gateway may still have members, the sweeper removes them first.
+//! for each room, and at once where there is reason for doubt. What differs is repaired the usual
+//! way: the flusher makes a call in a slice without this gateway's entry, the keeper writes the
+//! record again, and a pass puts a slice right that is not in order.
 //!
 //! A check leaves out slices in which something is unsettled. There the flusher makes one more
 //! call, whose answer tells as much as a check does.
@@ -12,21 +12,19 @@ use std::sync::Arc;
 use futures_util::{StreamExt, stream};
 
 use crate::base::clock::{Clock, Millis};
-use crate::base::ids::{GatewayId, SliceId};
+use crate::base::ids::{Epoch, GatewayId, SliceId};
 use crate::base::metrics::Metrics;
-use crate::peers::Outbox;
 use crate::presence::checks::Checks;
 use crate::presence::ended_lives::EndedLive;
 use crate::presence::gateways::Gateways;
-use crate::presence::{Audience, Platform, ReadSize, Room, Rooms};
+use crate::presence::{Audience, Platform, Room, Rooms};
 use crate::store::{
-    CheckLive, Checked, CloseReason, ExpectedSlice, Fence, Finding, LiveRecord, LiveState,
-    SliceReading, SliceSurvey, Store, StoreError, StoreResult, both,
+    CheckLive, Checked, CloseReason, Entries, ExpectedSlice, Fence, Finding, LiveRecord, LiveState,
+    SliceLook, Store, StoreError, StoreResult, both,
 };
 use crate::sync::keep::Keeper;
-use crate::sync::lives::{LiveError, Lives};
-use crate::sync::mend::Mender;
-use crate::sync::sweep::Sweeper;
+use crate::sync::lives::Lives;
+use crate::sync::pass::{Extent, Passer};
 
 /// Maximum slices that are swept at the same time.
 const MAX_CONCURRENT_SWEEPS: usize = 64;
@@ -41,25 +39,12 @@ const RETRY_DELAY_MS: Millis = 1_000;
 /// few hours.
 const WRITE_AGAIN: Millis = 3_600_000;
 
-/// The users of a set of the platform that all gateways together read back with each check, at
-/// least. Another program may have written there without a change of any number.
-const READ_BACK: usize = 10_000;
-
 /// What this gateway expects the store to hold of one room.
 struct Expected {
     room: Arc<Room>,
     live: CheckLive,
-    /// The checked slices, in the order of `live.slices`.
-    places: Vec<CheckedPlace>,
-}
-
-/// A slice under check.
-#[derive(Debug, Clone, Copy)]
-struct CheckedPlace {
-    /// The place of the slice in its room or set.
-    place: usize,
-    /// The version of the slice that this gateway knew before the check.
-    version: u64,
+    /// The places of the checked slices in the room, in the order of `live.slices`.
+    places: Vec<usize>,
 }
 
 /// Checks rooms, and the platform.
@@ -70,9 +55,7 @@ pub struct Checker {
     pub checks: Arc<Checks>,
     pub keeper: Arc<Keeper>,
     pub lives: Arc<Lives>,
-    pub sweeper: Arc<Sweeper>,
-    pub mender: Arc<Mender>,
-    pub outbox: Arc<Outbox>,
+    pub passer: Arc<Passer>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
 }
@@ -112,16 +95,10 @@ impl Checker {
                     Metrics::count_result(&self.metrics.checks, "failed");
                     tracing::warn!(
                         live_id = %room.record.live, error = %why,
-                        "a live cannot be checked"
+                        "a live cannot be checked; putting its slices right"
                     );
-                    let mut removed = false;
-                    for slice in room.slices() {
-                        removed |= self.mender.heal(&slice.id, &why).await;
-                    }
-                    // If nothing was removed, a check a second later would find the same.
-                    if removed {
-                        self.check_again(&room.into());
-                    }
+                    self.pass_all(&room.into()).await;
+                    self.check_again(&room.into());
                 }
                 Err(why) => {
                     Metrics::count_result(&self.metrics.checks, "failed");
@@ -132,35 +109,26 @@ impl Checker {
                     self.checks.unanswered(room);
                 }
             }
-            let wait = self.mend(&room.into()).await;
-            if room.has_slice_in_doubt() || room.is_unproven() {
-                self.checks
-                    .check_at(room, self.clock.now() + wait.max(RETRY_DELAY_MS));
+            if room.has_rebuild() || room.is_unproven() {
+                self.check_again(&room.into());
             }
         }
     }
 
-    /// Repairs the slices in doubt. Returns after which time, in ms, all of them may be repaired.
-    async fn mend(&self, audience: &Audience) -> Millis {
-        let mut wait = 0;
+    /// Puts all slices right.
+    async fn pass_all(&self, audience: &Audience) {
         for slice in audience.slices() {
-            let size = slice.size();
-            if !size.in_doubt || audience.has_ended() {
-                continue;
-            }
-            match self
-                .mender
-                .mend(&slice.id, audience.epoch(), slice.newest_size())
-                .await
-            {
-                Ok(left) => wait = wait.max(left),
-                Err(why) => tracing::debug!(
+            let passed = self
+                .passer
+                .pass(&slice.id, audience.epoch(), &[], Extent::Everything)
+                .await;
+            if let Err(why) = passed {
+                tracing::debug!(
                     set = %slice.id.set, slice = slice.id.index, error = %why,
-                    "a slice in doubt was not repaired, will try again"
-                ),
+                    "a slice was not put right, will try again"
+                );
             }
         }
-        wait
     }
 
     /// Removes the members of dead gateways from the rooms that may have some. Returns for each
@@ -168,15 +136,20 @@ impl Checker {
     /// when it is done.
     async fn sweep(&self, rooms: &[Arc<Room>]) -> Vec<StoreResult<BTreeSet<GatewayId>>> {
         let unswept: Vec<BTreeSet<GatewayId>> = rooms.iter().map(|room| room.unswept()).collect();
-        let mut slices: Vec<SliceId> = Vec::new();
+        let mut slices: Vec<(SliceId, Epoch)> = Vec::new();
         for (room, unswept) in rooms.iter().zip(&unswept) {
             if !unswept.is_empty() {
-                slices.extend(room.slices().iter().map(|slice| slice.id.clone()));
+                let epoch = room.record.epoch;
+                slices.extend(room.slices().iter().map(|slice| (slice.id.clone(), epoch)));
             }
         }
-        let found = self.store.survey(&slices).await;
+        let ids: Vec<SliceId> = slices.iter().map(|(slice, _)| slice.clone()).collect();
+        let found = self
+            .store
+            .look(&ids, &self.gateways.id(), Entries::All)
+            .await;
         let left: Vec<_> = stream::iter(slices.into_iter().zip(found))
-            .map(|(slice, found)| self.sweep_slice(slice, found))
+            .map(|((slice, epoch), found)| self.sweep_slice(slice, epoch, found))
             .buffered(MAX_CONCURRENT_SWEEPS)
             .collect()
             .await;
@@ -201,14 +174,18 @@ impl Checker {
     async fn sweep_slice(
         &self,
         slice: SliceId,
-        found: StoreResult<SliceSurvey>,
+        epoch: Epoch,
+        found: StoreResult<SliceLook>,
     ) -> StoreResult<Vec<GatewayId>> {
-        let roster = self.gateways.roster();
-        let mut gateways: Vec<GatewayId> =
-            found?.parts.into_iter().map(|part| part.gateway).collect();
-        self.sweeper.sweep_dead(&slice, &gateways).await?;
-        gateways.retain(|gateway| !roster.dead.contains(gateway));
-        Ok(gateways)
+        let found = found?;
+        let dead = self.passer.dead_in(&found);
+        if !dead.is_empty() {
+            self.passer
+                .pass(&slice, epoch, &dead, Extent::Claims)
+                .await?;
+        }
+        let others = found.entries.into_iter().map(|(gateway, _)| gateway);
+        Ok(others.filter(|gateway| !dead.contains(gateway)).collect())
     }
 
     /// Ends the doubt about the figures of a room in which these dead gateways have no members.
@@ -223,21 +200,15 @@ impl Checker {
     }
 
     fn expect(&self, room: Arc<Room>, incarnation: u32) -> Expected {
-        if room.check.take_read_back() {
-            for slice in room.slices() {
-                slice.lock().read_back_all();
-            }
-        }
         let record = &room.record;
         let mut places = Vec::with_capacity(room.slices().len());
         let mut slices = Vec::with_capacity(room.slices().len());
         for (place, slice) in room.slices().iter().enumerate() {
-            let version = slice.size().version;
-            let Some(expected) = slice.expect(incarnation) else {
+            let Some(expected) = slice.expect(record.epoch, incarnation) else {
                 self.rooms.flush(&room, place);
                 continue;
             };
-            places.push(CheckedPlace { place, version });
+            places.push(place);
             slices.push(expected);
         }
         let live = CheckLive {
@@ -300,24 +271,24 @@ impl Checker {
                     room.check.doubt();
                     Ok(())
                 }
-                Finding::Slice(index, reading) => {
-                    let Some(checked) = places.get(index) else {
+                Finding::Slice(index, found) => {
+                    let Some(place) = places.get(index) else {
                         continue;
                     };
                     let Some(slice) = live.slices.get(index) else {
                         continue;
                     };
                     as_expected[index] = false;
-                    self.handle_slice(&room.into(), *checked, slice, &reading)
+                    self.handle_slice(&room.into(), *place, slice, &found)
                         .await
                 }
             };
             result = both(result, repaired);
         }
-        for (checked, is_as_expected) in places.iter().zip(as_expected) {
+        for ((place, slice), is_as_expected) in places.iter().zip(&live.slices).zip(as_expected) {
             if is_as_expected {
-                room.slices()[checked.place].confirm_version(checked.version, now);
-                self.rooms.note_proven(&room.into(), checked.place, began);
+                room.slices()[*place].confirm_version(slice.size.version, now);
+                self.rooms.note_proven(&room.into(), *place, began);
             }
         }
         self.write_again(room, now);
@@ -329,46 +300,14 @@ impl Checker {
     async fn handle_slice(
         &self,
         audience: &Audience,
-        checked: CheckedPlace,
+        place: usize,
         expected: &ExpectedSlice,
-        reading: &SliceReading,
+        found: &SliceLook,
     ) -> StoreResult<()> {
-        let CheckedPlace { place, version } = checked;
         let slice = &audience.slices()[place];
         let epoch = audience.epoch();
-        let size = reading.size;
-        let is_older = size.version < version;
-        if is_older {
-            self.mender
-                .mend(&slice.id, epoch, slice.newest_size())
-                .await?;
-        }
-        // Without a fence, only a call can begin the doubt.
-        let is_evidence = is_older && expected.entry.is_some();
-        if !is_evidence {
-            let read = ReadSize {
-                expected: version,
-                size,
-                at: self.clock.now(),
-            };
-            self.rooms.note_reading(audience, place, read);
-        }
-        if let Some(room) = audience.room() {
-            // Only messages tell of other holders, and this gateway may have missed one.
-            if room.note_holders(&reading.gateways, &self.gateways.roster()) {
-                self.rooms.count(room);
-            }
-        }
-        let lost = expected.entry.is_some() && reading.entry.is_none();
-        let lacks_notes = size.lacks_notes(reading.noted);
-        if size.has_stray_notes(reading.noted) {
-            self.mender.drop_notes(&slice.id).await?;
-        }
-        let found = (reading.entry, reading.held, reading.held_fans);
-        let differs = found != (expected.entry, expected.held, expected.held_fans)
-            || lacks_notes && reading.held > 0;
         if let Some(room) = audience.room()
-            && reading
+            && found
                 .fence
                 .is_some_and(|fence| fence.epoch() > epoch || fence.is_closed_in(epoch))
         {
@@ -376,25 +315,25 @@ impl Checker {
             // out.
             return self.keeper.fence_says_over(room).await;
         }
-        if lost || differs {
-            let unchanged = slice.lock().found_instead(expected.entry, reading, epoch);
-            if lost && unchanged {
-                self.gateways.own.doubt();
-                // The peers may have lost their entries too, and need not find out one by one.
-                if let Some(room) = audience.room() {
-                    self.outbox.doubt(&room.record.live);
-                }
-            }
-            if unchanged {
-                self.rooms.flush(audience, place);
-            } else {
+        slice.lock().found_instead(expected.entry, found);
+        self.rooms.flush(audience, place);
+        let is_open = found.fence == Some(Fence::Open(epoch));
+        let is_older = is_open && found.size.is_older_than(expected.size);
+        if is_open && !is_older {
+            self.passer.note_size(audience, place, found.size);
+        }
+        let has_lost_fence = found.fence.is_none() && found.has_keys;
+        let is_wrong = !found.is_intact || found.size.rebuild || found.size.differs;
+        if is_older || has_lost_fence || is_open && is_wrong {
+            let size = self
+                .passer
+                .pass(&slice.id, epoch, &[], Extent::Everything)
+                .await?;
+            if size.is_some_and(|size| !size.is_in_order()) {
                 self.check_again(audience);
             }
-        } else if is_evidence {
-            slice.lock().look_again();
-            self.rooms.flush(audience, place);
         }
-        self.sweeper.sweep_dead(&slice.id, &reading.gateways).await
+        Ok(())
     }
 
     /// Has keys written again that have not changed for long, before their lifetime ends.
@@ -423,47 +362,37 @@ impl Checker {
     }
 
     /// Checks a set of users of the platform. It has no record, and other gateways do not tell its
-    /// sizes. Some of its slices are read back.
+    /// sizes.
     pub async fn check_platform(&self, platform: Arc<Platform>) {
         let own = self.gateways.own.incarnation();
-        let audience = Audience::Platform(platform.clone());
-        let mut places = Vec::new();
-        let mut expected = Vec::new();
+        let audience = Audience::Platform(platform);
+        let mut expected: Vec<(usize, ExpectedSlice)> = Vec::new();
         for (place, slice) in audience.slices().iter().enumerate() {
-            let version = slice.size().version;
-            match slice.expect(own.number) {
-                Some(slice) => {
-                    places.push(CheckedPlace { place, version });
-                    expected.push(slice);
-                }
+            match slice.expect(audience.epoch(), own.number) {
+                Some(slice) => expected.push((place, slice)),
                 None => self.rooms.flush(&audience, place),
             }
         }
+        let slices: Vec<SliceId> = expected
+            .iter()
+            .map(|(_, slice)| slice.slice.clone())
+            .collect();
+        let answers = self.store.look(&slices, &own.id, Entries::Own).await;
         let mut result = Ok(());
-        let answers = self.store.check_slices(&own.id, &expected).await;
-        for ((checked, expected), answer) in places.into_iter().zip(&expected).zip(answers) {
+        for ((place, expected), answer) in expected.iter().zip(answers) {
             let handled = match answer {
-                Ok(Some(reading)) => {
-                    self.handle_slice(&audience, checked, expected, &reading)
+                Ok(found) if expected.is_met(&found) => Ok(()),
+                Ok(found) => {
+                    self.handle_slice(&audience, *place, expected, &found)
                         .await
                 }
-                Ok(None) => Ok(()),
                 Err(why) => {
-                    self.mender.heal(&expected.slice, &why).await;
+                    self.pass_if_garbled(&audience, *place, &why).await;
                     Err(why)
                 }
             };
             result = both(result, handled);
         }
-        let wait = self.mend(&audience).await;
-        if audience.slices().iter().any(|slice| slice.size().in_doubt) {
-            self.checks
-                .platform
-                .by(self.clock.now() + wait.max(RETRY_DELAY_MS));
-        }
-        // A check that will be repeated soon reads nothing back.
-        let is_well =
-            result.is_ok() && audience.slices().iter().all(|slice| !slice.size().in_doubt);
         match result {
             Ok(()) => Metrics::count_result(&self.metrics.checks, "done"),
             Err(why) => {
@@ -476,24 +405,20 @@ impl Checker {
             }
         }
         self.write_slices_again(&audience, self.clock.now());
-        if is_well {
-            self.read_back_some(&audience, &platform).await;
-        }
     }
 
-    /// Has some slices read back, one after another: no call is made in a slice until it was read.
-    async fn read_back_some(&self, audience: &Audience, platform: &Platform) {
-        let most = READ_BACK / self.gateways.roster().living.len().max(1);
-        let pause = self.checks.read_back_pause(audience.slices().len());
-        let mut users = 0;
-        for _ in audience.slices() {
-            let (place, members) = platform.read_back_next();
-            self.rooms.flush(audience, place);
-            users += members;
-            if users >= most {
-                return;
-            }
-            tokio::time::sleep(pause).await;
+    /// Puts a slice right that cannot be looked at because another program wrote there.
+    async fn pass_if_garbled(&self, audience: &Audience, place: usize, why: &StoreError) {
+        if !matches!(why, StoreError::Nonsense(_)) {
+            return;
+        }
+        let slice = &audience.slices()[place].id;
+        let passed = self
+            .passer
+            .pass(slice, audience.epoch(), &[], Extent::Everything)
+            .await;
+        if let Err(why) = passed {
+            tracing::debug!(set = %slice.set, error = %why, "a slice was not put right");
         }
     }
 
@@ -549,7 +474,10 @@ impl Checker {
             return self.lives.close_quietly(record, reason).await;
         }
         let slices: Vec<SliceId> = record.all_slices().collect();
-        let found = self.store.survey(&slices).await;
+        let found = self
+            .store
+            .look(&slices, &self.gateways.id(), Entries::Own)
+            .await;
         let mut result = present.map(drop);
         for (slice, found) in slices.iter().zip(found) {
             let closed = match found.map(|found| found.fence) {
@@ -567,7 +495,7 @@ impl Checker {
         result
     }
 
-    /// Removes this gateway's users from an evicted live, if the store holds them again.
+    /// Takes this gateway out of an evicted live, if its entry is there again.
     async fn look_at_evicted(&self, record: &LiveRecord) -> StoreResult<()> {
         if self.rooms.get(&record.live).is_some() {
             return Ok(());
@@ -579,20 +507,24 @@ impl Checker {
             return Ok(());
         }
         let own = self.gateways.id();
-        let mut is_there = false;
-        for slice in record.all_slices() {
-            if self.store.read_slice(&slice, &own).await?.held > 0 {
-                is_there = true;
-                break;
-            }
+        let slices: Vec<SliceId> = record.all_slices().collect();
+        let found = self.store.look(&slices, &own, Entries::Own).await;
+        let mut result = Ok(());
+        for (slice, found) in slices.iter().zip(found) {
+            let taken_out = match found {
+                Ok(found) if found.entry.is_some() && self.rooms.get(&record.live).is_none() => {
+                    let own = std::slice::from_ref(&own);
+                    let passed = self
+                        .passer
+                        .pass(slice, record.epoch, own, Extent::Claims)
+                        .await;
+                    passed.map(drop)
+                }
+                found => found.map(drop),
+            };
+            result = both(result, taken_out);
         }
-        if is_there {
-            // A new room removes the users whom the store still holds for this gateway.
-            if let Err(LiveError::Store(why)) = self.lives.find(&record.live).await {
-                return Err(why);
-            }
-        }
-        Ok(())
+        result
     }
 }
 

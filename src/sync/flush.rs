@@ -3,9 +3,9 @@
 //!
 //! A slice is dirty when a fan check is due, when the store must note who was seen, or when its
 //! desired state is unsettled. A quiet gateway flushes at once; a busy one every `flush`. At most
-//! [`MAX_JOBS`] slices are worked on at a time, which bounds the calls that wait for the store. A
-//! slice that must be sent or read as a whole waits for its time under the [`ResyncLimit`]. A job
-//! that fails leaves the slice queued; the next attempt starts from the state at that time.
+//! [`MAX_JOBS`] slices are worked on at a time, which bounds the calls that wait for the store. Users
+//! who are said again wait for their time under the [`ResyncLimit`]. A job that fails leaves the
+//! slice queued; the next attempt starts from the state at that time.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -23,16 +23,16 @@ use crate::base::ids::{GatewayId, LiveId, OnlineSet, UserId};
 use crate::base::metrics::Metrics;
 use crate::base::slow_jobs::SlowJobs;
 use crate::peers::Outbox;
-use crate::presence::desired_state::{Difference, Draft, Verdict};
+use crate::presence::desired_state::{Draft, Verdict};
 use crate::presence::gateways::Gateways;
 use crate::presence::turn::{Step, TurnContext};
-use crate::presence::{Audience, Platform, Room, Rooms};
+use crate::presence::{Audience, Platform, Room, Rooms, Slice};
 use crate::store::fans::FanError;
-use crate::store::{Apply, ApplyReply, Fence, MAX_BATCH, Store, StoreError, StoreResult};
+use crate::store::{Apply, ApplyReply, MAX_BATCH, Store, StoreError, StoreResult};
 use crate::sync::events::fan_events::FanEvents;
 use crate::sync::fan_check::FanCheck;
 use crate::sync::keep::Keeper;
-use crate::sync::mend::Mender;
+use crate::sync::pass::Passer;
 use crate::sync::resync_limit::ResyncLimit;
 use crate::sync::streamer_timeout::StreamerTimeout;
 
@@ -83,7 +83,7 @@ pub struct Flusher {
     pub lease: Duration,
     pub lease_refresh: Duration,
     pub resync_limit: Arc<ResyncLimit>,
-    pub mender: Arc<Mender>,
+    pub passer: Arc<Passer>,
     pub streamer_timeout: Arc<StreamerTimeout>,
     /// `None` if fans are no events.
     pub fan_events: Option<Arc<FanEvents>>,
@@ -214,9 +214,6 @@ impl Flusher {
                     set = %slice.id.set, slice = slice.id.index, error = %why,
                     "flush failed, will try again"
                 );
-                if let FlushError::Store(why) = why {
-                    self.mender.heal(&slice.id, why).await;
-                }
             }
         }
         self.metrics
@@ -238,7 +235,7 @@ impl Flusher {
                 .now()
                 .saturating_sub(audience.confirmed_open_at())
                 < millis(self.lease),
-            limit: audience.call_limit(self.gateways.removals_a_call()),
+            most_users: audience.most_users_a_call(),
         };
         let mut turn = slice.lock().begin_turn(own.number, context);
         while !audience.has_ended() {
@@ -248,29 +245,33 @@ impl Flusher {
                 // id.
                 return Ok(Some(now));
             }
-            if slice.lock().registers_next() && !self.may_register() {
+            if slice.lock().registers_next() && !self.may_register(slice) {
                 return Ok(Some(now + REGISTER_WAIT));
+            }
+            if !turn.may_say_again()
+                && slice.lock().desired().says_again()
+                && self.resync_limit.at(slice, now).is_none()
+            {
+                turn.allow_to_say_again();
             }
             // The guard lives in this statement only: the lock is free again before the step is
             // taken.
             let step = slice.lock().next_step(&mut turn);
             match step {
                 Step::CheckRecord => self.keep(audience).await?,
+                Step::Complain(incarnation) => {
+                    self.passer
+                        .complain(&slice.id, audience.epoch(), incarnation)
+                        .await?;
+                    slice.lock().complained();
+                }
                 Step::Call(draft) => {
                     let verdict = self.apply(audience, place, &own.id, &draft).await?;
-                    turn.note_verdict(verdict);
-                }
-                // No call can be made before this step, so the wait holds nothing up.
-                Step::Reassert | Step::ReadBack => {
-                    match self.resync_limit.at(slice, self.clock.now()) {
-                        None if step == Step::Reassert => self.reassert(audience, place).await?,
-                        None => self.read_back(audience, place, &own.id).await?,
-                        Some(at) => return Ok(Some(at)),
-                    }
+                    turn.note_verdict(verdict, slice.lock().desired());
                 }
                 Step::Over => self.fence_says_over(audience).await?,
                 Step::GiveUp => {
-                    let what = "members keep changing that only this gateway may change";
+                    let what = "the store refuses one call after the other";
                     return Err(StoreError::Nonsense(what.to_owned()).into());
                 }
                 Step::Done => break,
@@ -289,7 +290,10 @@ impl Flusher {
         if let Audience::Platform(platform) = audience {
             self.note_seen(platform, place).await?;
         }
-        slice.lock().end_turn();
+        // Who is said again waits for a time; who comes or leaves meanwhile does not.
+        if slice.lock().desired().says_again() && !audience.has_ended() {
+            return Ok(Some(self.clock.now() + millis(self.flush).max(1)));
+        }
         // Changes that came meanwhile have the next turn, so that no slice keeps the flusher to
         // itself.
         if audience.is_dirty(place) && !audience.has_ended() {
@@ -388,11 +392,16 @@ impl Flusher {
             .saturating_sub(self.clock.now().saturating_sub(at))
     }
 
-    /// Whether this gateway may make entries now.
-    fn may_register(&self) -> bool {
-        self.gateways
-            .own
-            .may_register(self.clock.now(), self.lease_refresh * 5 / 2)
+    /// Whether this gateway may make an entry in a slice now. After the slice refused a call, the
+    /// gateway must first have renewed its lease: it may have been buried.
+    fn may_register(&self, slice: &Slice) -> bool {
+        let own = &self.gateways.own;
+        let refused = slice.lock().refused_at();
+        if refused != 0 && own.renewed_at() <= refused {
+            own.renew_now();
+            return false;
+        }
+        own.may_register(self.clock.now(), self.lease_refresh * 5 / 2)
     }
 
     async fn apply(
@@ -412,8 +421,8 @@ impl Flusher {
         // The gateway may have been frozen, or buried, since it was asked whether it may make
         // entries.
         let present = self.gateways.own.incarnation().id == *own;
-        if !present || (draft.follows.is_none() && !self.may_register()) {
-            slice.lock().failed(draft);
+        if !present || (draft.follows.is_none() && !self.may_register(slice)) {
+            slice.lock().failed(draft, self.clock.now());
             return Err(StoreError::Lost(
                 "the lease, before an entry was made".to_owned(),
             ));
@@ -426,7 +435,9 @@ impl Flusher {
             gateway: own.clone(),
             number: draft.number,
             follows: draft.follows,
-            known: slice.newest_size(),
+            known: slice.size(),
+            more: draft.more,
+            bye: draft.bye,
             joins: draft.joins.clone(),
             fans: draft.fans.clone(),
             since: audience.since(
@@ -445,7 +456,7 @@ impl Flusher {
         let verdict = match &reply {
             Ok(reply) => slice.lock().answered(draft, reply, self.clock.now()),
             Err(_) => {
-                slice.lock().failed(draft);
+                slice.lock().failed(draft, self.clock.now());
                 Verdict::Settled
             }
         };
@@ -455,37 +466,31 @@ impl Flusher {
             self.pass_on(telling.moved, platform.take_anybody_moved(place));
         }
         match reply? {
-            ApplyReply::Done(view) => {
+            ApplyReply::Done(size) => {
                 self.metrics.flushed_members.inc_by(draft.len() as u64);
                 audience.note_left_told(place, &draft.leaves, left.as_deref());
-                self.rooms
-                    .note_size(audience, place, view.size, self.clock.now());
+                self.passer.note_size(audience, place, size);
                 if slice.id.set == OnlineSet::Streamers {
                     let heard = left.unwrap_or_default();
                     for (streamer, heard) in draft.leaves.iter().zip(heard) {
                         self.streamer_timeout.left(streamer, heard);
                     }
                 }
-                if verdict == Verdict::Settled {
-                    self.rooms.note_proven(audience, place, asked);
-                }
+                self.rooms.note_proven(audience, place, asked);
                 if let Some(events) = &self.fan_events
                     && let Some(room) = audience.room()
                 {
                     events.note(room, draft);
                 }
-                if view.size.has_stray_notes(view.noted) {
-                    self.mender.drop_notes(&slice.id).await?;
-                }
             }
-            // The peers may have lost their entries too, and need not find out one by one.
-            ApplyReply::Unknown => {
-                self.gateways.own.doubt();
-                if let Some(room) = audience.room() {
-                    self.outbox.doubt(&room.record.live);
+            ApplyReply::Refused(refusal) => {
+                if let Some(size) = refusal.size {
+                    self.passer.note_size(audience, place, size);
                 }
+                self.claims_lost(audience, place);
             }
-            ApplyReply::Closed | ApplyReply::Newer(_) | ApplyReply::Old | ApplyReply::Late(_) => {}
+            ApplyReply::Dead => self.claims_lost(audience, place),
+            ApplyReply::Closed | ApplyReply::Newer(_) | ApplyReply::Late(_) => {}
         }
         Ok(verdict)
     }
@@ -524,64 +529,19 @@ impl Flusher {
         }
     }
 
-    /// Sends everybody again after the entry was lost, if the record says that the epoch is still
-    /// open.
-    async fn reassert(&self, audience: &Audience, place: usize) -> StoreResult<()> {
-        self.keep(audience).await?;
-        if !audience.has_ended() && audience.slices()[place].lock().reassert() {
-            self.metrics.reasserts.inc();
-            self.note_unsettled(audience, place);
-            self.forget_moves(audience, place);
+    /// Notes that the store lost what this gateway claims in a slice, unless it only followed
+    /// another call than this gateway thought.
+    fn claims_lost(&self, audience: &Audience, place: usize) {
+        let says_again = audience.slices()[place].lock().desired().must_register();
+        if !says_again {
+            return;
         }
-        Ok(())
-    }
-
-    /// Has the store note again when users were seen who are sent to the set of the platform again.
-    fn note_unsettled(&self, audience: &Audience, place: usize) {
-        if let Audience::Platform(platform) = audience {
-            platform.note_unsettled(place, self.clock.now());
+        self.metrics.reasserts.inc();
+        self.gateways.own.doubt();
+        match audience {
+            // The peers may have lost their entries too, and need not find out one by one.
+            Audience::Room(room) => self.outbox.doubt(&room.record.live),
+            Audience::Platform(platform) => platform.forget_moves(place),
         }
-    }
-
-    /// The store lost in which lives users are, or has it wrong. So this gateway no longer knows
-    /// who moved.
-    fn forget_moves(&self, audience: &Audience, place: usize) {
-        if let Audience::Platform(platform) = audience {
-            platform.forget_moves(place);
-        }
-    }
-
-    /// Reads what the store holds for this gateway in the slice; the next calls settle the
-    /// difference.
-    async fn read_back(
-        &self,
-        audience: &Audience,
-        place: usize,
-        own: &GatewayId,
-    ) -> StoreResult<()> {
-        let slice = &audience.slices()[place];
-        // The entry first: a call that is applied while the pages are read changes its number, and
-        // the store then refuses the next call.
-        let reading = self.store.read_slice(&slice.id, own).await?;
-        let fenced = reading.fence == Some(Fence::Open(audience.epoch()));
-        let held = self.store.held_members(&slice.id, own).await?;
-        let entry = reading.entry.filter(|_| fenced);
-        let difference = match audience {
-            Audience::Room(_) => slice.lock().reconcile(entry, &held),
-            Audience::Platform(platform) => platform.reconcile(place, entry, held),
-        };
-        self.note_unsettled(audience, place);
-        if difference.total() > 0 {
-            self.forget_moves(audience, place);
-            self.metrics.reconciled.inc();
-            self.metrics.drifted("missing", difference.missing as u64);
-            self.metrics.drifted("extra", difference.extra as u64);
-            let Difference { missing, extra } = difference;
-            tracing::warn!(
-                slice = slice.id.index, set = %slice.id.set, missing, extra,
-                "the store held other users than wanted; repairing it"
-            );
-        }
-        Ok(())
     }
 }

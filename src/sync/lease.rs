@@ -62,6 +62,7 @@ impl LeaseKeeper {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(wait) => {}
+                () = self.gateways.own.renewal_wanted() => {}
             }
         }
     }

@@ -243,9 +243,9 @@ impl Lives {
         let mut viewers = 0;
         let mut fans = 0;
         if record.state == LiveState::Open {
-            let slices = parts.read_slices(&record).await?;
-            viewers = slices.iter().map(|(_, reading)| reading.size.card).sum();
-            fans = slices.iter().map(|(_, reading)| reading.size.fans).sum();
+            let slices = parts.look_at_slices(&record).await?;
+            viewers = slices.iter().map(|found| found.size.card).sum();
+            fans = slices.iter().map(|found| found.size.fans).sum();
         }
         Ok(LiveView {
             record,

@@ -1,5 +1,4 @@
-//! How fast this gateway sends and reads again what the store lost, or may hold otherwise: all
-//! slices share one rate.
+//! How fast this gateway says again whom it holds, after slices forgot: all slices share one rate.
 
 use std::time::Duration;
 
@@ -11,8 +10,7 @@ use crate::base::ids::OnlineSet;
 use crate::base::rate_limiter::RateLimiter;
 use crate::presence::Slice;
 
-/// The most members per second that this gateway sends or reads again because the store lost them
-/// or may hold others. A member costs Redis about 2 µs, so one gateway takes at most a twentieth of
+/// The most members per second that this gateway says again because the store lost them. A member costs Redis about 2 µs, so one gateway takes at most a twentieth of
 /// the time of a Redis that has just come back. A user of the platform counts twice: the call also
 /// takes out when the user was seen. Ordinary joins and leaves do not count and do not wait.
 pub const RESYNC_RATE: u32 = 20_000;
@@ -29,7 +27,7 @@ impl Default for ResyncLimit {
 }
 
 impl ResyncLimit {
-    /// When a whole slice may be sent or read again; `None` is now. A slice that asks again keeps
+    /// When the users of a slice may be said again; `None` is now. A slice that asks again keeps
     /// its time.
     pub fn at(&self, slice: &Slice, now: Millis) -> Option<Millis> {
         let each = match slice.id.set {
@@ -40,7 +38,7 @@ impl ResyncLimit {
         };
         slice
             .lock()
-            .resync_at(now, |users| self.book(users.saturating_mul(each)))
+            .says_again_at(now, |users| self.book(users.saturating_mul(each)))
     }
 
     /// Reserves a time for that many users, and answers how long it is until then, in ms.

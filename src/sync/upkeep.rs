@@ -24,9 +24,10 @@ use crate::sync::seen::SeenUsers;
 /// A room that was unused for this long is evicted.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Slices that came into doubt are looked at after a time in this range, in ms. By then all
-/// gateways that hold them have heard of the doubt.
-const LOOK_AT_DOUBT: Range<Millis> = 500..1_500;
+/// Slices that forgot what gateways hold, or whose public sets differ from that, are looked at after
+/// a time in this range, in ms. All gateways that hold a slice hear of it at the same time, and the
+/// pass of one of them is mostly enough.
+const LOOK_AFTER: Range<Millis> = 1_000..10_000;
 
 /// Maximum calls under way. Further checks wait for a moment.
 const MAX_CALLS: usize = 16;
@@ -105,8 +106,8 @@ impl Upkeep {
                 }
             }
             let now = self.clock.now();
-            for audience in self.rooms.in_doubt.take() {
-                self.look_at_doubt(&audience, now);
+            for audience in self.rooms.to_look_at.take() {
+                self.look_later(&audience, now);
             }
             let missing = unheard.borrow().clone();
             for filed in self.checks.due(now) {
@@ -190,10 +191,8 @@ impl Upkeep {
         }
     }
 
-    /// Has slices that came into doubt looked at soon. All gateways that hold them hear of it at
-    /// the same time, and one of them is enough.
-    fn look_at_doubt(&self, audience: &Audience, now: Millis) {
-        let at = now + rand::random_range(LOOK_AT_DOUBT);
+    fn look_later(&self, audience: &Audience, now: Millis) {
+        let at = now + rand::random_range(LOOK_AFTER);
         match audience {
             Audience::Room(room) => self.checks.check_at(room, at),
             Audience::Platform(_) => self.checks.platform.by(at),
@@ -262,6 +261,7 @@ impl Upkeep {
         let used = room.is_used() || owes || self.rooms.streamers.is_here(&room.record.streamer);
         if !used
             && now.saturating_sub(room.last_used()) > millis(IDLE)
+            && self.lets_go(room, now)
             && self.rooms.evict_if_idle(room)
         {
             leave_channel(self.store.as_ref(), &self.rooms, &room.record.live);
@@ -270,6 +270,25 @@ impl Upkeep {
         }
         room.bans.forget_ended(now);
         true
+    }
+
+    /// Whether no slice has an entry of this gateway any more. Has the entries taken away that are
+    /// there.
+    fn lets_go(&self, room: &Arc<Room>, now: Millis) -> bool {
+        let mut has_let_go = true;
+        for (place, slice) in room.slices().iter().enumerate() {
+            let mut state = slice.lock();
+            if state.has_let_go() {
+                continue;
+            }
+            has_let_go = false;
+            let is_due = state.let_go(now);
+            drop(state);
+            if is_due {
+                self.rooms.flush(room, place);
+            }
+        }
+        has_let_go
     }
 
     /// Finds the users whose fan check has expired. Large slices are left to the flusher.

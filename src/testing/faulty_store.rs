@@ -107,7 +107,7 @@ impl FaultyStore {
         self.faults.lock().hanging = Some(call);
     }
 
-    /// From now on surveys and checks learn nothing of a slice, as if its node were away.
+    /// From now on looks and checks learn nothing of a slice, as if its node were away.
     pub(crate) fn loses(&self, slice: &SliceId) {
         self.faults.lock().away = Some(slice.clone());
     }
@@ -117,7 +117,7 @@ impl FaultyStore {
         self.faults.lock().list_away = true;
     }
 
-    /// From now on surveys of a slice and its close are answered with nonsense.
+    /// From now on looks at a slice and its close are answered with nonsense, until a pass.
     pub(crate) fn garbles(&self, slice: &SliceId) {
         self.faults.lock().garbled = Some(slice.clone());
     }
@@ -137,14 +137,14 @@ impl FaultyStore {
         self.publishing.load(Ordering::SeqCst)
     }
 
-    /// Another gateway puts a user into the slice that is theirs.
+    /// Another gateway claims a user as a fan, in the slice that is the user's.
     pub(crate) fn comes(&self, live: &str, user: &str) {
         self.changes(&LiveId::parse(live).unwrap(), user, |call, user| {
             call.fans.push(user)
         });
     }
 
-    /// Another gateway takes a user out of every live.
+    /// Another gateway claims a user no longer, in any live.
     pub(crate) fn goes(&self, user: &str) {
         for listed in at_once(self.inner.lives_page(None, MAX_BATCH)).unwrap() {
             self.changes(&listed.live, user, |call, user| call.leaves.push(user));
@@ -158,9 +158,15 @@ impl FaultyStore {
             .unwrap()
             .expect("a live");
         let slice = SliceId::of_live(live.clone(), user.slice_index(record.slices), record.slices);
-        let reading = at_once(self.inner.read_slice(&slice, &gateway)).unwrap();
-        let follows = match reading.fence {
-            Some(fence) if fence.epoch() == record.epoch => reading.entry,
+        let slices = [slice.clone()];
+        let mut looks = at_once(self.inner.look(&slices, &gateway, Entries::Own));
+        let look = looks.remove(0).unwrap();
+        let follows = match look.entry {
+            Some(SliceEntry::At { number, .. })
+                if look.fence == Some(Fence::Open(record.epoch)) =>
+            {
+                Some(number)
+            }
             _ => None,
         };
         let number = self.numbers.fetch_add(1, Ordering::SeqCst);
@@ -171,6 +177,8 @@ impl FaultyStore {
             number,
             follows,
             known: SliceSize::default(),
+            more: false,
+            bye: false,
             uniques: true,
             joins: Vec::new(),
             fans: Vec::new(),
@@ -311,20 +319,21 @@ answered_by_the_embedded_store! {
 answered_by_the_embedded_store! {
     Slices {
         fn apply(&self, call: &Apply) -> ApplyReply;
-        fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> SliceReading;
-        fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize, last_heard: UnixMillis) -> Swept;
-        fn strays(&self, slice: &SliceId, group: Group, cursor: u64, most: usize, strays: Strays) -> StraysPage;
-        fn held_page(&self, slice: &SliceId, group: Group, gateway: &GatewayId, cursor: u64) -> HeldPage;
-        fn compare(&self, slice: &SliceId, epoch: Epoch, known: SliceSize) -> Option<Compared>;
-        fn put_back(&self, slice: &SliceId, epoch: Epoch, gateway: &GatewayId, page: HeldFrom) -> PutBackPage;
-        fn drop_notes(&self, slice: &SliceId, cursor: u64) -> DroppedNotes;
-        fn settle(&self, slice: &SliceId, epoch: Epoch, surplus: Surplus) -> Settled;
+        fn claims_page(&self, slice: &SliceId, cursor: u64) -> ClaimsPage;
         fn is_member(&self, slice: &SliceId, group: Group, user: &UserId) -> bool;
         fn are_members(&self, slice: &SliceId, group: Group, users: &[UserId]) -> Vec<bool>;
         fn since_of(&self, slice: &SliceId, users: &[UserId]) -> Vec<Option<UnixMillis>>;
         else
-        async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
-            let mut found = self.inner.survey(slices).await;
+        async fn look(
+            &self,
+            slices: &[SliceId],
+            gateway: &GatewayId,
+            entries: Entries,
+        ) -> Vec<StoreResult<SliceLook>> {
+            if let Err(why) = self.works("look").await {
+                return slices.iter().map(|_| Err(why.clone())).collect();
+            }
+            let mut found = self.inner.look(slices, gateway, entries).await;
             for (slice, found) in slices.iter().zip(&mut found) {
                 if self.is_garbled(slice) {
                     *found = Err(garbled_key());
@@ -335,23 +344,19 @@ answered_by_the_embedded_store! {
             found
         }
 
+        /// Replaces what garbled the slice.
+        async fn pass(&self, pass: &Pass) -> StoreResult<Option<Passed>> {
+            self.works("pass").await?;
+            self.faults.lock().garbled.take_if(|garbled| *garbled == pass.slice);
+            self.inner.pass(pass).await
+        }
+
         async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals> {
             self.works("close_slice").await?;
             if self.is_garbled(slice) {
                 return Err(garbled_key());
             }
             self.inner.close_slice(slice, epoch).await
-        }
-
-        /// Removes what garbled the slice.
-        async fn drop_foreign_keys(&self, slice: &SliceId, _: &GatewayId) -> StoreResult<Vec<String>> {
-            self.works("drop_foreign_keys").await?;
-            let garbled = self.faults.lock().garbled.take_if(|garbled| garbled == slice);
-            Ok(garbled.into_iter().map(|_| "a key".to_owned()).collect())
-        }
-
-        async fn differ_from_held(&self, slices: &[Holders]) -> Vec<StoreResult<bool>> {
-            self.inner.differ_from_held(slices).await
         }
 
         /// Every page begins with the last member of the one before it, and the first comes again
@@ -438,17 +443,6 @@ impl Checks for FaultyStore {
             }
         }
         found
-    }
-
-    async fn check_slices(
-        &self,
-        gateway: &GatewayId,
-        slices: &[ExpectedSlice],
-    ) -> Vec<StoreResult<Option<SliceReading>>> {
-        match self.works("check_slices").await {
-            Ok(()) => self.inner.check_slices(gateway, slices).await,
-            Err(why) => slices.iter().map(|_| Err(why.clone())).collect(),
-        }
     }
 }
 

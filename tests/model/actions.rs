@@ -4,7 +4,7 @@ use rollcall::presence::desired_state::Standing;
 use rollcall::store::Fence;
 
 use super::budget::Mutation;
-use super::store::{Call, PeerMessage, State};
+use super::store::{Call, Meddling, PeerMessage, State};
 use super::world::{Gateway, Message, Who, World, standing, user_id};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,12 +13,12 @@ pub enum Action {
     Open(usize, bool),
     /// A gateway looks for the live to make its room.
     Find(usize),
-    /// A gateway evicts a room that nobody needs.
+    /// A gateway lets go of a slice of a room that nobody needs, or evicts the room.
     Evict(usize),
     Come(usize, usize),
     Go(usize, usize),
-    /// The flusher begins a turn.
-    Flush(usize),
+    /// The flusher begins a turn, in which it may say users again at once, or not yet.
+    Flush(usize, bool),
     Renew(usize),
     /// A renewal after a whole lease of looking on: the gateway buries those whose leases stood
     /// still.
@@ -52,8 +52,8 @@ pub enum Action {
     LoseLeases,
     /// The store loses everything.
     LoseAll,
-    /// Only the set of the slice is deleted.
-    LoseSet,
+    /// Another program writes to the slice.
+    Meddle(Meddling),
     BackUp,
     /// The store goes back to the copy.
     RollBack,
@@ -63,7 +63,7 @@ pub enum Action {
 
 use Action::{
     Answer, BackUp, Bury, Check, Close, Come, Cut, Double, Evict, Fail, FailOver, Find, Flush,
-    Freeze, Go, Kill, LookAfter, LookAgain, LoseAll, LoseLeases, LoseRecord, LoseSet, LoseSlice,
+    Freeze, Go, Kill, LookAfter, LookAgain, LoseAll, LoseLeases, LoseRecord, LoseSlice, Meddle,
     Mend, Open, Pause, Renew, RollBack, Serve, Thaw, Walk,
 };
 
@@ -74,7 +74,7 @@ impl Action {
             self,
             Come(..)
                 | Go(..)
-                | Flush(_)
+                | Flush(..)
                 | Answer(..)
                 | Renew(_)
                 | Find(_)
@@ -125,7 +125,9 @@ impl World {
             can.extend((slice && record).then_some(LoseAll));
         }
         can.extend((left.lost_leases > 0).then_some(LoseLeases));
-        can.extend((left.lost_sets > 0 && !self.store.members().is_empty()).then_some(LoseSet));
+        if left.meddles > 0 && slice {
+            can.extend(self.meddlings(users).into_iter().map(Meddle));
+        }
         if left.rollbacks + left.failovers > 0 {
             can.push(BackUp);
         }
@@ -161,7 +163,10 @@ impl World {
             can.extend((left.failures > 0).then_some(Fail(at, *who)));
         }
         if free(Who::Lease) {
-            can.extend((left.renewals > 0 || gateway.renewed.is_none()).then_some(Renew(at)));
+            // `OwnLease::renew_now`.
+            let is_wanted =
+                gateway.renewed.is_none() || self.must_wait(at) && gateway.room.is_some();
+            can.extend((left.renewals > 0 || is_wanted).then_some(Renew(at)));
             can.extend((left.burials > 0 && gateway.lease.is_some()).then_some(Bury(at)));
         }
         can.extend((left.walks > 0 && free(Who::Walker) && self.walks()).then_some(Walk(at)));
@@ -182,10 +187,29 @@ impl World {
                 }
             }));
         }
-        can.extend((free(Who::Job) && self.is_dirty(at)).then_some(Flush(at)));
+        if free(Who::Job) && self.is_dirty(at) {
+            can.push(Flush(at, true));
+            can.extend((left.slow > 0 && room.desired.says_again()).then_some(Flush(at, false)));
+        }
         can.extend((free(Who::Checker) && (room.doubt || left.checks > 0)).then_some(Check(at)));
         can.extend((free(Who::Reader) && room.look).then_some(LookAgain(at)));
         can.extend((left.evictions > 0 && gateway.is_idle()).then_some(Evict(at)));
+    }
+
+    /// What another program may do. It makes no claims for a gateway that could have made them: no
+    /// size and no content would tell.
+    fn meddlings(&self, users: usize) -> Vec<Meddling> {
+        let mut can = vec![Meddling::LoseSets, Meddling::LoseFence];
+        for user in 0..users {
+            can.push(Meddling::TakeOut(user));
+            can.push(Meddling::AddStranger(user));
+            can.push(Meddling::LoseClaims(user));
+            can.extend([true, false].map(|is_fan| Meddling::Invent(user, is_fan)));
+        }
+        for (id, _) in self.store.entries() {
+            can.extend([Meddling::LoseEntry(id), Meddling::ChangeEntry(id)]);
+        }
+        can
     }
 
     fn walks(&self) -> bool {
@@ -217,7 +241,7 @@ impl World {
             Evict(at) => {
                 left.evictions -= 1;
                 self.store.now += IDLE;
-                self.end_room(at, false);
+                self.evict(at);
             }
             Come(at, user) | Go(at, user) => {
                 left.moves -= 1;
@@ -232,7 +256,10 @@ impl World {
                     room.desired.want(&user_id(user), Standing::Gone);
                 }
             }
-            Flush(at) => self.flush(at),
+            Flush(at, at_once) => {
+                left.slow -= u8::from(!at_once);
+                self.flush(at, at_once);
+            }
             Renew(at) => {
                 left.renewals = left.renewals.saturating_sub(1);
                 self.renew(at, false);
@@ -294,7 +321,7 @@ impl World {
                 left.pauses -= 1;
                 self.store.now += PAUSE;
             }
-            LoseSlice | LoseRecord | LoseLeases | LoseAll | LoseSet | BackUp | RollBack
+            LoseSlice | LoseRecord | LoseLeases | LoseAll | Meddle(_) | BackUp | RollBack
             | FailOver => self.lose(action),
         }
     }
@@ -303,14 +330,14 @@ impl World {
         let left = &mut self.left;
         match action {
             LoseLeases => left.lost_leases -= 1,
-            LoseSet => left.lost_sets -= 1,
+            Meddle(_) => left.meddles -= 1,
             RollBack => left.rollbacks -= 1,
             FailOver => left.failovers -= 1,
             BackUp => {}
             _ => left.losses -= 1,
         }
         match action {
-            LoseSet => self.store.lose_set(),
+            Meddle(what) => self.store.meddle(what),
             BackUp => self.store.keep_copy(),
             RollBack => self.store.roll_back(),
             FailOver => self.store.fail_over(),
@@ -338,6 +365,18 @@ impl World {
                 .iter_mut()
                 .filter_map(|gateway| gateway.room.as_mut())
                 .for_each(|room| room.doubt = true);
+        }
+    }
+
+    /// `Upkeep::lets_go`, and the eviction once no entry is left.
+    fn evict(&mut self, at: usize) {
+        let Some(room) = &mut self.gateways[at].room else {
+            return;
+        };
+        if room.desired.has_let_go() {
+            self.end_room(at, false);
+        } else {
+            room.desired.let_go();
         }
     }
 

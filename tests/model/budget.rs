@@ -10,20 +10,22 @@ pub enum Mutation {
     NoFollows,
     /// A call may make an entry however late it arrives.
     NoNotAfter,
-    /// A check does not look whether the slice is in doubt.
-    NoDoubt,
+    /// A check passes through no slice that is not in order.
+    NoPass,
+    /// A call does not say what its gateway knows of the slice.
+    NoKnown,
+    /// A gateway does not say that somebody else changed its entry.
+    NoComplaint,
     /// No gateway walks.
     NoWalk,
     /// A gateway makes an entry without looking at the record.
     NoLookAtRecord,
     /// The message about a changed record is sent apart from the write, and is lost.
     NoPublishWithWrite,
-    /// A gateway that has read its entry back makes no call if nothing differs.
-    NoMove,
     /// A close unlinks the keys and leaves no fence.
     NoFence,
-    /// A gateway treats the answer `unknown` like any other failure.
-    UnknownIgnored,
+    /// A gateway treats a refusal like any other failure.
+    RefusalIgnored,
     /// A new room numbers its calls from 1.
     NumbersBeginAnew,
     /// A close ends whichever epoch is open when it arrives.
@@ -62,8 +64,10 @@ pub struct Budget {
     pub closes: u8,
     /// Joins and leaves of users.
     pub moves: u8,
-    /// Rooms that are evicted.
+    /// Times that a room is let go of, or evicted.
     pub evictions: u8,
+    /// Turns in which the flusher says nobody again yet.
+    pub slow: u8,
     /// The most calls at a time that were given up and may still arrive.
     pub late: u8,
     /// Calls that the network carries twice.
@@ -86,8 +90,8 @@ pub struct Budget {
     pub losses: u8,
     /// Times that all leases are lost.
     pub lost_leases: u8,
-    /// Times that only the set of the slice is lost.
-    pub lost_sets: u8,
+    /// Times that another program writes to the slice.
+    pub meddles: u8,
     /// Times that everything comes back as it was.
     pub rollbacks: u8,
     /// Times that only the slice comes back as it was.
@@ -102,6 +106,7 @@ impl Budget {
         closes: 0,
         moves: 0,
         evictions: 0,
+        slow: 0,
         late: 0,
         doubles: 0,
         failures: 0,
@@ -114,7 +119,7 @@ impl Budget {
         walks: 0,
         losses: 0,
         lost_leases: 0,
-        lost_sets: 0,
+        meddles: 0,
         rollbacks: 0,
         failovers: 0,
         pauses: 0,

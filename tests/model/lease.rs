@@ -44,7 +44,7 @@ impl World {
             number,
             burials,
         };
-        self.call(at, Who::Lease, Why::Renew { asked }, call);
+        self.call(at, Who::Lease, Why::Renew { asked, number }, call);
     }
 
     pub fn hear_lease(
@@ -53,11 +53,15 @@ impl World {
             id, why, answer, ..
         }: Task,
     ) {
-        let Why::Renew { asked } = why else { return };
+        let Why::Renew { asked, number } = why else {
+            return;
+        };
         let keeps_id = self.rules.lack(Mutation::NoFinality);
         let gateway = &mut self.gateways[id.at];
         match answer {
-            Some(Answer::Dead) if keeps_id => gateway.renewed = Some(asked),
+            Some(Answer::Dead) if keeps_id => {
+                (gateway.renewed, gateway.renewal) = (Some(asked), number);
+            }
             // `OwnLease::begin_anew`. The gateway tells everything again under its new id.
             Some(Answer::Dead) => {
                 (gateway.lease, gateway.renewed) = (None, None);
@@ -65,6 +69,7 @@ impl World {
             }
             Some(Answer::Renewed { own, living, dead }) => {
                 (gateway.renewed, gateway.in_doubt) = (Some(asked), false);
+                gateway.renewal = number;
                 if gateway.lease.is_some_and(|before| before.born != own.born)
                     && let Some(room) = &mut gateway.room
                 {

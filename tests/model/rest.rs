@@ -5,9 +5,10 @@
 use std::collections::BTreeSet;
 
 use rollcall::presence::desired_state::Standing;
+use rollcall::store::SliceEntry;
 
 use super::budget::{Budget, Mutation};
-use super::store::State;
+use super::store::{State, shown};
 use super::world::{World, standing};
 
 /// What happens to the calls that nobody waits for any more.
@@ -100,7 +101,7 @@ impl World {
         })?;
         each(self, &|world, at| {
             if world.is_dirty(at) {
-                world.flush(at)
+                world.flush(at, true)
             }
         })?;
         let each_minute = self.rules.each_minute;
@@ -180,34 +181,53 @@ impl World {
                 .map(|user| (*user, standing(*user)))
                 .collect::<BTreeSet<_>>()
         };
-        let wanted: BTreeSet<(usize, Standing)> = rooms()
-            .flat_map(|(_, room)| standings(&room.seated))
-            .collect();
-        let members = store.members();
-        if !wanted.is_subset(&members) {
+        let mut wanted = BTreeSet::new();
+        for (at, room) in rooms() {
+            let standings = standings(&room.seated);
+            wanted.extend(
+                standings
+                    .into_iter()
+                    .map(|(user, standing)| (Some(self.id(at)), user, standing)),
+            );
+        }
+        let (members, shown_now) = (store.members(), shown(&wanted));
+        if !shown_now.is_subset(&members) {
             return Err("a fan is missed");
         }
-        if !members.is_subset(&wanted) {
+        if members != shown_now {
             return Err("a ghost is left");
         }
-        for id in store.entries() {
+        for (id, entry) in store.entries() {
             if self.gateways[id.at].killed || id != self.id(id.at) {
                 return Err("a dead gateway has an entry");
             }
             if self.open_slice() != epoch {
                 return Err("somebody is in a slice of another epoch");
             }
-            let seated = self.gateways[id.at]
-                .room
-                .as_ref()
-                .map(|room| standings(&room.seated));
-            if seated.unwrap_or_default() != store.held(id) {
-                return Err("a gateway holds other users than its own");
-            }
+            let SliceEntry::At {
+                is_complete: true, ..
+            } = entry
+            else {
+                return Err("an entry is not complete");
+            };
         }
-        if rooms()
-            .any(|(at, room)| !room.seated.is_empty() && !store.entries().contains(&self.id(at)))
-        {
+        if store.claims() != wanted {
+            return Err("the claims are not what the gateways want");
+        }
+        let size = store.data.slice.size();
+        let fans = shown_now
+            .iter()
+            .filter(|(_, standing)| *standing == Standing::Fan);
+        if !size.is_in_order() {
+            return Err("the slice is not in order");
+        }
+        let counted = (size.card, size.fans);
+        if counted != (shown_now.len() as u64, fans.count() as u64) {
+            return Err("the size is wrong");
+        }
+        if rooms().any(|(at, room)| {
+            !room.seated.is_empty() && !store.entries().iter().any(|(id, _)| *id == self.id(at))
+        }) {
             return Err("a gateway has no entry");
         }
         Ok(())
@@ -215,7 +235,7 @@ impl World {
 
     /// What is wrong with this world now.
     pub fn wrong_now(&mut self) -> Option<&'static str> {
-        if let Some(why) = self.store.look() {
+        if let Some(why) = self.store.wrong_now() {
             return Some(why);
         }
         if let Some(record) = self.store.data.record

@@ -5,14 +5,14 @@
 
 use std::collections::BTreeSet;
 
-use rollcall::presence::desired_state::{CallLimit, DesiredState, Draft, Verdict};
+use rollcall::base::ids::Epoch;
+use rollcall::presence::desired_state::{DesiredState, Draft, Verdict};
 use rollcall::presence::turn::{Step, Turn, TurnContext};
-use rollcall::store::Fence;
-use rollcall::store::{ApplyReply, HeldMembers, MAX_BATCH, SliceSize, SliceView};
+use rollcall::store::{ApplyReply, Fence, MAX_BATCH, SliceEntry, SliceSize};
 
 use super::budget::Mutation;
-use super::store::{Answer, Call, Picture, Record, State};
-use super::world::{Id, Room, Task, Who, Why, World, user_id};
+use super::store::{Answer, Call, PassCall, PeerMessage, Picture, Record, State};
+use super::world::{Id, Repair, Room, Task, Who, Why, World};
 
 /// `Config::lease`, in milliseconds.
 pub const LEASE: u64 = 15_000;
@@ -23,17 +23,11 @@ const FRESH: u64 = 5_000;
 /// How late a call that makes an entry may arrive.
 const MAY_BE_LATE: u64 = 5_000;
 
-/// How many users one call changes.
-const LIMIT: CallLimit = CallLimit {
-    users: MAX_BATCH,
-    leaves: 10,
-};
-
 impl World {
     // --------------------------------------------------------------------------------------- rooms
 
     /// `LivesParts::install`, for a live that was just opened or found.
-    pub fn install(&mut self, at: usize, epoch: u64, seen: Option<(Id, &Picture)>) {
+    pub fn install(&mut self, at: usize, epoch: u64, seen: Option<&Picture>) {
         if self.gateways[at]
             .room
             .as_ref()
@@ -42,7 +36,7 @@ impl World {
             return;
         }
         self.end_room(at, true);
-        let (now, own) = (self.store.now, self.id(at));
+        let now = self.store.now;
         let gateway = &mut self.gateways[at];
         let number = if self.rules.lack(Mutation::NumbersBeginAnew) {
             0
@@ -58,15 +52,14 @@ impl World {
             // Something may have changed before the room subscribed.
             doubt: true,
             look: false,
+            known: SliceSize::default(),
+            refused: None,
             refuted: false,
         };
-        if let Some((_, picture)) = seen {
-            let in_epoch =
-                picture.slice.fence == Some(Fence::Open(rollcall::base::ids::Epoch(epoch)));
-            if let Some(number) = picture.slice.entry.filter(|_| in_epoch) {
-                room.life = own.life;
-                room.desired.found_entry(number, picture.slice.held);
-            }
+        if let Some(picture) = seen
+            && picture.slice.fence == Some(Fence::Open(Epoch(epoch)))
+        {
+            room.known = picture.slice.size;
         }
         gateway.room = Some(room);
     }
@@ -101,13 +94,14 @@ impl World {
 
     // ------------------------------------------------------------------------------------- flusher
 
-    /// `OwnLease::may_register`.
+    /// `Flusher::may_register`.
     fn may_register(&self, at: usize) -> bool {
         let gateway = &self.gateways[at];
-        let Some(renewed) = gateway.renewed else {
+        let (Some(renewed), Some(room)) = (gateway.renewed, &gateway.room) else {
             return false;
         };
-        self.store.now - renewed <= FRESH || !gateway.in_doubt
+        let was_refused = room.life == gateway.life && room.refused >= Some(gateway.renewal);
+        !was_refused && (self.store.now - renewed <= FRESH || !gateway.in_doubt)
     }
 
     /// `SliceState::registers_next`, and whether the flusher must wait before it registers.
@@ -116,37 +110,39 @@ impl World {
             return true;
         };
         let desired = &room.desired;
-        let registers = desired.is_dirty() && (desired.must_register() || desired.is_lost());
+        let registers = desired.is_dirty() && desired.must_register();
         // Under a new id, the first step loses what the desired state knows of the store.
         (registers || (room.life != self.gateways[at].life && desired.is_registered()))
             && !self.may_register(at)
     }
 
-    /// `flush::work`, the start of a turn.
-    pub fn flush(&mut self, at: usize) {
+    /// `flush::work`, the start of a turn. `at_once`: users may be said again now.
+    pub fn flush(&mut self, at: usize, at_once: bool) {
         let (id, now) = (self.id(at), self.store.now);
         let look = !self.rules.lack(Mutation::NoLookAtRecord);
         let Some(room) = &mut self.gateways[at].room else {
             return;
         };
-        let knows_open = now - room.touched < LEASE || !look;
+        // `SliceState::begin_turn`.
         if std::mem::replace(&mut room.life, id.life) != id.life {
-            room.desired.lose_entry();
+            room.desired.begin_anew();
+            room.refused = None;
         }
-        let turn = Turn::new(
-            TurnContext {
-                known_open: knows_open,
-                limit: LIMIT,
-            },
-            &room.desired,
-        );
+        let context = TurnContext {
+            known_open: now - room.touched < LEASE || !look,
+            most_users: MAX_BATCH,
+        };
+        let mut turn = Turn::new(context, &room.desired);
+        if at_once {
+            turn.allow_to_say_again();
+        }
         self.go_on(id, turn);
     }
 
     /// The loop of `flush::work`, up to the next answer that it waits for.
     fn go_on(&mut self, id: Id, mut turn: Turn) {
         loop {
-            if self.must_wait(id.at) {
+            if self.gateways[id.at].life != id.life || self.must_wait(id.at) {
                 return;
             }
             let Some(room) = &mut self.gateways[id.at].room else {
@@ -155,13 +151,25 @@ impl World {
             let epoch = room.epoch;
             let touch = Call::Touch { epoch };
             let (why, call) = match turn.next(&mut room.desired) {
+                Step::CheckRecord if self.rules.lack(Mutation::NoLookAtRecord) => continue,
                 Step::CheckRecord => (Why::Touch(turn), touch),
+                Step::Complain(_) if self.rules.lack(Mutation::NoComplaint) => {
+                    room.desired.complained();
+                    continue;
+                }
+                Step::Complain(incarnation) => {
+                    let pass = PassCall {
+                        wrong: Some(incarnation),
+                        ..room.pass()
+                    };
+                    (Why::Complain(turn), Call::Pass(pass))
+                }
                 Step::Call(mut draft) => {
                     draft.joins.sort();
                     draft.leaves.sort();
                     if draft.follows.is_none() && room.refuted {
                         self.wrong = Some(
-                            "a gateway asserted an epoch again of which the record said that it is over",
+                            "a gateway registered in an epoch of which the record said that it is over",
                         );
                     }
                     self.gateways[id.at].clock = draft.number;
@@ -170,12 +178,6 @@ impl World {
                         self.apply(id, epoch, draft),
                     )
                 }
-                Step::Reassert if self.rules.lack(Mutation::NoLookAtRecord) => {
-                    room.desired.reassert();
-                    continue;
-                }
-                Step::Reassert => (Why::Confirm(turn), touch),
-                Step::ReadBack => (Why::ReadEntry(turn), Call::Read { id }),
                 Step::Over => (Why::Over, touch),
                 Step::GiveUp | Step::Done => return,
             };
@@ -184,10 +186,15 @@ impl World {
     }
 
     fn apply(&self, id: Id, epoch: u64, draft: Draft) -> Call {
+        let known = match &self.gateways[id.at].room {
+            Some(room) => room.known,
+            None => SliceSize::default(),
+        };
         Call::Apply {
             epoch,
             id,
             draft,
+            known,
             not_after: self.not_after(),
         }
     }
@@ -207,9 +214,12 @@ impl World {
         }: Task,
     ) {
         let now = self.store.now;
-        let Some(room) = &mut self.gateways[id.at].room else {
+        let gateway = &mut self.gateways[id.at];
+        let renewals = gateway.renewals;
+        let Some(room) = &mut gateway.room else {
             return;
         };
+        let epoch = room.epoch;
         match (why, answer) {
             // `RedisStore::do_apply`: another attempt, now that the time is known.
             (why @ Why::Apply(..), Some(Answer::Applied(ApplyReply::Late(_)))) => {
@@ -221,58 +231,42 @@ impl World {
             }
             // `flush::apply`.
             (Why::Apply(mut turn, draft), Some(Answer::Applied(reply))) => {
-                let unknown = reply == ApplyReply::Unknown;
-                if unknown && self.rules.lack(Mutation::UnknownIgnored) {
+                let is_refusal = matches!(reply, ApplyReply::Refused(_) | ApplyReply::Dead);
+                if is_refusal && self.rules.lack(Mutation::RefusalIgnored) {
                     return room.desired.failed(&draft);
                 }
+                if is_refusal {
+                    room.refused = Some(renewals);
+                }
                 let verdict: Verdict = room.desired.answered(&draft, &reply);
-                turn.note_verdict(verdict);
-                self.gateways[id.at].in_doubt |= unknown;
-                self.go_on(id, turn);
-            }
-            // `flush::read_back`.
-            (Why::ReadEntry(turn), Some(Answer::Read(reading))) => {
-                let fenced =
-                    reading.fence == Some(Fence::Open(rollcall::base::ids::Epoch(room.epoch)));
-                let entry = reading.entry.filter(|_| fenced);
-                self.call_as(
-                    id,
-                    Who::Job,
-                    Why::ReadHeld(turn, entry),
-                    Call::ReadHeld { id },
-                );
-            }
-            (
-                Why::ReadHeld(turn, entry),
-                Some(Answer::Held {
-                    users,
-                    fans,
-                    missing,
-                }),
-            ) => {
-                let held = HeldMembers {
-                    users: users.into_iter().map(user_id).collect(),
-                    fans: fans.into_iter().map(user_id).collect(),
-                    missing: missing.into_iter().map(user_id).collect(),
-                    ..HeldMembers::default()
+                turn.note_verdict(verdict, &room.desired);
+                let is_lost = is_refusal && room.desired.must_register();
+                let size = match reply {
+                    ApplyReply::Done(size) => Some(size),
+                    ApplyReply::Refused(refusal) => refusal.size,
+                    _ => None,
                 };
-                room.desired.reconcile(entry, &held);
-                if self.rules.lack(Mutation::NoMove) {
-                    stay(&mut room.desired);
+                if let Some(size) = size {
+                    self.note_size(id.at, epoch, size);
+                }
+                // `flush::claims_lost`.
+                if is_lost {
+                    self.gateways[id.at].in_doubt = true;
+                    self.tell(id.at, PeerMessage::Doubt);
                 }
                 self.go_on(id, turn);
             }
-            (why @ (Why::Touch(_) | Why::Confirm(_) | Why::Over), Some(Answer::IsOpen)) => {
+            // `Passer::complain`.
+            (Why::Complain(turn), Some(Answer::Passed(passed))) => {
+                room.desired.complained();
+                if let Some((_, size)) = passed {
+                    self.note_size(id.at, epoch, size);
+                }
+                self.go_on(id, turn);
+            }
+            (why @ (Why::Touch(_) | Why::Over), Some(Answer::IsOpen)) => {
                 room.is_open(now);
-                let epoch = room.epoch;
                 match why {
-                    Why::Confirm(turn) => {
-                        // `flush::assert_again`.
-                        if room.desired.is_lost() {
-                            room.desired.reassert();
-                        }
-                        self.go_on(id, turn);
-                    }
                     Why::Touch(turn) => self.go_on(id, turn),
                     // `Keeper::fence_says_over`: the fence is ahead of the record.
                     _ => self.close(id.at, Some(epoch)),
@@ -281,6 +275,16 @@ impl World {
             (_, Some(Answer::Is(record))) => self.let_go(id.at, record),
             _ => {}
         }
+    }
+
+    /// `Passer::note_size`: the gateway hears a size, and tells its peers.
+    pub fn note_size(&mut self, at: usize, epoch: u64, size: SliceSize) {
+        if let Some(room) = &mut self.gateways[at].room
+            && room.epoch == epoch
+        {
+            room.note_size(size);
+        }
+        self.tell(at, PeerMessage::Size(epoch, size));
     }
 
     // -------------------------------------------------------------------------------------- closes
@@ -419,8 +423,17 @@ impl World {
             return;
         };
         let gateway = &mut self.gateways[at];
-        if let (Who::Reader, Why::LookAfter { epoch, closed }) = (who, &task.why) {
-            gateway.former.insert((*epoch, *closed), self.store.now);
+        // `Checks::recheck_ended_again`.
+        match (who, &task.why) {
+            (Who::Reader, Why::LookAfter { epoch, closed }) => {
+                gateway.former.insert((*epoch, *closed), self.store.now);
+            }
+            (Who::Reader, Why::PutRight(repairs)) => {
+                if let [Repair::Pass(pass), ..] = &repairs[..] {
+                    gateway.former.insert((pass.epoch, false), self.store.now);
+                }
+            }
+            _ => {}
         }
         let Some(room) = &mut gateway.room else {
             return;
@@ -440,28 +453,42 @@ impl Room {
     pub fn is_open(&mut self, now: u64) {
         self.touched = self.touched.max(now);
     }
-}
 
-/// The desired state as if nothing had told it to move on.
-fn stay(desired: &mut DesiredState) {
-    let Some(draft) = desired.clone().next(LIMIT) else {
-        return;
-    };
-    if draft.follows.is_some() && draft.is_empty() {
-        desired.next(LIMIT);
-        let (held, held_fans) = (desired.wanted() as u64, desired.wanted_fans() as u64);
-        let view = SliceView {
-            size: SliceSize::default(),
-            held,
-            held_fans,
-            noted: None,
-        };
-        desired.answered(
-            &Draft {
-                number: draft.follows.unwrap_or(draft.number),
-                ..draft
-            },
-            &ApplyReply::Done(view),
-        );
+    /// `Rooms::hear_size`.
+    pub fn note_size(&mut self, size: SliceSize) {
+        let before = self.known;
+        if size.version < before.version {
+            return;
+        }
+        self.known = size;
+        if size.incarnation != before.incarnation {
+            self.desired.note_incarnation(size.incarnation);
+        }
+        // `Upkeep::look_later`.
+        self.doubt |= !size.is_in_order() && before.is_in_order();
+    }
+
+    /// `Passer::begin`.
+    pub fn pass(&self) -> PassCall {
+        PassCall {
+            epoch: self.epoch,
+            known: self.known,
+            wrong: None,
+            dead: Vec::new(),
+            from: None,
+            only_claims: false,
+        }
+    }
+
+    /// `SliceState::found_instead`.
+    pub fn found_instead(&mut self, expected: Option<u64>, entry: Option<SliceEntry>, in_: u64) {
+        if self.desired.entry() != expected || self.desired.held().is_none() {
+            return;
+        }
+        match (expected, entry) {
+            (Some(_), _) => self.desired.require_call(),
+            (None, Some(SliceEntry::At { .. })) => self.desired.found_entry(in_),
+            (None, Some(SliceEntry::Dead) | None) => {}
+        }
     }
 }

@@ -3,18 +3,19 @@
 //! is. The store's clock advances only where a history says so.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 use std::sync::LazyLock;
 
 use rollcall::base::ids::{Epoch, GatewayId, Group, LiveId, SliceId, UserId};
 use rollcall::presence::desired_state::{Draft, Standing};
 use rollcall::store::slice::Slice;
 use rollcall::store::{
-    Apply, ApplyReply, Burial, Fence, HeldFrom, Lease, LeaseReply, LeaseTable, Leases, MAX_BATCH,
-    RenewLease, SliceSize, SliceView, Strays,
+    Apply, ApplyReply, Burial, Claim, Entries, Fence, Lease, LeaseReply, LeaseTable, Leases, Pass,
+    PassCursor, RenewLease, SliceEntry, SliceLook, SliceSize,
 };
 
 use super::budget::{Mutation, Rules};
-use super::world::{Id, user_number};
+use super::world::{Id, user_id, user_number};
 
 /// The record of the live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,15 +39,8 @@ pub enum Call {
         epoch: u64,
         id: Id,
         draft: Draft,
+        known: SliceSize,
         not_after: u64,
-    },
-    /// `Slices::read_slice`.
-    Read {
-        id: Id,
-    },
-    /// `Slices::held_page`, all pages.
-    ReadHeld {
-        id: Id,
     },
     /// Reads the record and the slice at one moment. Checks and new rooms do this.
     See {
@@ -62,13 +56,7 @@ pub enum Call {
         number: u64,
         burials: Vec<(Id, Option<u64>)>,
     },
-    Sweep {
-        of: Id,
-    },
-    /// The calls of `Mender::mend`.
-    Mend {
-        epoch: u64,
-    },
+    Pass(PassCall),
     /// `LiveStore::begin_close`; without an epoch, it closes the one that is open.
     BeginClose {
         epoch: Option<u64>,
@@ -83,23 +71,27 @@ pub enum Call {
 
 impl Call {
     pub fn only_reads(&self) -> bool {
-        matches!(
-            self,
-            Self::Read { .. } | Self::ReadHeld { .. } | Self::See { .. }
-        )
+        matches!(self, Self::See { .. })
     }
+}
+
+/// A page of a pass.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PassCall {
+    pub epoch: u64,
+    pub known: SliceSize,
+    pub wrong: Option<u64>,
+    pub dead: Vec<Id>,
+    pub from: Option<PassCursor>,
+    pub only_claims: bool,
 }
 
 /// What the store answers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Answer {
     Applied(ApplyReply),
-    Read(Reading),
-    Held {
-        users: BTreeSet<usize>,
-        fans: BTreeSet<usize>,
-        missing: BTreeSet<usize>,
-    },
+    /// Where the pass goes on, and the size after the page; `None` if the slice is of another epoch.
+    Passed(Option<(Option<PassCursor>, SliceSize)>),
     Seen(Picture),
     IsOpen,
     Is(Record),
@@ -113,22 +105,35 @@ pub enum Answer {
     Done,
 }
 
-/// A slice as a gateway reads it.
+/// A slice as a gateway finds it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Reading {
-    pub card: u64,
-    pub in_doubt: bool,
+pub struct Look {
     pub fence: Option<Fence>,
-    pub entry: Option<u64>,
-    pub held: u64,
-    pub held_fans: u64,
-    pub others: Vec<Id>,
+    pub size: SliceSize,
+    pub is_intact: bool,
+    pub has_keys: bool,
+    pub entry: Option<SliceEntry>,
+    pub entries: Vec<(Id, SliceEntry)>,
+}
+
+impl Look {
+    /// The same, as production has it, without the entries of others.
+    pub fn found(&self) -> SliceLook {
+        SliceLook {
+            fence: self.fence,
+            size: self.size,
+            is_intact: self.is_intact,
+            has_keys: self.has_keys,
+            entry: self.entry,
+            entries: Vec::new(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Picture {
     pub record: Option<Record>,
-    pub slice: Reading,
+    pub slice: Look,
 }
 
 /// What the store publishes to the gateways.
@@ -136,14 +141,40 @@ pub struct Picture {
 pub enum PeerMessage {
     Record,
     Doubt,
+    /// The size of the slice in this epoch.
+    Size(u64, SliceSize),
 }
 
 /// Everything that the store can lose.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Data {
     pub slice: Slice,
     pub leases: LeaseTable,
     pub record: Option<Record>,
+}
+
+/// Equal slices may have other versions and totals, which decide whether they are older than a
+/// gateway knows.
+impl Hash for Data {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.slice, self.slice.size()).hash(state);
+        (&self.leases, self.record).hash(state);
+    }
+}
+
+/// What another program does to the slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Meddling {
+    /// The public sets are deleted.
+    LoseSets,
+    TakeOut(usize),
+    AddStranger(usize),
+    LoseClaims(usize),
+    /// A claim of nobody, as a fan or not.
+    Invent(usize, bool),
+    LoseEntry(Id),
+    ChangeEntry(Id),
+    LoseFence,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -161,10 +192,12 @@ pub struct Store {
     pub lost: bool,
     /// Whether the leases were ever lost or went back to a copy.
     lost_leases: bool,
-    /// Whether the set of the slice was lost alone.
+    /// Whether the public sets may be other than the claims say.
     torn: bool,
     /// The epochs that a client asked to close.
     pub asked: BTreeSet<u64>,
+    /// The ids whose gateways have let go of the live.
+    pub released: BTreeSet<Id>,
     /// What a call did that no call may do.
     pub wrong: Option<&'static str>,
 }
@@ -181,6 +214,7 @@ impl Default for Store {
             lost_leases: false,
             torn: false,
             asked: BTreeSet::new(),
+            released: BTreeSet::new(),
             wrong: None,
         }
     }
@@ -190,6 +224,9 @@ static SLICE: LazyLock<SliceId> = LazyLock::new(|| SliceId::of_live(LIVE.clone()
 
 static LIVE: LazyLock<LiveId> = LazyLock::new(|| LiveId::parse("1").unwrap());
 
+/// A number that no gateway gives a call.
+const FOREIGN_NUMBER: u64 = 999_999_999_999;
+
 /// A gateway that does not exist.
 static NOBODY: LazyLock<GatewayId> = LazyLock::new(|| GatewayId::parse("nobody").unwrap());
 
@@ -197,18 +234,6 @@ impl Store {
     pub fn serve(&mut self, call: &Call, rules: &Rules) -> (Answer, Option<PeerMessage>) {
         let answer = match call {
             Call::Apply { .. } => Answer::Applied(self.apply(call, rules)),
-            Call::Read { id } => Answer::Read(self.read(*id)),
-            Call::ReadHeld { id } => {
-                let [users, fans] = [Group::All, Group::Fans].map(|group| {
-                    let page = self.data.slice.held_page(group, &id.name(), 0);
-                    (numbers(&page.users), numbers(&page.missing))
-                });
-                Answer::Held {
-                    users: users.0,
-                    fans: fans.0,
-                    missing: users.1.union(&fans.1).copied().collect(),
-                }
-            }
             Call::See { id } => Answer::Seen(self.see(*id)),
             Call::Touch { epoch } => return self.touch(*epoch),
             Call::Renew {
@@ -217,8 +242,7 @@ impl Store {
                 number,
                 burials,
             } => self.renew(*id, *held, *number, burials),
-            Call::Sweep { of } => self.sweep(*of),
-            Call::Mend { epoch } => self.mend(*epoch),
+            Call::Pass(pass) => self.pass(pass),
             Call::BeginClose { epoch } => return self.begin_close(*epoch),
             Call::CloseSlice { epoch } => self.close_slice(*epoch, rules),
             Call::FinishClose { epoch } => self.finish_close(*epoch),
@@ -231,10 +255,11 @@ impl Store {
             epoch,
             id,
             draft,
+            known,
             not_after,
         } = call
         else {
-            return ApplyReply::Unknown;
+            unreachable!()
         };
         let mut call = Apply {
             slice: SLICE.clone(),
@@ -242,7 +267,9 @@ impl Store {
             gateway: id.name(),
             number: draft.number,
             follows: draft.follows,
-            known: SliceSize::default(),
+            known: *known,
+            more: draft.more,
+            bye: draft.bye,
             uniques: false,
             joins: draft.joins.clone(),
             fans: draft.fans.clone(),
@@ -251,10 +278,13 @@ impl Store {
             left: None,
             leaves: draft.leaves.clone(),
         };
+        if rules.lack(Mutation::NoKnown) {
+            call.known = SliceSize::default();
+        }
         if rules.lack(Mutation::NoFollows)
-            && self.data.slice.fence() == Some(Fence::Open(call.epoch))
+            && let Some(SliceEntry::At { number, .. }) = self.look(*id).entry
         {
-            call.follows = self.read(*id).entry.or(call.follows);
+            call.follows = Some(number);
         }
         let not_after = if rules.lack(Mutation::NoNotAfter) {
             u64::MAX
@@ -262,60 +292,60 @@ impl Store {
             *not_after
         };
         match self.data.slice.apply(&call, not_after, self.now) {
-            // Versions follow the clock, and the model does not look at them.
-            ApplyReply::Done(view) => ApplyReply::Done(SliceView {
-                size: SliceSize {
-                    version: 0,
-                    ..view.size
-                },
-                ..view
-            }),
             ApplyReply::Late(_) => ApplyReply::Late(0),
             other => other,
         }
     }
 
-    /// In one step, since each of its steps is right at any moment.
-    fn mend(&mut self, epoch: u64) -> Answer {
-        let (epoch, now, slice) = (Epoch(epoch), self.now, &mut self.data.slice);
-        for group in [Group::All, Group::Fans] {
-            slice.strays(group, 0, MAX_BATCH, Strays::Drop, now);
-            for part in slice.survey().parts {
-                slice.put_back(
-                    epoch,
-                    &part.gateway,
-                    HeldFrom {
-                        group,
-                        cursor: 0,
-                        most: MAX_BATCH,
-                    },
-                    now,
-                );
+    fn pass(&mut self, call: &PassCall) -> Answer {
+        let buried = self.leases().1;
+        for id in &call.dead {
+            // A gateway that has let go of the live takes its former entry away.
+            let may_go = self.lost_leases || self.released.contains(id) || buried.contains(id);
+            if call.from.is_none() && !may_go {
+                self.wrong = Some("a gateway was swept that was not buried");
             }
         }
-        if let Some(compared) = slice.compare(epoch, SliceSize::default(), now) {
-            slice.settle(epoch, compared.surplus, now);
-        }
-        Answer::Done
+        let pass = Pass {
+            slice: SLICE.clone(),
+            epoch: Epoch(call.epoch),
+            known: call.known,
+            wrong: call.wrong,
+            dead: call.dead.iter().map(|id| (id.name(), self.now)).collect(),
+            from: call.from,
+            only_claims: call.only_claims,
+        };
+        let passed = self.data.slice.pass(&pass, self.now);
+        Answer::Passed(passed.map(|passed| (passed.next, passed.size)))
     }
 
-    fn read(&self, id: Id) -> Reading {
-        let reading = self.data.slice.read(&id.name());
-        Reading {
-            card: reading.size.card,
-            in_doubt: reading.size.in_doubt,
-            fence: reading.fence,
-            entry: reading.entry,
-            held: reading.held,
-            held_fans: reading.held_fans,
-            others: reading.gateways.iter().map(Id::of).collect(),
+    /// The slice as a gateway finds it.
+    pub fn look(&self, id: Id) -> Look {
+        let SliceLook {
+            fence,
+            size,
+            is_intact,
+            has_keys,
+            entry,
+            entries,
+        } = self.data.slice.look(&id.name(), Entries::All);
+        Look {
+            fence,
+            size,
+            is_intact,
+            has_keys,
+            entry,
+            entries: entries
+                .iter()
+                .map(|(gateway, entry)| (Id::of(gateway), *entry))
+                .collect(),
         }
     }
 
     fn see(&self, id: Id) -> Picture {
         Picture {
             record: self.data.record,
-            slice: self.read(id),
+            slice: self.look(id),
         }
     }
 
@@ -378,16 +408,6 @@ impl Store {
             living.collect(),
             dead.iter().map(|(gateway, _)| Id::of(gateway)).collect(),
         )
-    }
-
-    fn sweep(&mut self, of: Id) -> Answer {
-        if !self.lost_leases && !self.leases().1.contains(&of) {
-            self.wrong = Some("a gateway was swept that was not buried");
-        }
-        self.data
-            .slice
-            .sweep(&of.name(), MAX_BATCH, self.now, self.now);
-        Answer::Done
     }
 
     /// Mirrors `Records::keep`.
@@ -481,10 +501,32 @@ impl Store {
         self.now += 1;
     }
 
-    /// Deletes the sets of the slice, but not the held sets.
-    pub fn lose_set(&mut self) {
-        self.data.slice.lose_set(Group::All);
-        self.data.slice.lose_set(Group::Fans);
+    /// Another program writes to the slice.
+    pub fn meddle(&mut self, what: Meddling) {
+        let (slice, user) = (&mut self.data.slice, user_id);
+        match what {
+            Meddling::LoseSets => {
+                slice.lose_set(Group::All);
+                slice.lose_set(Group::Fans);
+            }
+            Meddling::TakeOut(at) => {
+                slice.take_out(Group::All, &user(at));
+                slice.take_out(Group::Fans, &user(at));
+            }
+            Meddling::AddStranger(at) => slice.add_stranger(Group::All, &user(at)),
+            Meddling::LoseClaims(at) => slice.lose_claims(&user(at)),
+            Meddling::Invent(at, is_fan) => {
+                let claim = if is_fan { Claim::Fan } else { Claim::Member };
+                slice.invent_claim(&user(at), None, claim);
+            }
+            Meddling::LoseEntry(id) => slice.lose_entry(&id.name()),
+            Meddling::ChangeEntry(id) => slice.change_entry(&id.name(), FOREIGN_NUMBER),
+            // The epoch may have been over.
+            Meddling::LoseFence => {
+                slice.lose_fence();
+                self.note_loss();
+            }
+        }
         self.torn = true;
     }
 
@@ -519,11 +561,22 @@ impl Store {
         self.data.record.is_some_and(|record| record.state == state)
     }
 
-    /// Whom a gateway holds, each with the standing.
-    pub fn held(&self, id: Id) -> BTreeSet<(usize, Standing)> {
-        let [users, fans] = [Group::All, Group::Fans]
-            .map(|group| self.data.slice.held_page(group, &id.name(), 0).users);
-        standings(&users, &fans)
+    /// What each gateway claims of whom; claims of nobody without a gateway.
+    pub fn claims(&self) -> BTreeSet<(Option<Id>, usize, Standing)> {
+        let mut claims = BTreeSet::new();
+        for claimed in self.data.slice.claims_page(0).users {
+            let Some(user) = user_number(&claimed.user) else {
+                continue;
+            };
+            for (gateway, claim) in &claimed.by {
+                let standing = match claim {
+                    Claim::Fan => Standing::Fan,
+                    Claim::Member | Claim::In(_) => Standing::Member,
+                };
+                claims.insert((gateway.as_ref().map(Id::of), user, standing));
+            }
+        }
+        claims
     }
 
     /// The members, each with the standing.
@@ -534,37 +587,50 @@ impl Store {
     }
 
     /// The gateways that have an entry.
-    pub fn entries(&self) -> Vec<Id> {
-        self.data
-            .slice
-            .read(&NOBODY)
-            .gateways
+    pub fn entries(&self) -> Vec<(Id, SliceEntry)> {
+        let found = self.data.slice.look(&NOBODY, Entries::All).entries;
+        found
             .iter()
-            .map(Id::of)
+            .map(|(gateway, entry)| (Id::of(gateway), *entry))
             .collect()
     }
 
     /// What is wrong with the slice now.
-    pub fn look(&mut self) -> Option<&'static str> {
-        let members = self.members();
-        let held: BTreeSet<(usize, Standing)> = self
-            .entries()
-            .iter()
-            .flat_map(|id| self.held(*id))
-            .collect();
-        self.torn &= members != held;
-        if members != held && !self.torn {
-            return Some("the slice is not the union of what is held");
+    pub fn wrong_now(&mut self) -> Option<&'static str> {
+        let (members, shown) = (self.members(), shown(&self.claims()));
+        let slice = &self.data.slice;
+        let is_shown = if slice.size().rebuild {
+            // Who is no fan any more may still be one in the public set.
+            let there: BTreeSet<usize> = members.iter().map(|(user, _)| *user).collect();
+            shown.iter().all(|(user, _)| there.contains(user))
+        } else {
+            members == shown
+        };
+        self.torn &= !is_shown || slice.size().rebuild;
+        if !is_shown && !self.torn && !slice.size().differs {
+            return Some("the public sets do not show the claims");
         }
         let occupied = !members.is_empty() || !self.entries().is_empty();
-        match self.data.slice.fence() {
+        match slice.fence() {
             // P3: no closed epoch comes back.
             Some(Fence::Open(epoch)) if epoch.0 <= self.over => Some("an epoch rose again"),
-            Some(Fence::Closed(_)) if occupied => Some("somebody is in a closed slice"),
-            None if occupied => Some("somebody is in a slice without a fence"),
+            Some(Fence::Closed(_)) if occupied && !self.torn => {
+                Some("somebody is in a closed slice")
+            }
+            None if occupied && !self.torn => Some("somebody is in a slice without a fence"),
             _ => self.wrong,
         }
     }
+}
+
+/// The members and fans that claims speak of.
+pub fn shown(claims: &BTreeSet<(Option<Id>, usize, Standing)>) -> BTreeSet<(usize, Standing)> {
+    let mut shown: BTreeMap<usize, Standing> = BTreeMap::new();
+    for (_, user, standing) in claims {
+        let there = shown.entry(*user).or_insert(*standing);
+        *there = (*there).max(*standing);
+    }
+    shown.into_iter().collect()
 }
 
 fn numbers(users: &[UserId]) -> BTreeSet<usize> {

@@ -1,23 +1,39 @@
 //! What a gateway does from time to time: checks, the walk, looks at what became of lives. A small
 //! mirror of `sync/check.rs`, `sync/walk.rs` and `sync/changed_records.rs`.
 
-use rollcall::base::ids::Epoch;
-use rollcall::store::Fence;
+use std::sync::LazyLock;
+
+use rollcall::base::ids::{Epoch, LiveId, SliceId};
+use rollcall::store::{ExpectedSlice, Fence, SliceEntry, SliceSize};
 
 use super::budget::Mutation;
-use super::store::{Answer, Call, Picture, Reading, Record, State};
+use super::store::{Answer, Call, Look, PassCall, Picture, Record, State};
 use super::world::{Expected, Gateway, Id, Repair, Room, Task, Who, Why, World};
+
+static SLICE: LazyLock<SliceId> =
+    LazyLock::new(|| SliceId::of_live(LiveId::parse("1").unwrap(), 1, 1));
 
 impl Gateway {
     /// `check::expect`.
     fn expect(&self, room: &Room) -> Expected {
         let desired = &room.desired;
-        let settled = !desired.is_dirty() && (room.life == self.life || !desired.is_registered());
-        let slice = desired
-            .held()
-            .filter(|_| settled)
-            .map(|held| (desired.entry(), (held.members, held.fans)));
-        Expected { slice }
+        let settled = !desired.is_dirty()
+            && desired.held().is_some()
+            && (room.life == self.life || !desired.is_registered());
+        Expected {
+            slice: settled.then(|| (desired.entry(), room.known)),
+        }
+    }
+
+    /// `Passer::dead_in`.
+    fn dead_in(&mut self, at: usize, found: &Look) -> Vec<Id> {
+        let mut dead = Vec::new();
+        for (id, entry) in &found.entries {
+            if *entry == SliceEntry::Dead || self.meets(at, *id) {
+                dead.push(*id);
+            }
+        }
+        dead
     }
 }
 
@@ -61,66 +77,67 @@ impl World {
         }
     }
 
-    /// `check::handle` and `check::look_at_slice`.
+    /// `Checker::sweep`, `Checker::handle` and `Checker::handle_slice`.
     fn compare(&mut self, id: Id, expected: &Expected, picture: &Picture) {
-        let (now, no_doubt) = (self.store.now, self.rules.lack(Mutation::NoDoubt));
+        let (now, no_pass) = (self.store.now, self.rules.lack(Mutation::NoPass));
         let gateway = &mut self.gateways[id.at];
         let Some(mut room) = gateway.room.take() else {
             return;
         };
+        let found = &picture.slice;
+        let epoch = Epoch(room.epoch);
+        let is_open = found.fence == Some(Fence::Open(epoch));
         let mut repairs = Vec::new();
-        if let Some((entry, held)) = expected.slice {
-            let reading = &picture.slice;
-            let epoch = Epoch(room.epoch);
-            let (lost, differs) = differs((entry, held), reading);
-            if reading
+        let dead = gateway.dead_in(id.at, found);
+        if !dead.is_empty() {
+            repairs.push(Repair::Pass(PassCall {
+                dead,
+                only_claims: true,
+                ..room.pass()
+            }));
+        }
+        let mut heard = None;
+        if let Some((entry, size)) = expected.slice
+            && !is_met(epoch, entry, size, found)
+        {
+            if found
                 .fence
                 .is_some_and(|fence| fence.epoch() > epoch || fence.is_closed_in(epoch))
             {
                 repairs.push(Repair::Over);
-            } else if lost || differs {
-                let unchanged = room.desired.entry() == entry && room.desired.held().is_some();
-                match reading.entry {
-                    _ if !unchanged => room.doubt = true,
-                    _ if lost => room.desired.lose_entry(),
-                    _ if entry.is_some() => room.desired.require_read_back(),
-                    Some(number) if reading.fence == Some(Fence::Open(epoch)) => {
-                        room.desired.found_entry(number, reading.held)
-                    }
-                    _ => {}
+            } else {
+                room.found_instead(entry, found.entry, found.size.incarnation);
+                let is_older = is_open && found.size.is_older_than(size);
+                heard = (is_open && !is_older).then_some(found.size);
+                let has_lost_fence = found.fence.is_none() && found.has_keys;
+                let is_wrong = is_open && !(found.is_intact && found.size.is_in_order());
+                if !no_pass && (is_older || has_lost_fence || is_wrong) {
+                    repairs.push(Repair::Pass(room.pass()));
                 }
-                gateway.in_doubt |= lost && unchanged;
             }
-            repairs.extend((reading.in_doubt && !no_doubt).then_some(Repair::Mend));
-            repairs.extend(
-                reading
-                    .others
-                    .iter()
-                    .filter(|other| gateway.meets(id.at, **other))
-                    .map(|id| Repair::Sweep(*id)),
-            );
         }
-        if picture.record
-            == Some(Record {
-                epoch: room.epoch,
-                state: State::Open,
-            })
-        {
+        let open = Record {
+            epoch: room.epoch,
+            state: State::Open,
+        };
+        if picture.record == Some(open) {
             room.touched = now;
         } else {
             repairs.push(Repair::Touch);
         }
         gateway.room = Some(room);
+        if let Some(size) = heard {
+            self.note_size(id.at, epoch.0, size);
+        }
         self.next_repair(id, Who::Checker, repairs);
     }
 
     fn next_repair(&mut self, id: Id, who: Who, repairs: Vec<Repair>) {
         let Some(first) = repairs.first() else { return };
         let room = self.gateways[id.at].room.as_ref();
-        let call = match (*first, room) {
-            (Repair::Sweep(of), _) => Call::Sweep { of },
-            (Repair::Mend, Some(room)) => Call::Mend { epoch: room.epoch },
-            (Repair::CloseSlice(epoch), _) => Call::CloseSlice { epoch },
+        let call = match (first, room) {
+            (Repair::Pass(pass), _) => Call::Pass(pass.clone()),
+            (Repair::CloseSlice(epoch), _) => Call::CloseSlice { epoch: *epoch },
             (Repair::Touch | Repair::Over, Some(room)) => Call::Touch { epoch: room.epoch },
             (_, None) => return,
         };
@@ -140,6 +157,15 @@ impl World {
             }
             (Repair::Touch | Repair::Over, Answer::Is(record), Some(_)) => {
                 self.let_go(id.at, record)
+            }
+            (Repair::Pass(pass), Answer::Passed(Some((next, size))), _) => {
+                self.note_size(id.at, pass.epoch, size);
+                if next.is_some() {
+                    repairs.insert(0, Repair::Pass(PassCall { from: next, ..pass }));
+                } else if let Some(room) = &mut self.gateways[id.at].room {
+                    // `Checker::check_again`.
+                    room.doubt |= !size.is_in_order();
+                }
             }
             _ => {}
         }
@@ -186,8 +212,12 @@ impl World {
         }: Task,
     ) {
         let at = id.at;
-        let Some(Answer::Seen(picture)) = answer else {
-            return;
+        let (why, picture) = match (why, answer) {
+            (Why::PutRight(repairs), Some(answer)) => {
+                return self.put_right(id, Who::Reader, repairs, answer);
+            }
+            (why, Some(Answer::Seen(picture))) => (why, picture),
+            _ => return,
         };
         let here = self.gateways[at].room.as_ref().map(|room| room.epoch);
         match (why, picture.record, here) {
@@ -207,8 +237,18 @@ impl World {
             {
                 if closed {
                     self.close(at, Some(epoch));
-                } else if picture.slice.held > 0 {
-                    self.find(at);
+                } else if picture.slice.entry.is_some() {
+                    // `Checker::look_at_evicted`.
+                    let pass = PassCall {
+                        epoch,
+                        known: SliceSize::default(),
+                        wrong: None,
+                        dead: vec![id],
+                        from: None,
+                        only_claims: true,
+                    };
+                    self.store.released.insert(id);
+                    self.next_repair(id, Who::Reader, vec![Repair::Pass(pass)]);
                 }
             }
             // A known limit: production does not look again if this look finds no record, or comes
@@ -243,7 +283,7 @@ impl World {
                 state: State::Open,
             }) = picture.record
         {
-            self.install(task.id.at, epoch, Some((task.id, picture)));
+            self.install(task.id.at, epoch, Some(picture));
         }
     }
 
@@ -279,26 +319,46 @@ impl World {
         }
     }
 
-    /// `walk::visit_open_live`.
-    fn walk_open(&mut self, id: Id, epoch: u64, slice: &Reading) {
-        let repairs = match slice.fence {
-            Some(Fence::Open(older)) if older.0 < epoch => vec![Repair::CloseSlice(older.0)],
-            _ => {
-                let gateway = &mut self.gateways[id.at];
-                let dead = slice
-                    .others
-                    .iter()
-                    .filter(|other| gateway.meets(id.at, **other));
-                dead.map(|id| Repair::Sweep(*id)).collect()
-            }
+    /// `Walk::close_or_put_right`, and `Walk::compare_in_turn` once a minute.
+    fn walk_open(&mut self, id: Id, epoch: u64, found: &Look) {
+        if let Some(Fence::Open(older)) = found.fence
+            && older.0 < epoch
+        {
+            return self.next_repair(id, Who::Walker, vec![Repair::CloseSlice(older.0)]);
+        }
+        let each_minute = self.rules.each_minute;
+        let gateway = &mut self.gateways[id.at];
+        let dead = gateway.dead_in(id.at, found);
+        let known = match &gateway.room {
+            Some(room) if room.epoch == epoch => room.known,
+            _ => SliceSize::default(),
         };
-        self.next_repair(id, Who::Walker, repairs);
+        let is_open = found.fence == Some(Fence::Open(Epoch(epoch)));
+        let has_lost_fence = found.fence.is_none() && found.has_keys;
+        let is_wrong = has_lost_fence || is_open && !(found.is_intact && found.size.is_in_order());
+        let is_compared = is_wrong || each_minute && found.size != SliceSize::default();
+        if dead.is_empty() && !is_compared {
+            return;
+        }
+        let pass = PassCall {
+            epoch,
+            known,
+            wrong: None,
+            dead,
+            from: None,
+            only_claims: !is_compared,
+        };
+        self.next_repair(id, Who::Walker, vec![Repair::Pass(pass)]);
     }
 }
 
-/// Whether a slice has lost this gateway's entry, and whether it is otherwise not as expected.
-/// Mirrors `ExpectedSlice::is_met` and `check::look_at_slice`, without versions.
-fn differs((entry, held): (Option<u64>, (u64, u64)), reading: &Reading) -> (bool, bool) {
-    let differs = (reading.entry, (reading.held, reading.held_fans)) != (entry, held);
-    (entry.is_some() && reading.entry.is_none(), differs)
+/// The real comparison of a check.
+fn is_met(epoch: Epoch, entry: Option<u64>, size: SliceSize, found: &Look) -> bool {
+    let expected = ExpectedSlice {
+        slice: SLICE.clone(),
+        epoch,
+        entry,
+        size,
+    };
+    expected.is_met(&found.found())
 }

@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 use rollcall::base::ids::{GatewayId, UserId};
 use rollcall::presence::desired_state::{DesiredState, Draft, Standing};
 use rollcall::presence::turn::Turn;
-use rollcall::store::{ApplyReply, Lease};
+use rollcall::store::{ApplyReply, Lease, SliceSize};
 
 use super::budget::{Budget, Rules};
-use super::store::{Answer, Call, PeerMessage, Record, State, Store};
+use super::store::{Answer, Call, PassCall, PeerMessage, Record, State, Store};
 
 static USERS: LazyLock<Vec<UserId>> = LazyLock::new(|| {
     (0..4)
@@ -88,11 +88,8 @@ pub enum Who {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Why {
     Touch(Turn),
+    Complain(Turn),
     Apply(Turn, Draft),
-    Confirm(Turn),
-    /// Reads the entry first, then the held set.
-    ReadEntry(Turn),
-    ReadHeld(Turn, Option<u64>),
     /// The fence says that the epoch is over, so the gateway asks the record.
     Over,
     BeginClose {
@@ -109,6 +106,7 @@ pub enum Why {
     FinishClose,
     Renew {
         asked: u64,
+        number: u64,
     },
     Check(Expected),
     /// Repairs what a check or a walk found, call by call.
@@ -123,15 +121,14 @@ pub enum Why {
 }
 
 /// One thing to repair.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Repair {
     /// `Keeper::keep`.
     Touch,
     /// `Keeper::fence_says_over`.
     Over,
-    Sweep(Id),
-    /// `Mender::mend`.
-    Mend,
+    /// `Passer::pass`.
+    Pass(PassCall),
     /// Closes the slice of an older epoch.
     CloseSlice(u64),
 }
@@ -149,8 +146,8 @@ pub struct Task {
 /// What a check expects of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Expected {
-    /// The entry, and how many members and fans are held; `None` while they are not settled.
-    pub slice: Option<(Option<u64>, (u64, u64))>,
+    /// The entry and the size; `None` while anything is unsettled.
+    pub slice: Option<(Option<u64>, SliceSize)>,
 }
 
 /// The live's room on a gateway, with one slice only.
@@ -168,7 +165,11 @@ pub struct Room {
     pub doubt: bool,
     /// Whether a message said that the record changed.
     pub look: bool,
-    /// Whether the store answered `unknown` when the record said that the epoch was over.
+    /// The newest size that the gateway knows of the slice.
+    pub known: SliceSize,
+    /// How many renewals the gateway had begun when the slice last refused a call of this life.
+    pub refused: Option<u64>,
+    /// Whether the store refused a call when the record said that the epoch was over.
     pub refuted: bool,
 }
 
@@ -184,8 +185,9 @@ pub struct Gateway {
     pub lease: Option<Lease>,
     /// How many renewals it asked for.
     pub renewals: u64,
-    /// When the last renewal that was answered was sent.
+    /// When the last renewal that was answered was sent, and which one it was.
     pub renewed: Option<u64>,
+    pub renewal: u64,
     /// `OwnLease::doubt`.
     pub in_doubt: bool,
     /// The leases in the last look.
@@ -238,9 +240,8 @@ impl Message {
             Call::BeginClose { epoch } => (4, epoch.unwrap_or(0), 0),
             Call::CloseSlice { epoch } => (5, *epoch, 0),
             Call::FinishClose { epoch } => (6, *epoch, 0),
-            Call::Mend { epoch } => (9, *epoch, 0),
-            Call::Sweep { of } => (7, of.at as u64, u64::from(of.life)),
-            Call::Read { .. } | Call::ReadHeld { .. } | Call::See { .. } => (8, 0, 0),
+            Call::Pass(pass) => (7, pass.epoch, pass.known.version),
+            Call::See { .. } => (8, 0, 0),
         };
         (self.from, self.who, self.awaited, kind, number, time)
     }
@@ -331,7 +332,11 @@ impl World {
             .as_mut()
             .filter(|room| room.is_over(record))
         {
-            room.refuted |= awaited && answer == Answer::Applied(ApplyReply::Unknown);
+            let is_refusal = matches!(
+                answer,
+                Answer::Applied(ApplyReply::Refused(_) | ApplyReply::Dead)
+            );
+            room.refuted |= awaited && is_refusal;
         }
         if let Some(peer_message) = peer_message {
             self.tell(from, peer_message);
@@ -359,6 +364,8 @@ impl World {
                 PeerMessage::Record => room.look = true,
                 _ if at == from => {}
                 PeerMessage::Doubt => room.doubt = true,
+                PeerMessage::Size(epoch, size) if epoch == room.epoch => room.note_size(size),
+                PeerMessage::Size(..) => {}
             }
         }
     }

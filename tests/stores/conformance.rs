@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::base::clock::Clock;
+use rollcall::base::clock::{Clock, UnixMillis};
 use rollcall::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet, SliceId, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
@@ -13,9 +13,9 @@ use rollcall::base::secret::Secret;
 use rollcall::store::memory::MemoryStore;
 use rollcall::store::redis::{Access, ConnectError, RedisStore};
 use rollcall::store::{
-    Apply, ApplyReply, Arrived, CloseLive, CloseReason, Fence, FinishClose, LiveRecord, OpenLive,
-    OpenReply, OpenedBy, Peaks, RecordEvents, SliceSize, SliceView, Store, StoreResult, Terms,
-    Uniques,
+    Apply, ApplyReply, Arrived, ClaimedUser, CloseLive, CloseReason, Drift, Entries, Fence,
+    FinishClose, LiveRecord, OpenLive, OpenReply, OpenedBy, Pass, Peaks, RecordEvents, Refusal,
+    SliceEntry, SliceLook, SliceSize, Store, StoreResult, Terms, Uniques,
 };
 
 use crate::redis_server::RedisServer;
@@ -24,7 +24,6 @@ mod answers;
 mod attendance;
 mod checks;
 mod counts;
-mod doubt;
 mod erasures;
 mod events;
 mod feeds;
@@ -36,7 +35,9 @@ mod leases;
 mod lives;
 mod messages;
 mod other_sets;
+mod passes;
 mod profiles;
+mod rebuilds;
 mod removals;
 mod session_ends;
 mod sessions;
@@ -44,7 +45,6 @@ mod shared_secrets;
 mod slices;
 mod streamers;
 mod streams;
-mod sweeps;
 mod visits;
 mod wire;
 
@@ -226,15 +226,6 @@ pub async fn finish_close(
         .await
 }
 
-/// A size of a slice of fans in no doubt, of whatever version.
-pub fn of_size(card: u64) -> SliceSize {
-    SliceSize {
-        card,
-        fans: card,
-        ..SliceSize::default()
-    }
-}
-
 /// A gateway as the store sees it: it numbers its calls, believes in an epoch and knows the number
 /// of its entry.
 pub struct Caller {
@@ -272,6 +263,8 @@ impl Caller {
             number: self.number,
             follows,
             known: SliceSize::default(),
+            more: false,
+            bye: false,
             uniques: true,
             since: vec![1; fans.len()],
             lives: if self.slice.set == OnlineSet::Users {
@@ -296,49 +289,176 @@ impl Caller {
         self.store.apply(&call).await.expect("an answer")
     }
 
-    /// A call that must be done.
-    pub async fn done(
-        &mut self,
-        follows: Option<u64>,
-        joins: &[UserId],
-        leaves: &[UserId],
-    ) -> SliceView {
-        match self.call(follows, joins, leaves).await {
-            ApplyReply::Done(view) => {
-                self.entry = Some(self.number);
-                view
+    /// Makes a call that must be done.
+    pub async fn makes(&mut self, call: &Apply) -> SliceSize {
+        match self.store.apply(call).await.expect("an answer") {
+            ApplyReply::Done(size) => {
+                self.entry = (!call.bye).then_some(call.number);
+                size
             }
             refused => panic!("{} was refused: {refused:?}", self.name),
         }
     }
 
-    pub async fn registers(&mut self, joins: &[UserId]) -> SliceView {
+    pub async fn done(
+        &mut self,
+        follows: Option<u64>,
+        joins: &[UserId],
+        leaves: &[UserId],
+    ) -> SliceSize {
+        let call = self.next(follows, joins, leaves);
+        self.makes(&call).await
+    }
+
+    pub async fn registers(&mut self, joins: &[UserId]) -> SliceSize {
         self.done(None, joins, &[]).await
     }
 
     /// A call that follows the last one.
-    pub async fn changes(&mut self, joins: &[UserId], leaves: &[UserId]) -> SliceView {
+    pub async fn changes(&mut self, joins: &[UserId], leaves: &[UserId]) -> SliceSize {
         self.done(self.entry, joins, leaves).await
     }
 
-    pub async fn joins(&mut self, joins: &[UserId]) -> SliceView {
+    pub async fn joins(&mut self, joins: &[UserId]) -> SliceSize {
         self.changes(joins, &[]).await
     }
 
-    pub async fn leaves(&mut self, leaves: &[UserId]) -> SliceView {
+    pub async fn leaves(&mut self, leaves: &[UserId]) -> SliceSize {
         self.changes(&[], leaves).await
     }
 
     /// A call that changes nothing but the number.
-    pub async fn moves_on(&mut self) -> SliceView {
+    pub async fn moves_on(&mut self) -> SliceSize {
         self.changes(&[], &[]).await
     }
+
+    /// A call that says of these users that they are there and no fans.
+    pub async fn are_no_fans(&mut self, users: &[UserId]) -> SliceSize {
+        let mut call = self.next(self.entry, users, &[]);
+        call.joins = std::mem::take(&mut call.fans);
+        self.makes(&call).await
+    }
+
+    /// The same call says that there is more to come.
+    pub async fn says_some(&mut self, joins: &[UserId]) -> SliceSize {
+        let call = Apply {
+            more: true,
+            ..self.next(self.entry, joins, &[])
+        };
+        self.makes(&call).await
+    }
+
+    pub async fn says_bye(&mut self) -> SliceSize {
+        let call = Apply {
+            bye: true,
+            ..self.next(self.entry, &[], &[])
+        };
+        self.makes(&call).await
+    }
+
+    /// What the gateway finds.
+    pub async fn looks(&self) -> SliceLook {
+        look(&self.store, &self.slice, self.name.as_str()).await
+    }
+
+    /// A pass of this gateway through its slice, from its first page.
+    pub fn pass(&self) -> Pass {
+        pass(&self.slice, self.epoch)
+    }
+}
+
+/// The answer to a call whose number does not fit, with the number of the entry that is there.
+pub fn is_refused(reply: &ApplyReply, entry: Option<u64>) -> bool {
+    matches!(reply, ApplyReply::Refused(Refusal { entry: found, .. }) if *found == entry)
+}
+
+/// An entry of a gateway that has said all.
+pub fn at(number: u64) -> SliceEntry {
+    SliceEntry::At {
+        number,
+        is_complete: true,
+    }
+}
+
+/// A slice as a gateway finds it, with all entries, sorted.
+pub async fn look(store: &Arc<dyn Store>, slice: &SliceId, name: &str) -> SliceLook {
+    try_look(store, slice, name).await.expect("a look")
+}
+
+pub async fn try_look(
+    store: &Arc<dyn Store>,
+    slice: &SliceId,
+    name: &str,
+) -> StoreResult<SliceLook> {
+    let slices = std::slice::from_ref(slice);
+    let mut looks = store.look(slices, &gateway(name), Entries::All).await;
+    let mut found = looks.remove(0)?;
+    found.entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(found)
 }
 
 /// The epoch of a slice's fence.
 pub async fn fence(store: &Arc<dyn Store>, slice: &SliceId) -> StoreResult<Option<Epoch>> {
-    let found = store.survey(std::slice::from_ref(slice)).await.remove(0)?;
-    Ok(found.fence.map(Fence::epoch))
+    Ok(try_look(store, slice, "nobody")
+        .await?
+        .fence
+        .map(Fence::epoch))
+}
+
+/// A pass through everything, from its first page. Its gateway knows nothing of the slice.
+pub fn pass(slice: &SliceId, epoch: u64) -> Pass {
+    Pass {
+        slice: slice.clone(),
+        epoch: Epoch(epoch),
+        known: SliceSize::default(),
+        wrong: None,
+        dead: Vec::new(),
+        from: None,
+        only_claims: false,
+    }
+}
+
+/// What all pages of a pass did.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct WholePass {
+    pub pages: usize,
+    pub released: u64,
+    pub drift: Drift,
+    /// The size after the last page.
+    pub size: SliceSize,
+}
+
+/// Makes a pass, from its first page to the last. `None` if the slice does not belong to its epoch.
+pub async fn passes(store: &Arc<dyn Store>, mut pass: Pass) -> Option<WholePass> {
+    let mut whole = WholePass::default();
+    loop {
+        let page = store.pass(&pass).await.expect("a page")?;
+        whole.pages += 1;
+        whole.released += page.released;
+        whole.drift.stray += page.drift.stray;
+        whole.drift.missing += page.drift.missing;
+        whole.size = page.size;
+        pass.from = page.next;
+        if page.next.is_none() {
+            return Some(whole);
+        }
+    }
+}
+
+/// Takes the claims of dead gateways out, each of which was heard last at the time beside it. Does
+/// nothing to a slice of another epoch.
+pub async fn sweep(
+    store: &Arc<dyn Store>,
+    slice: &SliceId,
+    epoch: u64,
+    dead: &[(&str, UnixMillis)],
+) -> WholePass {
+    let pass = Pass {
+        dead: dead.iter().map(|(name, at)| (gateway(name), *at)).collect(),
+        only_claims: true,
+        ..pass(slice, epoch)
+    };
+    passes(store, pass).await.unwrap_or_default()
 }
 
 /// Every fan of a slice of a live, or every user of another slice, sorted.
@@ -374,15 +494,28 @@ pub async fn members(store: &Arc<dyn Store>, slice: &SliceId, group: Group) -> V
     all
 }
 
-/// Everybody a gateway holds, sorted.
-pub async fn held(store: &Arc<dyn Store>, slice: &SliceId, gateway: &GatewayId) -> Vec<UserId> {
-    let mut all: Vec<UserId> = store
-        .held_members(slice, gateway)
-        .await
-        .expect("all pages")
-        .users
-        .into_iter()
-        .collect();
-    all.sort();
+/// Every user with a claim, sorted, by paging through them.
+pub async fn claims(store: &Arc<dyn Store>, slice: &SliceId) -> Vec<ClaimedUser> {
+    let mut all: Vec<ClaimedUser> = Vec::new();
+    let mut cursor = Some(0);
+    while let Some(from) = cursor {
+        let page = store.claims_page(slice, from).await.expect("a page");
+        assert!(page.users.len() <= 1_200, "a page of {}", page.users.len());
+        all.extend(page.users);
+        cursor = page.next;
+    }
+    all.sort_by(|one, other| one.user.cmp(&other.user));
+    all.dedup();
     all
+}
+
+/// Everybody on whom a gateway has a claim, sorted.
+pub async fn claimed(store: &Arc<dyn Store>, slice: &SliceId, by: &GatewayId) -> Vec<UserId> {
+    let mut users = Vec::new();
+    for claimed in claims(store, slice).await {
+        if claimed.by.iter().any(|(of, _)| of.as_ref() == Some(by)) {
+            users.push(claimed.user);
+        }
+    }
+    users
 }

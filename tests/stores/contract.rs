@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::event_kind::EventKind;
-use rollcall::base::ids::{Epoch, Group, OnlineSet, STREAMERS_SLICES, SliceId};
+use rollcall::base::ids::{Epoch, Group, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES};
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::store::redis::keys::Keys;
 use rollcall::store::{
-    About, Arrived, BuryReply, CloseLive, CloseReason, CountLive, CountReply, DeadEvent, Edge,
-    Event, Figures, LeaseReply, OpenLive, Peaks, QueueKind, ReadEvents, ReadFrom, RenewLease,
-    SenderTurn, Store, WebhookQueue,
+    About, Apply, Arrived, BuryReply, CloseLive, CloseReason, CountLive, CountReply, DeadEvent,
+    Edge, Event, Figures, LeaseReply, OpenLive, Peaks, QueueKind, ReadEvents, ReadFrom, RenewLease,
+    SenderTurn, SliceSize, Store, WebhookQueue,
 };
 
 use crate::conformance::{
-    Caller, end, fans, finish_close, gateway, live, opened, opened_as, redis, slice, user, users,
-    wish,
+    Caller, end, fans, finish_close, gateway, live, opened, opened_as, passes, redis, slice, sweep,
+    user, users, wish,
 };
 use crate::redis_server::RedisServer;
 
@@ -42,18 +42,16 @@ async fn a_slice_is_a_set_with_its_companions_beside_it() {
     let server = RedisServer::start().await;
     let store = redis(&server).await;
     let mut a = Caller::new(&store, "a");
-    a.registers(&users(0, 2)).await;
-    let version = a.moves_on().await.size.version;
+    a.registers(&users(0, 1)).await;
+    let size = a.are_no_fans(&users(1, 2)).await;
     let expected = [
         ("online-fans:42", 6 * HOUR),
         ("{online-fans:42}:fence", 30 * 24 * HOUR),
         ("{online-fans:42}:gateways", 6 * HOUR),
-        ("{online-fans:42}:held-fans:a", 6 * HOUR),
-        ("{online-fans:42}:held:a", 6 * HOUR),
-        ("{online-fans:42}:since", 6 * HOUR),
         ("{online-fans:42}:unique-fans", 30 * 24 * HOUR),
         ("{online-fans:42}:uniques", 30 * 24 * HOUR),
         ("{online-fans:42}:viewers", 6 * HOUR),
+        ("{online-fans:42}:who", 6 * HOUR),
     ];
     assert_eq!(keys(&server), expected.map(|(key, _)| key));
     for (key, lifetime) in expected {
@@ -62,15 +60,53 @@ async fn a_slice_is_a_set_with_its_companions_beside_it() {
             "{key}"
         );
     }
-    assert_eq!(server.cli(&["SCARD", "online-fans:42"]), "2");
-    assert_eq!(
-        server.cli(&["GET", "{online-fans:42}:fence"]),
-        format!("open:1:{version}:2-0:2")
-    );
-    assert_eq!(
-        server.cli(&["HGETALL", "{online-fans:42}:gateways"]),
-        "a\n2"
-    );
+    let fence = || server.cli(&["GET", "{online-fans:42}:fence"]);
+    let SliceSize {
+        version,
+        incarnation,
+        ..
+    } = size;
+    assert_eq!(fence(), format!("open:1:{version}:{incarnation}:2-0:1:1:1"));
+    let hash = |name: &str| {
+        let all = server.cli(&["HGETALL", &format!("{{online-fans:42}}:{name}")]);
+        let all: Vec<_> = all.lines().map(str::to_owned).collect();
+        let mut pairs: Vec<_> = all.chunks(2).map(|pair| pair.join(" is ")).collect();
+        pairs.sort();
+        pairs
+    };
+    assert_eq!(hash("gateways"), ["a is 1:2"]);
+    assert_eq!(hash("who"), ["u000000 is 1 1f", "u000001 is 1 1"]);
+    assert_eq!(server.cli(&["SCARD", "online-fans:42"]), "1");
+    assert_eq!(server.cli(&["SCARD", "{online-fans:42}:viewers"]), "2");
+    Caller::new(&store, "b").says_some(&users(1, 2)).await;
+    assert_eq!(hash("gateways"), ["a is 1:2", "b is 2:1+"]);
+    assert_eq!(hash("who"), ["u000000 is 1 1f", "u000001 is 1 1 2f"]);
+    a.says_bye().await;
+    assert!(fence().ends_with(":2-0:2:1:2"), "{}", fence());
+    assert_eq!(hash("gateways"), ["b is 2:1+"]);
+}
+
+#[tokio::test]
+async fn the_claims_on_users_of_the_platform_say_where_they_are() {
+    let server = RedisServer::start().await;
+    let store = redis(&server).await;
+    let mut a = Caller {
+        slice: SliceId {
+            set: OnlineSet::Users,
+            index: user(1).slice_index(USERS_SLICES),
+            of: USERS_SLICES,
+        },
+        ..Caller::new(&store, "a")
+    };
+    let key = format!("{{online-users_slice{}}}:who", a.slice.index);
+    for (lives, value) in [(vec![], " 1="), (vec![live("7"), live("5")], " 1=7,5")] {
+        let call = Apply {
+            lives: vec![lives],
+            ..a.next(a.entry, &users(1, 2), &[])
+        };
+        a.makes(&call).await;
+        assert_eq!(server.cli(&["HGET", &key, user(1).as_str()]), value);
+    }
 }
 
 #[tokio::test]
@@ -273,7 +309,7 @@ async fn what_gateways_say_of_themselves_expires() {
     store.end_lease(&gateway("b")).await.unwrap();
     let of_streamers = [
         "{online-streamers_slice7}:gateways",
-        "{online-streamers_slice7}:held:a",
+        "{online-streamers_slice7}:who",
     ];
     let fence = "{online-streamers_slice7}:fence";
     assert_eq!(
@@ -372,25 +408,16 @@ async fn no_call_on_a_big_slice_holds_the_server_up() {
         callers[2].joins(&batch[..500]).await;
     }
     callers[0].leaves(&everybody[..1_000]).await;
-    let swept = store
-        .sweep(&slice(), &gateway("b"), 1_000, 0)
-        .await
-        .unwrap();
-    assert_eq!((swept.released, swept.done), (1_000, false));
+    let swept = sweep(&store, &slice(), 1, &[("b", 0)]).await;
+    assert_eq!(swept.released, 50_000);
     let before = swept.size.card as usize;
     assert_eq!(fans(&store, &slice()).await.len(), before);
+    let passed = passes(&store, callers[0].pass()).await.unwrap();
+    assert!(passed.size == swept.size && passed.pages >= 300);
 
     let pings = tokio::spawn(slowest_ping(Arc::clone(&store)));
     store.close_slice(&slice(), Epoch(1)).await.unwrap();
-    assert_eq!(
-        store
-            .read_slice(&slice(), &gateway("a"))
-            .await
-            .unwrap()
-            .size
-            .card,
-        0
-    );
+    assert!(!callers[0].looks().await.has_keys);
     let slowest = pings.await.unwrap();
     assert!(
         slowest.as_millis() < 500,

@@ -54,11 +54,11 @@ async fn a_name_that_leads_to_a_replica_is_followed_until_it_leads_to_a_master()
 
     // The servers change their parts; the name, and every connection, still lead to the old one.
     // WAIT would prove nothing here: it waits for what its own connection wrote. A replica that is
-    // promoted without the registration takes it from the old master too, which then answers
-    // "unknown" instead of refusing the write.
+    // promoted without the registration takes it from the old master too, which then refuses the
+    // call instead of the write.
     let entry = a
         .entry
-        .map(|number| number.to_string())
+        .map(|number| format!("1:{number}"))
         .expect("a is registered");
     until("the replica has it", || {
         new.cli(&["HGET", "{online-fans:42}:gateways", "a"]) == entry
@@ -97,7 +97,7 @@ async fn a_name_that_leads_to_a_replica_is_followed_until_it_leads_to_a_master()
             .await
             .expect("an answer within two seconds")
         {
-            Ok(ApplyReply::Done(view)) => break assert_eq!(view.size.card, 4),
+            Ok(ApplyReply::Done(size)) => break assert_eq!(size.card, 4),
             Ok(other) => panic!("{other:?}"),
             Err(error) => assert!(led.elapsed() < FOUND, "still {error}"),
         }

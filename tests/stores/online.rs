@@ -8,13 +8,13 @@ use rollcall::base::clock::{UnixMillis, unix_now};
 use rollcall::base::ids::{Epoch, Group, LiveId, OnlineSet, SliceId, UserId};
 use rollcall::config::SeenIds;
 use rollcall::store::{
-    Apply, ApplyReply, OnlineCount, Seen, SliceSize, Span, Store, StoreError, Strays, UserPresence,
+    Apply, OnlineCount, Seen, SliceEntry, Span, Store, StoreError, UserPresence,
 };
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::conformance::{connect, gateway, memory, user, users};
+use crate::conformance::{Caller, connect, look, memory, passes, sweep, user, users};
 use crate::redis_cluster::RedisCluster;
 use crate::redis_server::RedisServer;
 
@@ -101,27 +101,24 @@ impl Platform {
             index: user.slice_index(SLICES),
             of: SLICES,
         };
-        let gateway = gateway("a");
-        let entry = self.store.read_slice(&slice, &gateway).await.unwrap().entry;
+        let mut gateway = self.gateway("a", slice).await;
         let call = Apply {
-            slice,
-            epoch: Epoch(1),
-            gateway,
-            number: entry.unwrap_or(0) + 1,
-            follows: entry,
-            known: SliceSize::default(),
-            uniques: false,
-            joins: joins.to_vec(),
-            fans: Vec::new(),
-            leaves: leaves.to_vec(),
-            since: Vec::new(),
-            lives: vec![Vec::new(); joins.len()],
             left: Some(vec![0; leaves.len()]),
+            ..gateway.next(gateway.entry, joins, leaves)
         };
-        assert!(matches!(
-            self.store.apply(&call).await.unwrap(),
-            ApplyReply::Done(_)
-        ));
+        gateway.makes(&call).await;
+    }
+
+    /// A gateway that goes on from its entry.
+    async fn gateway(&self, name: &str, slice: SliceId) -> Caller {
+        let mut gateway = Caller {
+            slice,
+            ..Caller::new(&self.store, name)
+        };
+        if let Some(SliceEntry::At { number, .. }) = gateway.looks().await.entry {
+            (gateway.number, gateway.entry) = (number, Some(number));
+        }
+        gateway
     }
 
     pub async fn come(&self, users: &[UserId]) {
@@ -529,62 +526,36 @@ async fn who_is_online_changes_although_another_program_garbled_the_last_seen_ti
         index: users[0].slice_index(SLICES),
         of: SLICES,
     };
-    let card = async || {
-        platform
-            .store
-            .read_slice(&slice, &gateway("a"))
-            .await
-            .unwrap()
-            .size
-            .card
-    };
+    let card = async || look(&platform.store, &slice, "a").await.size.card;
     platform.apply(&users[0], [&users, &[]]).await;
     assert_eq!(card().await, 3);
     platform.apply(&users[0], [&[], &users[..1]]).await;
     assert_eq!(card().await, 2);
-    platform
-        .store
-        .sweep(&slice, &gateway("a"), 1_000, 70)
-        .await
-        .unwrap();
+    sweep(&platform.store, &slice, 1, &[("a", 70)]).await;
     assert_eq!(card().await, 0);
     assert_eq!(platform.redis("GET", &seen, &[]), "x");
 }
 
-/// Members whom no gateway holds, as after a node lost writes.
+/// Members on whom there is no claim, as after a rebuild.
 #[tokio::test]
 async fn strays_who_are_taken_out_were_seen_until_now() {
     let platform = Platform::on_redis().await;
     let stray = user(1);
-    platform.come(std::slice::from_ref(&stray)).await;
     let slice = SliceId {
         set: OnlineSet::Users,
         index: stray.slice_index(SLICES),
         of: SLICES,
     };
-    assert_eq!(
-        platform
-            .store
-            .strays(&slice, Group::All, 0, 1_000, Strays::Count)
-            .await
-            .unwrap()
-            .strays,
-        1
-    );
+    let mut gateway = platform.gateway("a", slice).await;
+    gateway.registers(&[]).await;
+    platform.come(std::slice::from_ref(&stray)).await;
     assert_eq!(
         platform.known(std::slice::from_ref(&stray)).await,
         [(true, None)]
     );
     let before = unix_now();
-    assert_eq!(
-        platform
-            .store
-            .strays(&slice, Group::All, 0, 1_000, Strays::Drop)
-            .await
-            .unwrap()
-            .strays,
-        1
-    );
+    let passed = passes(&platform.store, gateway.pass()).await.unwrap();
+    assert_eq!((passed.drift.stray, passed.size.card), (1, 0));
     let known = platform.known(&[stray]).await;
     assert!(
         !known[0].0 && known[0].1.is_some_and(|at| at + 5_000 >= before),
@@ -699,18 +670,23 @@ async fn whereabouts_that_another_program_wrote_say_nothing() {
         unreachable!()
     };
     let known = user(1);
-    let key = format!("{{{}}}:lives", set_of(&known));
+    let key = format!("{{{}}}:who", set_of(&known));
     platform.come(std::slice::from_ref(&known)).await;
+    let gateways = format!("{{{}}}:gateways", set_of(&known));
+    let entries = ["a", "1:7", "#1", "a", "b", "2:dead", "c", "what"];
+    server.cli(&[&["HSET", gateways.as_str()], &entries[..]].concat());
     let mut asked: Vec<UserId> = (0..300).map(user).collect();
     asked.retain(|user| *user != known);
     asked.insert(7, known.clone());
     for words in [
         "",
         "nowords",
-        "gw-a 42 7,gw-b {42}",
-        "+",
-        "caf\\233 1",
-        "\\0\\255,a 42",
+        " 1",
+        " 1=",
+        "1=42",
+        " 2=42 3=42 9=42",
+        " 1={42},caf\\233",
+        " what 1=\\0\\255,42",
     ] {
         let script = format!("return redis.call('HSET', KEYS[1], ARGV[1], \"{words}\")");
         server.cli(&["EVAL", &script, "1", &key, known.as_str()]);
@@ -724,7 +700,7 @@ async fn whereabouts_that_another_program_wrote_say_nothing() {
             .iter()
             .map(|(gateway, live)| (gateway.as_str(), live.as_str()))
             .collect();
-        let read: &[_] = if words.ends_with(",a 42") {
+        let read: &[_] = if words.ends_with(",42") {
             &[("a", "42")]
         } else {
             &[]
@@ -734,7 +710,7 @@ async fn whereabouts_that_another_program_wrote_say_nothing() {
     // A line feed would give other users each other's answers.
     server.cli(&[
         "EVAL",
-        "return redis.call('HSET', KEYS[1], ARGV[1], 'a\\nb')",
+        "return redis.call('HSET', KEYS[1], ARGV[1], ' 1=a\\nb')",
         "1",
         &key,
         known.as_str(),

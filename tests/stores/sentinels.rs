@@ -32,7 +32,7 @@ async fn the_new_master_is_found_though_a_sentinel_hangs() {
             .await
             .expect("an answer within two seconds")
         {
-            Ok(ApplyReply::Done(view)) => break assert_eq!(view.size.card, 4),
+            Ok(ApplyReply::Done(size)) => break assert_eq!(size.card, 4),
             Ok(other) => panic!("{other:?}"),
             Err(error) => assert!(killed.elapsed() < FAILOVER, "still {error}"),
         }

@@ -32,11 +32,7 @@ async fn a_server_that_the_authority_vouches_for_is_taken() {
     let (_server, url) = server(&certificates).await;
     let store: Arc<dyn Store> = Arc::new(try_connect(&url, Some(certificates.ca())).await.unwrap());
     assert_eq!(
-        Caller::new(&store, "a")
-            .registers(&users(0, 3))
-            .await
-            .size
-            .card,
+        Caller::new(&store, "a").registers(&users(0, 3)).await.card,
         3
     );
 }
@@ -95,7 +91,7 @@ async fn a_cluster_is_spoken_to_over_tls_throughout() {
     for n in 0..20 {
         let mut caller = Caller::new(&store, "a");
         caller.slice = SliceId::of_live(crate::conformance::live(&format!("live{n}")), 1, 1);
-        assert_eq!(caller.registers(&users(0, 2)).await.size.card, 2);
+        assert_eq!(caller.registers(&users(0, 2)).await.card, 2);
     }
     for node in &cluster.nodes {
         let clients = node.cli(&["CLIENT", "LIST"]);

@@ -62,7 +62,7 @@ on_redis! {
         becomes(&world, "missing", 2.0).await;
 
         until("no drift is left", PATIENCE, async || {
-            let drift = world.metric("rollcall_drift").await;
+            let drift = world.metric("rollcall_slices_out_of_order").await;
             if drift == 0.0 { Ok(()) } else { Err(drift) }
         })
         .await;

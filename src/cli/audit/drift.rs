@@ -2,7 +2,7 @@
 //!
 //! Both change all the time. A gateway numbers its calls to a slice, and Redis keeps the number of
 //! the last call in the gateway's entry. If both sides have the same number, before and after the
-//! audit reads the held set, they must agree on the number of members and fans. Otherwise the audit
+//! audit reads the claims, they must agree on the number of members and fans. Otherwise the audit
 //! tries the slice again. A slice that never stays unchanged is restless.
 
 use std::collections::HashSet;
@@ -11,15 +11,16 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::time::sleep;
 
+use super::claims::{Claims, Held};
 use super::finding::{AuditFinding, FindingKind};
-use super::scan::{FoundKeys, scanned_id};
+use super::scan::scanned_id;
 use crate::base::clock::millis;
-use crate::base::ids::{Epoch, GatewayId, Group, SliceId};
+use crate::base::ids::{Epoch, GatewayId, SliceId};
 use crate::cli::common::seconds;
 use crate::cli::gateways::GatewayApi;
 use crate::edge::http::gateway::SliceHeld;
 use crate::store::redis::RedisStore;
-use crate::store::{Fence, LiveStore, StoreResult};
+use crate::store::{Fence, LiveStore, SliceEntry, StoreResult};
 
 /// How often the audit tries a slice that keeps changing.
 const TRIES: u32 = 12;
@@ -147,19 +148,15 @@ impl AskedGateway {
         }
     }
 
-    /// Compares every slice that the gateway says it holds, or in which Redis has a held set of the
-    /// gateway.
+    /// Compares every slice that the gateway says it holds, and those in which Redis has an entry of
+    /// the gateway.
     pub(super) async fn compare_all(
         &mut self,
         store: &RedisStore,
-        keys: &FoundKeys,
+        with_entry: &[SliceId],
     ) -> StoreResult<Vec<AuditFinding>> {
         let mut slices = self.slices.clone();
-        for (slice, holders) in keys.slices() {
-            if holders.contains(&self.id) {
-                slices.insert(slice.clone());
-            }
-        }
+        slices.extend(with_entry.iter().cloned());
         let mut findings = Vec::new();
         for slice in slices {
             findings.extend(self.compare(store, &slice).await?);
@@ -203,7 +200,7 @@ impl AskedGateway {
             let Some(stored) = read(store, slice, &self.id, number).await? else {
                 continue;
             };
-            // The audit asks the gateway after it has read the held set. If the numbers match, no
+            // The audit asks the gateway after it has read the claims. If the numbers match, no
             // call came in between.
             let Ok(said) = self.api.slice(&self.id, slice).await else {
                 continue;
@@ -216,11 +213,11 @@ impl AskedGateway {
                     };
                     return Ok(Some(self.drift(store, slice, detail, members)));
                 }
-                // A gateway that let go of a slice leaves its entry there.
-                None if stored.members == 0 => return Ok(None),
+                // The gateway has let go of the slice, and will take its entry away.
+                None if stored.held.members == 0 => return Ok(None),
                 None if attempt + 1 == TRIES => {
                     self.compared += 1;
-                    let members = stored.members;
+                    let members = stored.held.members;
                     let detail = format!(
                         "Redis has an entry of it with {members} members, but it says that it has none"
                     );
@@ -253,23 +250,23 @@ impl AskedGateway {
 struct Stored {
     number: u64,
     epoch: Epoch,
-    members: u64,
-    fans: u64,
+    held: Held,
 }
 
 /// Describes how a gateway and Redis differ after the same call, and by how many members at least.
 fn difference(said: &SliceHeld, stored: &Stored) -> Option<(String, u64)> {
     let members = said.members.unwrap_or(0);
     let fans = said.fans.unwrap_or(0);
-    if members == stored.members && fans == stored.fans && said.epoch == stored.epoch.0 {
+    let held = stored.held;
+    if members == held.members && fans == held.fans && said.epoch == stored.epoch.0 {
         return None;
     }
     let detail = format!(
         "after call {} it says that it holds {members} members of epoch {}, {fans} of them fans, but Redis has {} of \
          epoch {}, {} of them fans",
-        stored.number, said.epoch, stored.members, stored.epoch, stored.fans
+        stored.number, said.epoch, held.members, stored.epoch, held.fans
     );
-    let differ = members.abs_diff(stored.members) + fans.abs_diff(stored.fans);
+    let differ = members.abs_diff(held.members) + fans.abs_diff(held.fans);
     Some((detail, differ.max(1)))
 }
 
@@ -281,8 +278,10 @@ async fn entry(
 ) -> StoreResult<Option<(u64, Epoch)>> {
     let inside = store.inspect_slice(slice).await?;
     let epoch = inside.fence.map_or(Epoch(0), Fence::epoch);
-    for (holder, number) in inside.entries {
-        if holder == *gateway {
+    for (of, entry) in inside.entries {
+        if of == *gateway
+            && let SliceEntry::At { number, .. } = entry
+        {
             return Ok(Some((number, epoch)));
         }
     }
@@ -296,14 +295,12 @@ async fn read(
     gateway: &GatewayId,
     number: u64,
 ) -> StoreResult<Option<Stored>> {
-    let members = store.held_card(slice, Group::All, gateway).await?;
-    let fans = store.held_card(slice, Group::Fans, gateway).await?;
+    let held = Claims::read(store, slice).await?.held_by(gateway);
     match entry(store, slice, gateway).await? {
         Some((after, epoch)) if after == number => Ok(Some(Stored {
             number,
             epoch,
-            members,
-            fans,
+            held,
         })),
         _ => Ok(None),
     }

@@ -46,8 +46,8 @@ impl FindingKind {
     /// repair it, or not always.
     pub(super) fn gateways_repair_it(self) -> Option<&'static str> {
         match self {
-            Self::MissingMembers => Some("within --check-every and 15 s"),
-            Self::MissingNotes
+            Self::GhostMembers | Self::MissingMembers => Some("within --check-every and 15 s"),
+            Self::MiscountedSlice
             | Self::SliceWithoutFence
             | Self::FenceAhead
             | Self::NoRecord
@@ -57,27 +57,25 @@ impl FindingKind {
             | Self::WrongRank
             | Self::ListedClosed
             | Self::ListedWithoutRecord => Some("within twice --check-every"),
-            Self::WrongWhereabouts | Self::StaleWhereabouts => {
-                Some("within twice --check-every, or once for each 10,000 users online")
-            }
             Self::EntryWithoutLease => Some("within --lease and twice --check-every"),
             Self::ExpiredLease => Some("within --lease after any gateway has started"),
             Self::UnwrittenChanges => Some("as soon as Redis takes them"),
+            Self::EverlastingSlice => Some("with the next change of the slice"),
             _ => None,
         }
     }
 }
 
 kinds! {
-    /// Members of a slice that no gateway holds
+    /// Members or fans of a slice that no gateway with an entry holds as such
     GhostMembers = "ghost_members" Error,
-    /// Members that a gateway holds and the slice lacks
+    /// Members or fans that gateways hold and the set lacks
     MissingMembers = "missing_members" Error,
-    /// Members of whom the slice does not note what it should: since when a viewer is there, in
-    /// which lives a user is
-    MissingNotes = "missing_notes" Error,
-    /// A held set of a gateway that has no entry in the slice
-    HeldWithoutEntry = "held_without_entry" Error,
+    /// A slice whose fence counts other members, fans or entries than there are
+    MiscountedSlice = "miscounted_slice" Error,
+    /// A slice whose gateways have not said for long whom they hold, so that its count stands still
+    /// or lacks users
+    UnfinishedRebuild = "unfinished_rebuild" Error,
     /// An entry of a gateway that has no lease, so nobody knows whether the gateway is alive
     EntryWithoutLease = "entry_without_lease" Error,
     /// An entry of a buried gateway that nobody has swept
@@ -92,6 +90,8 @@ kinds! {
     NoRecord = "no_record" Error,
     /// Keys of a slice that belongs to no open live, or to an older epoch
     OrphanedSlice = "orphaned_slice" Warning,
+    /// Keys of a slice that never expire
+    EverlastingSlice = "everlasting_slice" Warning,
     /// Bans or removals of a closed live
     OrphanedBans = "orphaned_bans" Warning,
     /// Users who are online and also remembered as seen, so that they count twice
@@ -100,11 +100,6 @@ kinds! {
     SeenInFuture = "seen_in_future" Error,
     /// Users who were seen longer ago than `--remember`, and whom nobody forgets
     NotForgotten = "not_forgotten" Warning,
-    /// Users of whom a gateway says that they are in a live that is not open, or that does not have
-    /// them
-    WrongWhereabouts = "wrong_whereabouts" Error,
-    /// What a gateway that was buried or has no lease says of where users are
-    StaleWhereabouts = "stale_whereabouts" Warning,
     /// A close that has begun and that nobody finishes
     UnfinishedClose = "unfinished_close" Warning,
     /// A follow, an unfollow or a change of a login that was left half done and that nobody

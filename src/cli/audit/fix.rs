@@ -1,24 +1,23 @@
 //! The repairs of `--fix`, for findings that gateways do not repair by themselves, or not for sure.
-//! Each step checks the state again at the moment in which it acts. A fix adds no member to a
-//! slice, so nothing of a closed epoch comes back.
+//! Each step checks the state again at the moment in which it acts, and changes nothing in a slice
+//! of another epoch, so nothing of a closed epoch comes back.
 
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
 use serde::Serialize;
 
 use super::attendance::{self, AttendanceInspector};
 use super::finding::{AuditFinding, FindingKind, Subject};
 use super::platform::PlatformInspector;
-use super::scan::FoundKeys;
 use super::users::UserInspector;
-use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
+use crate::base::clock::unix_now;
+use crate::base::ids::{Epoch, LiveId, PLATFORM_EPOCH, SliceId};
 use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect_attendance::StraySessions;
 use crate::store::{
-    Arrived, CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, NO_CAP, Peaks,
-    Slices, StoreResult, Strays,
+    Arrived, CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, NO_CAP, Pass,
+    Peaks, SliceEntry, SliceSize, Slices, StoreResult,
 };
 use crate::sync::lives::finish_in_store;
 
@@ -35,7 +34,6 @@ pub(super) struct Fixed {
 pub(super) struct Fixer<'a> {
     pub store: &'a RedisStore,
     pub leases: &'a LeaseSnapshot,
-    pub keys: &'a FoundKeys,
     pub closed_ttl: Duration,
 }
 
@@ -47,22 +45,18 @@ impl Fixer<'_> {
         attendance: &AttendanceInspector<'_>,
         platform: &PlatformInspector<'_>,
     ) -> StoreResult<Option<Fixed>> {
-        let Subject {
-            live_id,
-            slice,
-            gateway_id,
-            ..
-        } = &finding.subject;
-        let done = match (finding.kind, slice, gateway_id) {
+        let Subject { live_id, slice, .. } = &finding.subject;
+        let done = match (finding.kind, slice) {
             (
-                FindingKind::UnsweptGateway | FindingKind::HeldWithoutEntry,
+                FindingKind::UnsweptGateway
+                | FindingKind::GhostMembers
+                | FindingKind::MissingMembers
+                | FindingKind::MiscountedSlice,
                 Some(slice),
-                Some(gateway),
-            ) => self.sweep(slice, gateway).await?,
-            (FindingKind::GhostMembers, Some(slice), _) => Some(self.drop_strays(slice).await?),
-            (FindingKind::OrphanedSlice, Some(slice), _) => self.close_orphan(slice).await?,
-            (FindingKind::GhostSessions, Some(slice), _) => self.end_ghost_sessions(slice).await?,
-            (kind, ..) if attendance::KINDS.contains(&kind) => attendance.fix(finding).await?,
+            ) => self.pass(slice).await?,
+            (FindingKind::OrphanedSlice, Some(slice)) => self.close_orphan(slice).await?,
+            (FindingKind::GhostSessions, Some(slice)) => self.end_ghost_sessions(slice).await?,
+            (kind, _) if attendance::KINDS.contains(&kind) => attendance.fix(finding).await?,
             _ => match live_id {
                 Some(live) => self.fix_live(finding.kind, live).await?,
                 None => match UserInspector::fix(self.store, finding).await? {
@@ -94,31 +88,52 @@ impl Fixer<'_> {
         }
     }
 
-    /// Removes everything that a buried gateway holds in a slice.
-    async fn sweep(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Option<String>> {
-        let Some(last_heard) = self.leases.last_heard(gateway) else {
-            return Ok(None);
+    /// Passes through a slice, as gateways do: takes out the claims of buried gateways, and brings
+    /// the sets in line with the claims.
+    async fn pass(&self, slice: &SliceId) -> StoreResult<Option<String>> {
+        let epoch = match slice.live() {
+            Some(live) => match self.record(live, LiveState::Open).await? {
+                Some(record) => record.epoch,
+                None => return Ok(None),
+            },
+            None => PLATFORM_EPOCH,
         };
-        let calls = self
-            .store
-            .sweeps(slice, gateway, self.leases.page(), last_heard);
-        let released = calls
-            .try_fold(0, async |sum, swept| Ok(sum + swept.released))
-            .await?;
-        Ok(Some(format!("swept: {released} members released")))
-    }
-
-    async fn drop_strays(&self, slice: &SliceId) -> StoreResult<String> {
-        let mut dropped = 0;
-        for group in slice.set.groups() {
-            let pages = self
-                .store
-                .stray_pages(slice, *group, self.leases.page(), Strays::Drop);
-            dropped = pages
-                .try_fold(dropped, async |sum, page| Ok(sum + page.strays))
-                .await?;
+        let mut dead = Vec::new();
+        for (gateway, entry) in self.store.inspect_slice(slice).await?.entries {
+            match self.leases.last_heard(&gateway) {
+                Some(last_heard) => dead.push((gateway, last_heard)),
+                // Its burial is forgotten.
+                None if entry == SliceEntry::Dead => dead.push((gateway, unix_now())),
+                None => {}
+            }
         }
-        Ok(format!("{dropped} members removed"))
+        let mut pass = Pass {
+            slice: slice.clone(),
+            epoch,
+            known: SliceSize::default(),
+            wrong: None,
+            dead,
+            from: None,
+            only_claims: false,
+        };
+        let (mut released, mut taken_out, mut put_in) = (0, 0, 0);
+        while let Some(passed) = self.store.pass(&pass).await? {
+            released += passed.released;
+            taken_out += passed.drift.stray;
+            put_in += passed.drift.missing;
+            pass.from = passed.next;
+            if passed.next.is_some() {
+                continue;
+            }
+            let mut done = format!(
+                "{released} members of buried gateways released, {taken_out} removed from the sets, {put_in} put in"
+            );
+            if passed.size.rebuild {
+                done += "; the gateways say again whom they hold";
+            }
+            return Ok(Some(done));
+        }
+        Ok(None)
     }
 
     /// Ends the sessions of users who are not in the slice of an open epoch.
@@ -169,14 +184,6 @@ impl Fixer<'_> {
             _ => return Ok(None),
         };
         self.store.close_slice(slice, over).await?;
-        // The close removes the held sets of gateways with an entry. The sweep removes the others.
-        if let Some(keys) = self.keys.lives.get(live)
-            && let Some(holders) = keys.slices.get(slice)
-        {
-            for gateway in holders {
-                self.sweep(slice, gateway).await?;
-            }
-        }
         Ok(Some(format!(
             "closed for epoch {over}: {} members unlinked",
             inside.card
@@ -212,8 +219,8 @@ impl Fixer<'_> {
         let mut figures = Figures::default();
         for slice in record.all_slices() {
             let inside = self.store.inspect_slice(&slice).await?;
-            figures.viewers += inside.card;
-            figures.fans += inside.fans;
+            figures.viewers += inside.size.card;
+            figures.fans += inside.size.fans;
         }
         let wish = CountLive {
             live: live.clone(),

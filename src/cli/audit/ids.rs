@@ -19,7 +19,7 @@ pub(super) async fn inspect(
         findings.push(AuditFinding::new(FindingKind::UnusableId, detail).key(key));
     }
     let mut groups = Vec::new();
-    for (slice, _) in keys.slices() {
+    for slice in keys.slices() {
         for group in slice.set.groups() {
             groups.push((slice, *group));
         }

@@ -34,6 +34,8 @@ pub(super) struct Inspection {
     pub viewers: u64,
     /// Users online on the platform.
     pub users_online: u64,
+    /// Whether a slice has lost its count: its gateways say again whom they hold.
+    pub is_uncertain: bool,
     pub gateways: BTreeMap<GatewayId, Holding>,
 }
 
@@ -52,10 +54,10 @@ pub(super) struct LiveRow {
     pub listed: bool,
 }
 
-/// In how many slices a gateway has an entry, and how many members it holds there.
-#[derive(Debug, Clone, Copy, Default)]
+/// The slices in which a gateway has an entry, and how many members it holds there.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Holding {
-    pub slices: u64,
+    pub slices: Vec<SliceId>,
     pub members: u64,
 }
 
@@ -66,9 +68,10 @@ impl Inspection {
         self.fans += part.fans;
         self.viewers += part.viewers;
         self.users_online += part.users_online;
+        self.is_uncertain |= part.is_uncertain;
         for (gateway, holding) in part.gateways {
             let sum = self.gateways.entry(gateway).or_default();
-            sum.slices += holding.slices;
+            sum.slices.extend(holding.slices);
             sum.members += holding.members;
         }
     }

@@ -1,13 +1,14 @@
 //! Inspects one live: its record, and whether its bans, its entry in `lives` and its slices agree
 //! with the record.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::finding::{AuditFinding, FindingKind};
 use super::inspection::{Inspection, Inspector, LiveRow, slices_of};
-use super::scan::{Holders, LiveKeys};
+use super::scan::LiveKeys;
 use super::slice::Expected;
-use crate::base::ids::LiveId;
+use crate::base::ids::{LiveId, SliceId};
 use crate::cli::common::seconds;
 use crate::store::{Figures, LiveRecord, LiveState, LiveStore, StoreResult};
 
@@ -54,7 +55,9 @@ impl Inspector<'_> {
         }
         self.check_slices(live, record.as_ref(), found, &mut seen)
             .await?;
-        if let Some(record) = &record {
+        if let Some(record) = &record
+            && !seen.is_uncertain
+        {
             let now = Figures {
                 viewers: seen.viewers,
                 fans: seen.fans,
@@ -97,12 +100,10 @@ impl Inspector<'_> {
         if let Some(record) = record
             && record.state == LiveState::Open
         {
-            for slice in slices_of(record) {
-                slices.entry(slice).or_default();
-            }
+            slices.extend(slices_of(record));
         }
-        for (slice, holders) in slices {
-            let inspection = self.slice(&slice, Expected::Live(record), &holders).await;
+        for slice in slices {
+            let inspection = self.slice(&slice, Expected::Live(record)).await;
             if let Some(inspection) =
                 seen.readable(Some(live), &self.store.keys().slice(&slice), inspection)?
             {
@@ -113,10 +114,10 @@ impl Inspector<'_> {
     }
 
     /// Inspects the slices of the sets of the platform.
-    pub(super) async fn platform(&self, slices: &Holders) -> StoreResult<Inspection> {
+    pub(super) async fn platform(&self, slices: &HashSet<SliceId>) -> StoreResult<Inspection> {
         let mut seen = Inspection::default();
-        for (slice, holders) in slices {
-            let inspection = self.slice(slice, Expected::AlwaysOpen, holders).await;
+        for slice in slices {
+            let inspection = self.slice(slice, Expected::AlwaysOpen).await;
             if let Some(inspection) =
                 seen.readable(None, &self.store.keys().slice(slice), inspection)?
             {

@@ -57,7 +57,7 @@ impl Report {
         let mut rows = Vec::new();
         for (gateway_id, Holding { slices, members }) in gateways {
             let mut row = GatewayRow {
-                slices,
+                slices: slices.len() as u64,
                 members,
                 lease: leases.get(&gateway_id).into(),
                 asked: false,

@@ -1,13 +1,13 @@
 //! Finds keys with SCAN, which may return a key twice: the keys of lives and the biggest of them,
 //! and the keys that an inspection judges one by one.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
 use super::finding::AuditFinding;
-use crate::base::ids::{GatewayId, LiveId, OnlineSet, SliceId};
+use crate::base::ids::{LiveId, OnlineSet, SliceId};
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::KeyType;
 use crate::store::redis::keys::{LiveKey, ReadKey, SliceKey};
@@ -19,21 +19,18 @@ pub(super) const MAX_CONCURRENT_READS: usize = 8;
 /// Maximum entries of `lives` that one call reads.
 const PAGE: usize = 500;
 
-/// The gateways with a held set in each slice. [`slice_id`] made the ids.
-pub(super) type Holders = HashMap<SliceId, BTreeSet<GatewayId>>;
-
-/// The keys that an audit inspects.
+/// The keys that an audit inspects. [`slice_id`] made the ids of slices.
 #[derive(Debug, Default)]
 pub(super) struct FoundKeys {
     /// Every live that has a key or is in `lives`.
     pub lives: BTreeMap<LiveId, LiveKeys>,
     /// The slices of the sets of the platform.
-    pub platform: Holders,
+    pub platform: HashSet<SliceId>,
 }
 
 impl FoundKeys {
     /// Every slice that has keys.
-    pub(super) fn slices(&self) -> impl Iterator<Item = (&SliceId, &BTreeSet<GatewayId>)> {
+    pub(super) fn slices(&self) -> impl Iterator<Item = &SliceId> {
         self.lives
             .values()
             .flat_map(|keys| &keys.slices)
@@ -44,7 +41,7 @@ impl FoundKeys {
 /// The keys that a live has.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LiveKeys {
-    pub slices: Holders,
+    pub slices: HashSet<SliceId>,
     pub removals: bool,
 }
 
@@ -117,15 +114,12 @@ pub(super) async fn find_keys(
                     LiveKey::Removals => of_live.removals = true,
                 }
             }
-            ReadKey::Slice(set, number, key) => {
+            ReadKey::Slice(set, number, _) => {
                 let slices = match set.live().cloned() {
                     Some(live) => &mut found.lives.entry(live).or_default().slices,
                     None => &mut found.platform,
                 };
-                let holders = slices.entry(slice_id(set, number)).or_default();
-                if let SliceKey::Held(_, gateway) = key {
-                    holders.insert(gateway);
-                }
+                slices.insert(slice_id(set, number));
             }
         }
     }
@@ -198,8 +192,8 @@ pub(super) async fn each_key(
 /// The type of a key whose size an audit measures. `None` for a key that stays small.
 fn measured_type(key: &ReadKey) -> Option<KeyType> {
     match key {
-        ReadKey::Slice(.., SliceKey::Set(_) | SliceKey::Held(..)) => Some(KeyType::Set),
-        ReadKey::Slice(.., SliceKey::Gateways | SliceKey::Notes) => Some(KeyType::Hash),
+        ReadKey::Slice(.., SliceKey::Set(_)) => Some(KeyType::Set),
+        ReadKey::Slice(.., SliceKey::Gateways | SliceKey::Who) => Some(KeyType::Hash),
         ReadKey::Live(
             _,
             LiveKey::Record | LiveKey::Removals | LiveKey::History(_) | LiveKey::Streams,

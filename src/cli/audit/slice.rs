@@ -1,24 +1,15 @@
 //! Inspects one slice: whether it should exist, which gateways have an entry in it, and whether its
-//! members are the users whom gateways hold.
+//! fence counts the users whom gateways hold.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures_util::{Stream, StreamExt, TryStreamExt};
-use tokio::time::sleep;
-
+use super::claims::Claims;
 use super::finding::{AuditFinding, FindingKind};
 use super::inspection::{Holding, Inspection, Inspector, slices_of};
-use crate::base::ids::{Epoch, GatewayId, Group, OnlineSet, PLATFORM_EPOCH, SliceId, UserId};
+use crate::base::ids::{Epoch, OnlineSet, PLATFORM_EPOCH, SliceId};
 use crate::cli::common::{fence_name, seconds};
 use crate::store::redis::inspect::{LeaseInside, SliceInside};
-use crate::store::{Fence, LiveRecord, LiveState, MAX_BATCH, Slices, StoreResult, Strays};
-
-/// The pause after each page of members, which leaves Redis time for gateways.
-const PAUSE: Duration = Duration::from_millis(1);
-
-/// Maximum example members per finding.
-const EXAMPLES: usize = 3;
+use crate::store::{Fence, LiveRecord, LiveState, SliceEntry, StoreResult};
 
 /// The source that says whether a slice should exist.
 #[derive(Debug, Clone, Copy)]
@@ -30,56 +21,58 @@ pub(super) enum Expected<'a> {
 }
 
 impl Inspector<'_> {
-    /// Inspects a slice. `holders` are the gateways whose held sets the scan found.
     pub(super) async fn slice(
         &self,
         slice: &SliceId,
         expected: Expected<'_>,
-        holders: &BTreeSet<GatewayId>,
     ) -> StoreResult<Inspection> {
         let inside = self.store.inspect_slice(slice).await?;
-        let mut seen = Inspection::default();
-        for (gateway, _) in &inside.entries {
-            let members = self.store.held_card(slice, Group::All, gateway).await?;
-            seen.gateways
-                .insert(gateway.clone(), Holding { slices: 1, members });
-        }
-        let mut without_entry = Vec::new();
-        for gateway in holders {
-            if seen.gateways.contains_key(gateway) {
-                continue;
-            }
-            let members = self.store.held_card(slice, Group::All, gateway).await?;
-            if members > 0 {
-                without_entry.push((gateway.clone(), members));
-            }
-        }
-        let used = inside.card + inside.fans > 0
-            || !inside.entries.is_empty()
-            || !without_entry.is_empty();
+        let used = inside.card + inside.fans + inside.claimed > 0 || !inside.entries.is_empty();
         let (record, due) = match expected {
             Expected::Live(Some(record)) => (Some(record), due_epoch(record, slice)),
             Expected::Live(None) => (None, None),
             Expected::AlwaysOpen => (None, Some(PLATFORM_EPOCH)),
         };
-        if let Some(epoch) = due {
+        let open = due.filter(|epoch| inside.fence == Some(Fence::Open(*epoch)));
+        let mut seen = Inspection::default();
+        // In a rebuild gateways have yet to say whom they hold.
+        let claims = if open.is_some() && !inside.size.rebuild {
+            let (claims, findings) = self.compare_members(slice).await?;
+            seen.findings.extend(findings);
+            seen.findings
+                .extend(self.check_fence(slice, &inside, &claims).await?);
+            claims
+        } else if inside.claimed > 0 {
+            Claims::read(self.store, slice).await?
+        } else {
+            Claims::default()
+        };
+        for (gateway, _) in &inside.entries {
+            let holding = Holding {
+                slices: vec![slice.clone()],
+                members: claims.held_by(gateway).members,
+            };
+            seen.gateways.insert(gateway.clone(), holding);
+        }
+        seen.is_uncertain = due.is_some() && used && (open.is_none() || inside.size.rebuild);
+        if let Some(epoch) = open {
             match slice.set {
                 OnlineSet::Live(_) => {
-                    seen.viewers = inside.card;
-                    seen.fans = inside.fans;
+                    seen.viewers = inside.size.card;
+                    seen.fans = inside.size.fans;
                 }
-                OnlineSet::Users => seen.users_online = inside.card,
+                OnlineSet::Users => seen.users_online = inside.size.card,
                 OnlineSet::Streamers => {}
             }
-            if inside.fence == Some(Fence::Open(epoch)) || used && inside.fence.is_none() {
-                self.check_gateways(slice, &without_entry, &mut seen);
-                self.check_members(slice, &inside, &mut seen).await?;
-                if record.is_some_and(|record| record.terms.attendance)
-                    && slice.set.live().is_some()
-                {
-                    self.check_sessions(slice, epoch, &mut seen).await?;
-                }
+            seen.findings
+                .extend(self.check_rebuild(slice, &inside).await?);
+            seen.findings.extend(self.check_lifetimes(slice).await?);
+            if record.is_some_and(|record| record.terms.attendance) {
+                self.check_sessions(slice, epoch, &mut seen).await?;
             }
+        }
+        if open.is_some() || due.is_some() && inside.fence.is_none() {
+            self.check_gateways(slice, &inside, &mut seen);
         }
         if let Some((kind, detail)) = self.problem(&inside, record, due, used) {
             let mut finding = AuditFinding::new(kind, detail)
@@ -156,30 +149,34 @@ impl Inspector<'_> {
         }
     }
 
-    /// Checks whether every gateway that holds members has an entry, and is alive or was buried
-    /// only a moment ago. `without_entry` are the gateways without an entry, with the number of
-    /// members that each holds.
-    fn check_gateways(
-        &self,
-        slice: &SliceId,
-        without_entry: &[(GatewayId, u64)],
-        seen: &mut Inspection,
-    ) {
-        for (gateway, holding) in &seen.gateways {
-            let members = holding.members;
-            let finding = match self.leases.get(gateway) {
-                None => {
-                    let detail = format!("holds {members} members and has no lease");
-                    AuditFinding::new(FindingKind::EntryWithoutLease, detail)
-                }
-                Some(LeaseInside::Dead { age, .. }) if age > self.overdue => {
+    /// Checks whether every gateway with an entry is alive, or was buried only a moment ago.
+    fn check_gateways(&self, slice: &SliceId, inside: &SliceInside, seen: &mut Inspection) {
+        for (gateway, entry) in &inside.entries {
+            let members = match seen.gateways.get(gateway) {
+                Some(holding) => holding.members,
+                None => 0,
+            };
+            let finding = match (self.leases.get(gateway), entry) {
+                (Some(LeaseInside::Dead { age, .. }), _) if age <= self.overdue => continue,
+                (Some(LeaseInside::Dead { age, .. }), _) => {
                     let detail = format!(
                         "holds {members} members and was buried {} ago, and nobody has swept it",
                         seconds(age)
                     );
                     AuditFinding::new(FindingKind::UnsweptGateway, detail)
                 }
-                Some(_) => continue,
+                // The note on a burial lasts for a day.
+                (None, SliceEntry::Dead) => {
+                    let detail = format!(
+                        "holds {members} members and was buried long ago, and nobody has swept it"
+                    );
+                    AuditFinding::new(FindingKind::UnsweptGateway, detail)
+                }
+                (None, SliceEntry::At { .. }) => {
+                    let detail = format!("holds {members} members and has no lease");
+                    AuditFinding::new(FindingKind::EntryWithoutLease, detail)
+                }
+                (Some(LeaseInside::Living { .. }), _) => continue,
             };
             seen.findings.push(
                 finding
@@ -188,98 +185,109 @@ impl Inspector<'_> {
                     .members(members),
             );
         }
-        for (gateway, members) in without_entry {
-            let detail =
-                format!("holds {members} members and has no entry, so nobody would sweep it");
-            seen.findings.push(
-                AuditFinding::new(FindingKind::HeldWithoutEntry, detail)
-                    .slice(slice, self.store.keys())
-                    .gateway(gateway)
-                    .members(*members),
-            );
-        }
     }
 
-    /// Compares the members of a slice with the users whom gateways hold. If the set changes
-    /// meanwhile, a member may count twice.
-    async fn check_members(
+    /// Compares what the fence of a slice counts with the claims and the entries.
+    async fn check_fence(
         &self,
         slice: &SliceId,
         inside: &SliceInside,
-        seen: &mut Inspection,
-    ) -> StoreResult<()> {
-        for group in slice.set.groups() {
-            let pages = self
-                .store
-                .stray_pages(slice, *group, self.leases.page(), Strays::Count);
-            let (ghosts, names) = count(pages.map_ok(|page| (page.strays, page.names))).await?;
-            if ghosts > 0 {
-                let what = who(*group);
-                let detail =
-                    format!("{ghosts} {what} that no gateway with an entry holds, such as {names}");
-                let finding = AuditFinding::new(FindingKind::GhostMembers, detail)
-                    .slice(slice, self.store.keys());
-                seen.findings.push(
-                    finding
-                        .key(self.store.keys().members(slice, *group))
-                        .members(ghosts),
-                );
-            }
-        }
-        let what = if slice.set.live().is_some() {
-            "since when they are there"
+        claims: &Claims,
+    ) -> StoreResult<Option<AuditFinding>> {
+        let (size, claimed) = (inside.size, inside.claimed);
+        let fans = claims.fans();
+        let detail = if size.card != claimed {
+            format!(
+                "its fence counts {} members, but gateways hold {claimed}",
+                size.card
+            )
+        } else if !inside.is_intact {
+            "its fence counts other entries, or more fans, than there are".to_owned()
+        } else if size.fans != fans && !self.has_changed_since(slice, inside).await? {
+            format!(
+                "its fence counts {} fans, but gateways hold {fans}",
+                size.fans
+            )
         } else {
-            "in which lives they are"
+            return Ok(None);
         };
-        if let Some(noted) = inside.noted
-            && noted < inside.card
-            && let Some(notes) = self.store.keys().notes(slice)
-        {
-            let unnoted = inside.card - noted;
-            let detail = format!("{unnoted} members of whom it is not noted {what}");
-            seen.findings.push(
-                AuditFinding::new(FindingKind::MissingNotes, detail)
-                    .slice(slice, self.store.keys())
-                    .members(unnoted)
-                    .key(notes),
-            );
-        }
-        for (gateway, _) in &inside.entries {
-            for group in slice.set.groups() {
-                seen.findings
-                    .extend(self.check_held(slice, *group, gateway).await?);
-            }
-        }
-        Ok(())
+        let finding = AuditFinding::new(FindingKind::MiscountedSlice, detail);
+        Ok(Some(
+            finding
+                .slice(slice, self.store.keys())
+                .key(self.store.keys().fence(slice))
+                .members(size.card),
+        ))
     }
 
-    /// Checks whether a slice has all users of a group whom a gateway holds.
-    async fn check_held(
+    async fn has_changed_since(&self, slice: &SliceId, inside: &SliceInside) -> StoreResult<bool> {
+        let now = self.store.inspect_slice(slice).await?;
+        Ok(now.size.version != inside.size.version)
+    }
+
+    /// Checks whether a rebuild ends, and whether gateways go on saying whom they hold.
+    async fn check_rebuild(
         &self,
         slice: &SliceId,
-        group: Group,
-        gateway: &GatewayId,
+        inside: &SliceInside,
     ) -> StoreResult<Option<AuditFinding>> {
-        let pages = self.store.held_pages(slice, group, gateway);
-        let pages = pages
-            .and_then(|page| self.missing(slice, group, page.missing))
-            .boxed();
-        let (missing, names) =
-            count(pages.map_ok(|missing| (missing.len() as u64, missing))).await?;
-        if missing == 0 {
+        let mut incomplete = Vec::new();
+        for (gateway, entry) in &inside.entries {
+            if let SliceEntry::At {
+                is_complete: false, ..
+            } = entry
+            {
+                incomplete.push(gateway.as_str());
+            }
+        }
+        let since = if inside.size.rebuild {
+            inside.size.incarnation
+        } else if incomplete.is_empty() {
+            return Ok(None);
+        } else {
+            inside.size.version
+        };
+        let now = match slice.live() {
+            Some(live) => self.store.node_time(live).await?,
+            None => self.store.users_time(slice.index).await?,
+        };
+        // A version is the time of the change, in microseconds.
+        let age = Duration::from_millis(now).saturating_sub(Duration::from_micros(since));
+        if age <= self.overdue {
             return Ok(None);
         }
-        let detail = format!(
-            "{missing} {} that it holds are not in the slice, such as {names}",
-            who(group)
-        );
-        let finding =
-            AuditFinding::new(FindingKind::MissingMembers, detail).slice(slice, self.store.keys());
-        let finding = finding
-            .key(self.store.keys().members(slice, group))
-            .members(missing)
-            .gateway(gateway);
-        Ok(Some(finding))
+        let mut detail = if inside.size.rebuild {
+            format!("its rebuild began {} ago and does not end", seconds(age))
+        } else {
+            format!("nobody has changed it for {}", seconds(age))
+        };
+        if !incomplete.is_empty() {
+            let gateways = incomplete.join(", ");
+            detail += &format!(", and has yet to hear of all whom {gateways} hold");
+        }
+        let finding = AuditFinding::new(FindingKind::UnfinishedRebuild, detail);
+        Ok(Some(
+            finding
+                .slice(slice, self.store.keys())
+                .key(self.store.keys().fence(slice))
+                .members(inside.card),
+        ))
+    }
+
+    /// Checks whether every key of a slice expires.
+    async fn check_lifetimes(&self, slice: &SliceId) -> StoreResult<Option<AuditFinding>> {
+        let names = self.store.keys();
+        let mut keys = vec![names.who(slice), names.gateways(slice), names.fence(slice)];
+        for group in slice.set.groups() {
+            keys.push(names.members(slice, *group));
+        }
+        let everlasting = self.store.everlasting(&keys).await?;
+        let Some(first) = everlasting.first() else {
+            return Ok(None);
+        };
+        let detail = format!("never expires: {}", everlasting.join(", "));
+        let finding = AuditFinding::new(FindingKind::EverlastingSlice, detail);
+        Ok(Some(finding.slice(slice, names).key(first)))
     }
 }
 
@@ -307,53 +315,4 @@ fn name_of_fence(inside: &SliceInside) -> String {
         Some(fence) => fence_name(fence),
         None => "by nothing".to_owned(),
     }
-}
-
-/// The word for the users of a group in a finding.
-fn who(group: Group) -> &'static str {
-    match group {
-        Group::All => "members",
-        Group::Fans => "fans",
-    }
-}
-
-impl Inspector<'_> {
-    /// The users of `named` who are not in the slice. A page also names users for whom the slice
-    /// only lacks the time.
-    async fn missing(
-        &self,
-        slice: &SliceId,
-        group: Group,
-        named: Vec<UserId>,
-    ) -> StoreResult<Vec<UserId>> {
-        let mut missing = Vec::new();
-        for users in named.chunks(MAX_BATCH) {
-            let there = self.store.are_members(slice, group, users).await?;
-            for (user, is_there) in users.iter().zip(there) {
-                if !is_there {
-                    missing.push(user.clone());
-                }
-            }
-        }
-        Ok(missing)
-    }
-}
-
-/// Adds up the counts of all pages, and joins the first few names.
-async fn count(
-    mut pages: impl Stream<Item = StoreResult<(u64, Vec<UserId>)>> + Unpin,
-) -> StoreResult<(u64, String)> {
-    let mut sum = 0;
-    let mut examples = Vec::new();
-    while let Some((count, names)) = pages.try_next().await? {
-        sum += count;
-        examples.extend(
-            names
-                .iter()
-                .take(EXAMPLES - examples.len())
-                .map(ToString::to_string),
-        );
-        sleep(PAUSE).await;
-    }
-    Ok((sum, examples.join(", ")))
 }

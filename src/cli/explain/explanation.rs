@@ -44,9 +44,9 @@ pub(super) struct EntryStatus {
     pub lease: LeaseStatus,
     /// Whether the lease has run out and nobody has buried the gateway yet.
     pub expired: bool,
-    /// The number of the gateway's last call.
-    pub number: u64,
-    /// How many members the gateway holds. 0 if it has let go of the slice.
+    /// The number of the gateway's last call; null if the gateway is being swept.
+    pub number: Option<u64>,
+    /// How many members the gateway holds.
     pub members: u64,
     /// How many of these members it holds as fans.
     pub fans: u64,
@@ -118,9 +118,12 @@ impl fmt::Display for Explanation {
                 } = entry;
                 write!(
                     f,
-                    "\n  {gateway_id} holds {members}, {fans} of them fans, {}, call {number}",
+                    "\n  {gateway_id} holds {members}, {fans} of them fans, {}",
                     entry.standing()
                 )?;
+                if let Some(number) = number {
+                    write!(f, ", call {number}")?;
+                }
             }
         }
         Ok(())

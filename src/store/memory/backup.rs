@@ -168,7 +168,7 @@ impl MemoryStore {
             self.online_slice(index, |slice| {
                 for (user, lives) in slice.whereabouts() {
                     if !lives.is_empty() {
-                        whereabouts.insert(user.clone(), lives.clone());
+                        whereabouts.insert(user.clone(), lives);
                     }
                 }
             });

@@ -5,8 +5,7 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use crate::base::ids::GatewayId;
 use crate::store::{
-    CheckLive, Checked, Checks, ExpectedSlice, Figures, Finding, FoundSlice, SliceReading,
-    StoreResult,
+    CheckLive, Checked, Checks, Entries, ExpectedSlice, Figures, Finding, SliceLook,
 };
 
 impl MemoryStore {
@@ -43,20 +42,20 @@ impl MemoryStore {
             }
         }
         for (place, expected) in slices.iter().enumerate() {
-            if let Some(reading) = self.check_slice(gateway, expected) {
-                findings.push(Finding::Slice(place, reading));
+            if let Some(look) = self.check_slice(gateway, expected) {
+                findings.push(Finding::Slice(place, look));
             }
         }
         findings
     }
 
     /// The slice as it is, if it is not as expected.
-    fn check_slice(&self, gateway: &GatewayId, expected: &ExpectedSlice) -> Option<SliceReading> {
-        let reading = self.reading(&expected.slice, gateway);
-        if expected.is_met(&FoundSlice::from(&reading)) {
+    fn check_slice(&self, gateway: &GatewayId, expected: &ExpectedSlice) -> Option<SliceLook> {
+        let look = self.read(&expected.slice, |slice| slice.look(gateway, Entries::Own));
+        if expected.is_met(&look) {
             None
         } else {
-            Some(reading)
+            Some(look)
         }
     }
 }
@@ -72,16 +71,5 @@ impl Checks for MemoryStore {
             });
         }
         checked
-    }
-
-    async fn check_slices(
-        &self,
-        gateway: &GatewayId,
-        slices: &[ExpectedSlice],
-    ) -> Vec<StoreResult<Option<SliceReading>>> {
-        slices
-            .iter()
-            .map(|expected| Ok(self.check_slice(gateway, expected)))
-            .collect()
     }
 }

@@ -1,6 +1,5 @@
 //! The checks of many lives. They are plain commands that read, many in one call to each node: a
-//! script would cost Redis three times as much. A slice that is not as expected is read once more
-//! in one step.
+//! script would cost Redis three times as much.
 
 use std::collections::HashMap;
 
@@ -10,14 +9,11 @@ use fred::types::Value;
 use super::keys::Keys;
 use super::lives::read_figures;
 use super::node::Command;
-use super::reply::{Reply, next_answer, number, text};
-use super::slices::{Cards, fenced_size};
+use super::reply::{Reply, next_answer};
+use super::slices::look;
 use super::{RedisStore, args};
-use crate::base::ids::{GatewayId, Group, SliceId};
-use crate::store::{
-    CheckLive, Checked, Checks, ExpectedSlice, Finding, FoundSlice, LiveState, SliceReading,
-    Slices, StoreResult,
-};
+use crate::base::ids::GatewayId;
+use crate::store::{CheckLive, Checked, Checks, Entries, Finding, LiveState, StoreResult};
 
 /// The commands for one live, in the order in which [`read_live`] takes their answers.
 fn commands(keys: &Keys, gateway: &GatewayId, expected: &CheckLive) -> Vec<Command> {
@@ -26,126 +22,19 @@ fn commands(keys: &Keys, gateway: &GatewayId, expected: &CheckLive) -> Vec<Comma
         commands.push(("ZSCORE", args![keys.lives(), expected.live.as_str()]));
     }
     for expected in &expected.slices {
-        commands.extend(slice_commands(keys, gateway, &expected.slice));
+        let slice = &expected.slice;
+        commands.extend(look::commands(keys, slice, gateway, Entries::Own));
     }
     commands
 }
 
-/// The commands for one slice, in the order in which [`SliceAnswers::take`] takes their answers.
-fn slice_commands(keys: &Keys, gateway: &GatewayId, slice: &SliceId) -> Vec<Command> {
-    let mut commands = vec![
-        ("HGET", args![keys.gateways(slice), gateway.as_str()]),
-        ("GET", args![keys.fence(slice)]),
-    ];
-    for group in slice.set.groups() {
-        commands.push(("SCARD", args![keys.held(slice, *group, gateway)]));
-        commands.push(("SCARD", args![keys.members(slice, *group)]));
-    }
-    if let Some(notes) = keys.notes(slice) {
-        commands.push(("HLEN", args![notes]));
-    }
-    commands
-}
-
-/// The answers for one slice.
-struct SliceAnswers {
-    entry: StoreResult<Value>,
-    fence: StoreResult<Value>,
-    groups: Vec<GroupAnswers>,
-    /// The number of members with notes; `None` for a set that keeps none.
-    noted: Option<StoreResult<Value>>,
-}
-
-/// The answers for one group of a slice.
-struct GroupAnswers {
-    group: Group,
-    /// How many users the gateway holds.
-    held: StoreResult<Value>,
-    /// How many users there are.
-    members: StoreResult<Value>,
-}
-
-impl SliceAnswers {
-    fn take(
-        expected: &ExpectedSlice,
-        answers: &mut dyn Iterator<Item = StoreResult<Value>>,
-    ) -> Self {
-        let set = &expected.slice.set;
-        let entry = next_answer(answers);
-        let fence = next_answer(answers);
-        let mut groups = Vec::new();
-        for group in set.groups() {
-            groups.push(GroupAnswers {
-                group: *group,
-                held: next_answer(answers),
-                members: next_answer(answers),
-            });
-        }
-        let noted = if set.keeps_notes() {
-            Some(next_answer(answers))
-        } else {
-            None
-        };
-        Self {
-            entry,
-            fence,
-            groups,
-            noted,
-        }
-    }
-
-    /// Whether the slice is as expected.
-    fn meet(self, expected: &ExpectedSlice) -> StoreResult<bool> {
-        let entry = self
-            .entry?
-            .into_string()
-            .and_then(|entry| entry.parse().ok());
-        let noted = match self.noted {
-            Some(noted) => Some(number(&noted?)?),
-            None => None,
-        };
-        let fence = self.fence?;
-        let fence = if fence.is_null() {
-            String::new()
-        } else {
-            text(fence)?
-        };
-        let mut own = Cards {
-            members: 0,
-            fans: 0,
-        };
-        let mut all = own;
-        for answers in self.groups {
-            let held = number(&answers.held?)?;
-            let members = number(&answers.members?)?;
-            match answers.group {
-                Group::All => {
-                    own.members = held;
-                    all.members = members;
-                }
-                Group::Fans => {
-                    own.fans = held;
-                    all.fans = members;
-                }
-            }
-        }
-        let size = fenced_size(&fence, all);
-        Ok(expected.is_met(&FoundSlice {
-            entry,
-            held: own.members,
-            held_fans: own.fans,
-            size,
-            noted,
-        }))
-    }
-}
-
-/// The findings of a live, and the places of the slices that must be read once more. A key without
-/// an answer does not spoil the other findings: it may lie on another node.
+/// The findings of a live. A key without an answer does not spoil the other findings: it may lie on
+/// another node.
 fn read_live(
+    gateway: &GatewayId,
     expected: &CheckLive,
     answers: &mut dyn Iterator<Item = StoreResult<Value>>,
-) -> (Checked, Vec<usize>) {
+) -> Checked {
     // Take all answers, even if the first is an error, so that the next live finds its own.
     let record = next_answer(answers);
     let listed = if expected.listed {
@@ -154,8 +43,8 @@ fn read_live(
         None
     };
     let mut slices = Vec::with_capacity(expected.slices.len());
-    for slice in &expected.slices {
-        slices.push(SliceAnswers::take(slice, answers));
+    for expected in &expected.slices {
+        slices.push(look::Answers::take(&expected.slice, Entries::Own, answers));
     }
     let mut checked = Checked::default();
     checked.take(read_record(expected, record));
@@ -164,15 +53,14 @@ fn read_live(
         Some(Err(_)) => checked.findings.push(Finding::ListUnread),
         Some(Ok(_)) | None => {}
     }
-    let mut differing = Vec::new();
     for (place, answers) in slices.into_iter().enumerate() {
-        match answers.meet(&expected.slices[place]) {
-            Ok(true) => {}
-            Ok(false) => differing.push(place),
+        match answers.read(gateway) {
+            Ok(found) if expected.slices[place].is_met(&found) => {}
+            Ok(found) => checked.findings.push(Finding::Slice(place, found)),
             Err(why) => checked.take(Err(why)),
         }
     }
-    (checked, differing)
+    checked
 }
 
 /// The fields of a record that are not as expected.
@@ -197,25 +85,6 @@ fn field<'a>(record: &'a HashMap<String, String>, name: &str) -> Option<&'a str>
     record.get(name).map(String::as_str)
 }
 
-impl RedisStore {
-    /// Reads the slices at these places once more, each in one step, and adds what it finds.
-    async fn read_differing(
-        &self,
-        gateway: &GatewayId,
-        expected: &CheckLive,
-        mut checked: Checked,
-        differing: Vec<usize>,
-    ) -> Checked {
-        for place in differing {
-            let reading = self
-                .read_slice(&expected.slices[place].slice, gateway)
-                .await;
-            checked.take(reading.map(|reading| vec![Finding::Slice(place, reading)]));
-        }
-        checked
-    }
-}
-
 #[async_trait]
 impl Checks for RedisStore {
     async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked> {
@@ -225,46 +94,15 @@ impl Checks for RedisStore {
                 "check",
                 lives,
                 |expected| commands(self.keys(), gateway, expected),
-                |expected, answers| Ok(read_live(expected, answers)),
+                |expected, answers| Ok(read_live(gateway, expected, answers)),
             )
             .await;
         let mut found = Vec::with_capacity(lives.len());
-        for (expected, read) in lives.iter().zip(read) {
-            found.push(match read {
-                Ok((checked, differing)) => {
-                    self.read_differing(gateway, expected, checked, differing)
-                        .await
-                }
-                Err(why) => Checked {
-                    findings: Vec::new(),
-                    complete: Err(why),
-                },
-            });
-        }
-        found
-    }
-
-    async fn check_slices(
-        &self,
-        gateway: &GatewayId,
-        slices: &[ExpectedSlice],
-    ) -> Vec<StoreResult<Option<SliceReading>>> {
-        let read = self
-            .router
-            .read_each(
-                "check",
-                slices,
-                |expected| slice_commands(self.keys(), gateway, &expected.slice),
-                |expected, answers| SliceAnswers::take(expected, answers).meet(expected),
-            )
-            .await;
-        let mut found = Vec::with_capacity(slices.len());
-        for (expected, read) in slices.iter().zip(read) {
-            found.push(match read {
-                Ok(true) => Ok(None),
-                Ok(false) => self.read_slice(&expected.slice, gateway).await.map(Some),
-                Err(why) => Err(why),
-            });
+        for checked in read {
+            found.push(checked.unwrap_or_else(|why| Checked {
+                findings: Vec::new(),
+                complete: Err(why),
+            }));
         }
         found
     }
@@ -291,7 +129,8 @@ mod tests {
         let record = ["state", "open", "epoch", "1"].map(Value::from).to_vec();
         let found_with = |listed: StoreResult<Value>| {
             let mut answers = [Ok(Value::Array(record.clone())), listed].into_iter();
-            let (checked, _) = read_live(&expected, &mut answers);
+            let gateway = GatewayId::parse("gw-1").unwrap();
+            let checked = read_live(&gateway, &expected, &mut answers);
             checked.complete.unwrap();
             checked.findings
         };

@@ -16,7 +16,9 @@ pub(crate) fn reply(bytes: &[u8]) {
     let host = Host::new("127.0.0.1", 6379);
     let _ = lives::record(&live, reply_of(&answer));
     let _ = slices::apply_reply(reply_of(&answer));
-    let _ = slices::read_slice(reply_of(&answer));
+    let _ = slices::read_passed(reply_of(&answer));
+    let _ = slices::read_claims_page(answer.clone(), answer.clone());
+    let _ = slices::read_fence(answer.clone());
     let _ = reply_of(&answer).counted_gateways();
     let _ = reply_of(&answer).scored();
     let _ = reply_of(&answer).flag();

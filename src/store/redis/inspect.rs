@@ -11,14 +11,16 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::node::{Node, Share};
-use super::reply::{self, Reply, flag, next_answer, number, text};
-use super::slices::{read_fence_word, read_noted};
+use super::reply::{self, Reply, next_answer, number, text};
+use super::slices::look;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{GatewayId, Group, LiveId, SliceId, UserId};
+use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use crate::base::redis_address::Host;
 use crate::config::FanKey;
-use crate::store::{Edge, Fence, MAX_BATCH, StoreError, StoreResult};
+use crate::store::{
+    ClaimedUser, Edge, Fence, MAX_BATCH, SliceEntry, SliceSize, StoreError, StoreResult,
+};
 
 /// The pause between two pages of keys, so that a scan takes only a fraction of a server's time.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -29,13 +31,19 @@ const SAMPLES: &str = "5";
 /// The state of a slice at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SliceInside {
+    /// The number of users in the public set of members.
     pub(crate) card: u64,
+    /// The number of users in the public set of fans.
     pub(crate) fans: u64,
-    /// As in [`crate::store::SliceReading`].
-    pub(crate) noted: Option<u64>,
+    /// The number of users on whom there are claims.
+    pub(crate) claimed: u64,
     pub(crate) fence: Option<Fence>,
-    /// The entry of each gateway: the number of its last call.
-    pub(crate) entries: Vec<(GatewayId, u64)>,
+    /// As in [`crate::store::SliceLook`].
+    pub(crate) size: SliceSize,
+    /// As in [`crate::store::SliceLook`].
+    pub(crate) is_intact: bool,
+    /// The entry of each gateway.
+    pub(crate) entries: Vec<(GatewayId, SliceEntry)>,
 }
 
 /// The state of a lease.
@@ -264,31 +272,26 @@ impl RedisStore {
 
     /// A slice, its fence and its entries.
     pub(crate) async fn inspect_slice(&self, slice: &SliceId) -> StoreResult<SliceInside> {
-        let keys = self.keys();
-        let on = vec![
-            keys.gateways(slice),
-            keys.fence(slice),
-            keys.members(slice, Group::All),
-        ];
-        let on = keys.with_all_fans(slice, keys.with_notes(slice, on));
+        let on = self.keys().of_slice(slice);
         let steps = async {
-            let mut reply = self
+            let reply = self
                 .router
                 .script(&scripts::INSPECT_SLICE, on, Vec::new())
                 .await?;
-            let fence = read_fence_word(&reply.text()?)?;
-            let card = reply.number()?;
-            let fans = reply.number()?;
-            let noted = read_noted(&reply.text()?)?;
-            Ok(SliceInside {
-                card,
-                fans,
-                noted,
-                fence,
-                entries: reply.counted_gateways()?,
-            })
+            look::Answers::of_script(slice, reply).inspect()
         };
         self.router.call("inspect_slice", steps).await
+    }
+
+    /// What gateways claim of a user in a slice; `None` if nobody claims anything.
+    pub(crate) async fn claims_on(
+        &self,
+        slice: &SliceId,
+        user: &UserId,
+    ) -> StoreResult<Option<ClaimedUser>> {
+        self.router
+            .call("claims_on", self.read_claims_on(slice, user))
+            .await
     }
 
     /// Every lease; skips fields that a former version of this program wrote.
@@ -316,36 +319,6 @@ impl RedisStore {
             Ok(leases)
         };
         self.router.call("inspect_leases", steps).await
-    }
-
-    /// The number of users of a group whom a gateway holds in a slice.
-    pub(crate) async fn held_card(
-        &self,
-        slice: &SliceId,
-        group: Group,
-        gateway: &GatewayId,
-    ) -> StoreResult<u64> {
-        let args = args![self.keys().held(slice, group, gateway)];
-        self.router
-            .call("held_card", async {
-                number(&self.router.command("SCARD", args).await?)
-            })
-            .await
-    }
-
-    /// Whether a gateway holds a user as a fan in a slice of a live.
-    pub(crate) async fn holds_fan(
-        &self,
-        slice: &SliceId,
-        gateway: &GatewayId,
-        user: &UserId,
-    ) -> StoreResult<bool> {
-        let args = args![self.keys().held(slice, Group::Fans, gateway), user];
-        self.router
-            .call("holds_fan", async {
-                flag(&self.router.command("SISMEMBER", args).await?)
-            })
-            .await
     }
 
     /// The time since which a user follows a streamer, as the fan check reads it.

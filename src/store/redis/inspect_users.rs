@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use fred::types::Value;
 
-use super::online_users::{read_lives, read_time, read_whereabouts};
+use super::keys::users_slice;
+use super::online_users::{read_lives, read_time};
 use super::reply::{Reply, flag, nonsense, number};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
-use crate::store::{MAX_BATCH, StoreResult, Whereabouts};
+use crate::store::{Claim, MAX_BATCH, Slices, StoreResult, Whereabouts};
 
 /// Maximum members per page.
 const PAGE: usize = 500;
@@ -74,12 +75,7 @@ impl RedisStore {
         if users.is_empty() {
             return Ok(Vec::new());
         }
-        let keys = self.keys();
-        let on = vec![
-            keys.online_users(slice),
-            keys.last_seen(slice),
-            keys.whereabouts(slice),
-        ];
+        let on = self.keys().of_users(slice);
         let mut args = args![self.seen_ids().as_str()];
         args.extend(users.iter().map(|user| Value::from(user.as_str())));
         let steps = async {
@@ -114,20 +110,18 @@ impl RedisStore {
         slice: u32,
         cursor: u64,
     ) -> StoreResult<(Vec<(UserId, Whereabouts)>, Option<u64>)> {
-        let args = args![self.keys().whereabouts(slice), cursor, "COUNT", MAX_BATCH];
-        let mut reply = Reply::of(
-            self.router
-                .call("whereabouts_page", self.router.command("HSCAN", args))
-                .await?,
-        )?;
-        let next = reply.number()?;
-        let mut users = Vec::new();
-        for (user, words) in reply.list()?.pairs()? {
-            if let Ok(user) = UserId::parse(&user) {
-                users.push((user, read_whereabouts(&words)));
+        let page = self.claims_page(&users_slice(slice), cursor).await?;
+        let mut users = Vec::with_capacity(page.users.len());
+        for claimed in page.users {
+            let mut words = Whereabouts::default();
+            for (gateway, claim) in claimed.by {
+                if let (Some(gateway), Claim::In(lives)) = (gateway, claim) {
+                    words.extend(lives.into_iter().map(|live| (gateway.clone(), live)));
+                }
             }
+            users.push((claimed.user, words));
         }
-        Ok((users, next_page(next)))
+        Ok((users, page.next))
     }
 
     /// The number of users of a slice who were seen last between two times. Both are written as

@@ -16,8 +16,8 @@ use std::fmt::{self, Display};
 use std::time::Duration;
 
 use crate::base::ids::{
-    Epoch, ErasureId, GatewayId, Group, ListName, LiveId, OnlineSet, STREAMERS_SLICES, SliceId,
-    USERS_SLICES, UserId,
+    Epoch, ErasureId, Group, ListName, LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES,
+    UserId,
 };
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::session_key::{KEY_BYTES, SessionKey};
@@ -55,9 +55,6 @@ pub const CLAIMS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long the totals of a slice outlive its last write: its fence, and the counters of different
 /// users. A close counts and deletes them.
 pub const TOTALS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
-
-/// The companion of a slice of the online users that notes in which lives they are.
-const LIVES: &str = "lives";
 
 const EVENTS: &str = "rollcall:events";
 
@@ -116,16 +113,14 @@ pub enum LiveKey {
 pub enum SliceKey {
     /// The set of a group.
     Set(Group),
-    /// The users of a group whom a gateway holds.
-    Held(Group, GatewayId),
+    /// What gateways claim of users.
+    Who,
     /// The gateways' entries.
     Gateways,
     /// The fence.
     Fence,
     /// The users of a group who came at any time.
     Uniques(Group),
-    /// The notes on the members.
-    Notes,
 }
 
 /// The contents of a key that outlasts a close.
@@ -325,55 +320,42 @@ impl Keys {
         }
     }
 
-    /// The keys of a slice with which the keys of most scripts begin: all members, the members that
-    /// a gateway holds, the entries and the fence.
-    pub(super) fn of_gateway(&self, slice: &SliceId, gateway: &GatewayId) -> Vec<String> {
-        vec![
+    /// The keys of a slice with which the keys of its scripts begin: all members, the claims, the
+    /// entries and the fence; of a live also the fans.
+    pub(super) fn of_slice(&self, slice: &SliceId) -> Vec<String> {
+        let mut keys = vec![
             self.members(slice, Group::All),
-            self.held(slice, Group::All, gateway),
+            self.who(slice),
             self.gateways(slice),
             self.fence(slice),
-        ]
+        ];
+        if slice.set.live().is_some() {
+            keys.push(self.members(slice, Group::Fans));
+        }
+        keys
     }
 
-    /// HASH: user → the note on a member. For a viewer, the time since which the viewer is in the
-    /// live, in Unix milliseconds. For a user of the platform, `<gateway> <live>` for each live in
-    /// which the user is on a gateway, with commas between. `None` for a set without notes.
-    pub fn notes(&self, slice: &SliceId) -> Option<String> {
-        let name = match &slice.set {
-            OnlineSet::Live(_) => "since",
-            OnlineSet::Users => LIVES,
-            OnlineSet::Streamers => return None,
-        };
-        Some(self.beside(&self.slice(slice), name))
+    /// HASH: user → `<since> <claim> <claim>…`, what gateways claim of users. This is the truth of
+    /// which the public sets are a copy. `since` is when the user of a live came, in Unix
+    /// milliseconds; it is empty in the other sets. A claim is the token of a gateway, as
+    /// [`Self::gateways`] has it, and what the user is there: `3` a member, `3f` a fan,
+    /// `3=<live>,<live>` a user of the platform who is in these lives on the gateway, the live
+    /// joined last at the end. The claim made last comes last. A user leaves with the last claim.
+    pub fn who(&self, slice: &SliceId) -> String {
+        self.beside(&self.slice(slice), "who")
     }
 
     /// HASH: user → `<number> <watched before, ms> <id> <joined_at> <left_at or ->`, the user's
     /// latest session in an epoch of a live with attendance; and `<user> <number>` →
     /// `<id> <joined_at> <left_at>` for each earlier one. Outlasts the close, as attendance does.
     pub fn stays(&self, slice: &SliceId, epoch: Epoch) -> String {
-        format!("{}{epoch}", self.stays_prefix(slice))
-    }
-
-    /// The beginning of the keys of a slice's stays in all epochs; empty for a set that never has
-    /// sessions.
-    pub fn stays_prefix(&self, slice: &SliceId) -> String {
-        if slice.set.live().is_some() {
-            self.beside(&self.slice(slice), "stays@")
-        } else {
-            String::new()
-        }
+        self.beside(&self.slice(slice), format_args!("stays@{epoch}"))
     }
 
     /// ZSET: `<user> <number>` for each session of an epoch of a live with attendance, scored by
     /// its begin in Unix milliseconds. Outlasts the close, as attendance does.
     pub fn sessions(&self, slice: &SliceId, epoch: Epoch) -> String {
-        format!("{}{epoch}", self.sessions_prefix(slice))
-    }
-
-    /// The beginning of the keys of a slice's sessions in all epochs.
-    pub(super) fn sessions_prefix(&self, slice: &SliceId) -> String {
-        self.beside(&self.slice(slice), "sessions@")
+        self.beside(&self.slice(slice), format_args!("sessions@{epoch}"))
     }
 
     /// HASH: the facts about an epoch with attendance: `streamer_id`, `slices`, `opened_at` and,
@@ -416,42 +398,23 @@ impl Keys {
         self.key("rollcall:attendance-form")
     }
 
-    /// Adds the keys of a script that removes members: the notes on them, if the set has some, and
-    /// the times at which users of the platform were seen last.
-    pub(super) fn with_ends(&self, slice: &SliceId, keys: Vec<String>) -> Vec<String> {
-        let mut keys = self.with_notes(slice, keys);
+    /// Adds the key of the times at which users of the platform were seen last.
+    pub(super) fn with_last_seen(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
         if slice.set == OnlineSet::Users {
             keys.push(self.last_seen(slice.index));
         }
         keys
     }
 
-    /// Adds a key of a script on members: the notes on them, if the set has some.
-    pub(super) fn with_notes(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
-        keys.extend(self.notes(slice));
-        keys
-    }
-
-    /// Adds the keys of a live's fans: all fans, and the fans whom a gateway holds.
-    pub(super) fn with_fans(
+    /// Adds the keys of the sessions that users of a live have in an epoch.
+    pub(super) fn with_sessions(
         &self,
         slice: &SliceId,
-        gateway: &GatewayId,
+        epoch: Epoch,
         mut keys: Vec<String>,
     ) -> Vec<String> {
         if slice.set.live().is_some() {
-            keys.extend([
-                self.members(slice, Group::Fans),
-                self.held(slice, Group::Fans, gateway),
-            ]);
-        }
-        keys
-    }
-
-    /// Adds the key of all fans of a live.
-    pub(super) fn with_all_fans(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
-        if slice.set.live().is_some() {
-            keys.push(self.members(slice, Group::Fans));
+            keys.extend([self.stays(slice, epoch), self.sessions(slice, epoch)]);
         }
         keys
     }
@@ -469,11 +432,7 @@ impl Keys {
 
     /// SET, contract: the users who have a socket now, in one of [`USERS_SLICES`] slices.
     pub fn online_users(&self, index: u32) -> String {
-        self.slice(&SliceId {
-            set: OnlineSet::Users,
-            index,
-            of: USERS_SLICES,
-        })
+        self.slice(&users_slice(index))
     }
 
     /// ZSET, contract: the users of a slice who are not online, scored by when each was seen last,
@@ -483,9 +442,23 @@ impl Keys {
         self.key(format_args!("last-seen:{{{}}}", self.online_users(slice)))
     }
 
-    /// The notes on the online users of a slice: in which lives they are.
-    pub fn whereabouts(&self, slice: u32) -> String {
-        self.beside(&self.online_users(slice), LIVES)
+    /// The keys that say in which lives the online users of a slice are: the claims, and the
+    /// gateways that make them.
+    pub fn whereabouts(&self, slice: u32) -> [String; 2] {
+        let slice = users_slice(slice);
+        [self.who(&slice), self.gateways(&slice)]
+    }
+
+    /// All keys that say whether users of a slice are online, since when not, and in which lives
+    /// they are.
+    pub(super) fn of_users(&self, slice: u32) -> Vec<String> {
+        let [who, gateways] = self.whereabouts(slice);
+        vec![
+            self.online_users(slice),
+            self.last_seen(slice),
+            who,
+            gateways,
+        ]
     }
 
     /// STREAM, contract: the events, one per entry, with the fields `id`, `type`, `live_id` and
@@ -559,23 +532,11 @@ impl Keys {
         self.key("rollcall:last-seen-ids")
     }
 
-    /// SET: the users of a group whose sockets a gateway holds. Scripts find other gateways' sets
-    /// by the part before the gateway.
-    pub fn held(&self, slice: &SliceId, group: Group, gateway: &GatewayId) -> String {
-        format!("{}{gateway}", self.held_prefix(slice, group))
-    }
-
-    /// The beginning of the keys of all held sets of a group of a slice.
-    pub fn held_prefix(&self, slice: &SliceId, group: Group) -> String {
-        let name = match group {
-            Group::All => "held:",
-            Group::Fans => "held-fans:",
-        };
-        self.beside(&self.slice(slice), name)
-    }
-
-    /// HASH: gateway → the number of its last applied call. A living gateway's entry stays after
-    /// the gateway has let go of the slice.
+    /// HASH: gateway → its entry: `<token>:<number of its last call>`, with `+` behind it until the
+    /// gateway has said all that it holds, or `<token>:dead` from its burial until its claims are
+    /// taken out. The token stands for the gateway in the claims; a gateway that makes a new entry
+    /// gets a new token. A gateway that lets go of the slice takes its entry away. For the users of
+    /// the platform, the hash also has `#<token>` → gateway for each living gateway.
     pub fn gateways(&self, slice: &SliceId) -> String {
         self.beside(&self.slice(slice), "gateways")
     }
@@ -590,10 +551,15 @@ impl Keys {
         self.beside(&self.slice(slice), name)
     }
 
-    /// STRING: `open:<epoch>:<version of the slice>:<joins>-<leaves>:<fans>` or
-    /// `closed:<epoch>:<joins>-<leaves>:<different viewers>:<different fans>`. While an open slice
-    /// is in doubt, `:<Unix ms>` is behind it; the doubt lasts until that time at least. Joins and
-    /// leaves count the epoch over all gateways, so their difference is the number of members.
+    /// STRING:
+    /// `open:<epoch>:<version>:<incarnation>:<joins>-<leaves>:<fans>:<entries>:<last token>` or
+    /// `closed:<epoch>:<joins>-<leaves>:<different viewers>:<different fans>`. Joins and leaves
+    /// count the first claims on users and the ends of their last claims over the epoch, so their
+    /// difference is the number of members. `fans` is the number of users with a claim that says
+    /// fan, `entries` the number of fields of [`Self::gateways`]. The incarnation is the version at which
+    /// the slice forgot all claims last, or began. From then on until gateways have said again whom
+    /// they hold, `:<users with a claim>:<Unix ms of the begin>` is behind the fence. The number of
+    /// users is -1 then if another program wrote meanwhile.
     pub fn fence(&self, slice: &SliceId) -> String {
         self.beside(&self.slice(slice), "fence")
     }
@@ -844,20 +810,13 @@ impl Keys {
         }
         let (set, index) = read_slice(beside)?;
         let companion = match companion {
+            "who" => SliceKey::Who,
             "gateways" => SliceKey::Gateways,
             "fence" => SliceKey::Fence,
             "viewers" if set.live().is_some() => SliceKey::Set(Group::All),
             "uniques" if set.live().is_some() => SliceKey::Uniques(Group::All),
             "unique-fans" if set.live().is_some() => SliceKey::Uniques(Group::Fans),
-            "since" if set.live().is_some() => SliceKey::Notes,
-            LIVES if set == OnlineSet::Users => SliceKey::Notes,
-            held => match held.split_once(':')? {
-                ("held", gateway) => SliceKey::Held(Group::All, GatewayId::parse(gateway).ok()?),
-                ("held-fans", gateway) if set.live().is_some() => {
-                    SliceKey::Held(Group::Fans, GatewayId::parse(gateway).ok()?)
-                }
-                _ => return None,
-            },
+            _ => return None,
         };
         Some(ReadKey::Slice(set, index, companion))
     }
@@ -1046,6 +1005,15 @@ const PLATFORM_SETS: [(&str, OnlineSet, u32); 2] = [
     (STREAMERS, OnlineSet::Streamers, STREAMERS_SLICES),
 ];
 
+/// A slice of the users of the platform.
+pub(super) fn users_slice(index: u32) -> SliceId {
+    SliceId {
+        set: OnlineSet::Users,
+        index,
+        of: USERS_SLICES,
+    }
+}
+
 fn read_slice(key: &str) -> Option<(OnlineSet, Option<u32>)> {
     for (name, set, of) in PLATFORM_SETS {
         if let Some(suffix) = key.strip_prefix(name) {
@@ -1162,10 +1130,7 @@ mod tests {
                     );
                     assert!(fits(&key, &sessions), "{key}");
                 }
-                assert_eq!(
-                    keys.notes(&slice).and_then(|notes| keys.read_kept(&notes)),
-                    None
-                );
+                assert_eq!(keys.read_kept(&keys.who(&slice)), None);
             }
         }
         assert_eq!(Keys::default().read_kept("attendance:42"), None);
@@ -1177,7 +1142,6 @@ mod tests {
 
     /// The keys of a live and of slices, each with what it is.
     fn named(keys: &Keys, live_id: &LiveId) -> Vec<(String, ReadKey)> {
-        let gateway = GatewayId::parse("gw-1").unwrap();
         let of_live = |key| ReadKey::Live(live_id.clone(), key);
         let mut named = vec![
             (keys.live(live_id), of_live(LiveKey::Record)),
@@ -1206,20 +1170,14 @@ mod tests {
             };
             let number = (of > 1).then_some(index);
             let mut name = |key, what| named.push((key, ReadKey::Slice(set.clone(), number, what)));
+            name(keys.who(&slice_id), SliceKey::Who);
             name(keys.gateways(&slice_id), SliceKey::Gateways);
             name(keys.fence(&slice_id), SliceKey::Fence);
             for group in set.groups() {
                 name(keys.members(&slice_id, *group), SliceKey::Set(*group));
-                name(
-                    keys.held(&slice_id, *group, &gateway),
-                    SliceKey::Held(*group, gateway.clone()),
-                );
                 if set.live().is_some() {
                     name(keys.uniques(&slice_id, *group), SliceKey::Uniques(*group));
                 }
-            }
-            if let Some(notes) = keys.notes(&slice_id) {
-                name(notes, SliceKey::Notes);
             }
         }
         named
@@ -1241,6 +1199,8 @@ mod tests {
                 "online-fans:a_slice007",
                 "{online-fans:a}:other",
                 "{online-users_slice1}:viewers",
+                "{online-users_slice1}:lives",
+                "{online-fans:a}:held:gw-1",
                 "{live:a}:history@",
                 "{live:a}:history@07",
                 "following:x",
@@ -1279,14 +1239,12 @@ mod tests {
             live: live.clone(),
             epoch: Epoch(7),
         });
-        let held = app.held(
-            &SliceId::of_live(live, 3, 8),
-            Group::All,
-            &GatewayId::random(),
-        );
+        let slice = SliceId::of_live(live, 3, 8);
+        let (stays, who) = (app.stays(&slice, Epoch(7)), app.who(&slice));
         for (key, kind, glob) in [
             (history.as_str(), "{live:*}:history@*", "{live:a*"),
-            (&held, "{online-fans:*}:held:*", "{online-fans:*}:held:*"),
+            (&stays, "{online-fans:*}:stays@*", "{online-fans:*}:stays@*"),
+            (&who, "{online-fans:*}:who", "{online-fans:*}:who"),
             (
                 &app.last_seen(3),
                 "last-seen:*",
@@ -1313,7 +1271,7 @@ mod tests {
             "last-seen:{online-users_slice7}"
         );
         for keys in installations() {
-            for key in [keys.last_seen(7), keys.whereabouts(7)] {
+            for key in keys.of_users(7) {
                 assert_eq!(slot(&key), slot(&keys.online_users(7)), "{key}");
             }
             assert_eq!(
@@ -1428,20 +1386,11 @@ mod tests {
     #[test]
     fn a_slice_and_its_companions_share_a_hash_slot() {
         let slot = |key: &str| fred::util::redis_keyslot(key.as_bytes());
-        let gateway = GatewayId::random();
         for keys in installations() {
             for slice_id in [id(1, 1), id(3, 8)] {
                 let home = slot(&keys.slice(&slice_id));
-                let mut beside = keys.with_notes(
-                    &slice_id,
-                    vec![keys.gateways(&slice_id), keys.fence(&slice_id)],
-                );
-                for group in slice_id.set.groups() {
-                    beside.push(keys.members(&slice_id, *group));
-                    beside.push(keys.held(&slice_id, *group, &gateway));
-                    beside.push(keys.uniques(&slice_id, *group));
-                }
-                for key in beside {
+                let beside = keys.with_uniques(&slice_id, keys.of_slice(&slice_id));
+                for key in keys.with_sessions(&slice_id, Epoch(7), beside) {
                     assert_eq!(slot(&key), home, "{key}");
                 }
             }

@@ -302,7 +302,6 @@ async fn queue(
             let key = next_key(&mut rest)?;
             pipeline.hmget(key, keys(rest)?).await
         }
-        "SDIFF" => pipeline.sdiff(keys(rest)?).await,
         "SMISMEMBER" => {
             let key = next_key(&mut rest)?;
             pipeline.smismember(key, rest.collect::<Vec<_>>()).await

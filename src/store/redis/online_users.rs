@@ -136,13 +136,7 @@ impl RedisStore {
         let question = Question {
             script: &scripts::READ_PRESENCE,
             args: args![self.seen_ids().as_str()],
-            keys: |keys, slice| {
-                vec![
-                    keys.online_users(slice),
-                    keys.last_seen(slice),
-                    keys.whereabouts(slice),
-                ]
-            },
+            keys: |keys, slice| keys.of_users(slice),
         };
         self.ask(users, question, read_presence).await
     }
@@ -151,7 +145,7 @@ impl RedisStore {
         let question = Question {
             script: &scripts::READ_WHEREABOUTS,
             args: Vec::new(),
-            keys: |keys, slice| vec![keys.whereabouts(slice)],
+            keys: |keys, slice| keys.whereabouts(slice).into(),
         };
         self.ask(users, question, |words| Ok(read_whereabouts(words)))
             .await
@@ -279,7 +273,7 @@ pub(super) fn read_lives(words: &Value) -> Whereabouts {
 }
 
 /// Reads the words of gateways about a user. Skips those that another program wrote.
-pub(super) fn read_whereabouts(words: &str) -> Whereabouts {
+fn read_whereabouts(words: &str) -> Whereabouts {
     words.split(',').filter_map(read_place).collect()
 }
 

@@ -43,6 +43,11 @@ impl Reply {
         self.text().map(Some)
     }
 
+    /// Whether no piece is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.as_slice().is_empty()
+    }
+
     /// The next piece, if there is one.
     pub(super) fn piece(&mut self) -> Option<Value> {
         self.0.next()
@@ -99,11 +104,6 @@ impl Reply {
     /// All remaining pieces.
     pub(super) fn pieces(self) -> Vec<Value> {
         self.0.collect()
-    }
-
-    /// The remaining pieces, as gateways.
-    pub(super) fn gateways(self) -> StoreResult<Vec<GatewayId>> {
-        self.0.map(gateway).collect()
     }
 
     /// The remaining pieces, as gateways, each with a number.

@@ -24,7 +24,7 @@ impl Script {
 const PRELUDE: &str = concat!(
     include_str!("scripts/prelude/basics.lua"),
     include_str!("scripts/prelude/fences.lua"),
-    include_str!("scripts/prelude/held_sets.lua"),
+    include_str!("scripts/prelude/claims.lua"),
     include_str!("scripts/prelude/stays.lua"),
     include_str!("scripts/prelude/last_seen.lua"),
     include_str!("scripts/prelude/members.lua"),
@@ -67,15 +67,7 @@ macro_rules! scripts {
 
 scripts! {
     APPLY_CHANGES = "apply_changes.lua",
-    READ_SLICE = "read_slice.lua",
-    SWEEP_SLICE = "sweep_slice.lua",
-    PAGE_HELD = "page_held.lua",
-    DROP_STRAYS = "drop_strays.lua",
-    COMPARE_SLICE = "compare_slice.lua",
-    PUT_BACK = "put_back.lua",
-    DROP_NOTES = "drop_notes.lua",
-    SETTLE_DOUBT = "settle_doubt.lua",
-    DROP_FOREIGN_KEYS = "drop_foreign_keys.lua",
+    PASS_SLICE = "pass_slice.lua",
     INSPECT_SLICE = "inspect_slice.lua",
     RENEW_LEASE = "renew_lease.lua",
     END_LEASE = "end_lease.lua",
@@ -161,18 +153,18 @@ mod tests {
                 .matches("\nlocal function ")
                 .count()
         };
-        let text = format!("\n{}", SWEEP_SLICE.text());
+        let text = format!("\n{}", PASS_SLICE.text());
         let at = |name: &str| text.find(&format!("\nlocal function {name}("));
         assert!(
             at("read_fence").is_some()
-                && at("unheld").is_some()
-                && at("unheld") < at("drop_unheld")
+                && at("end_stays").is_some()
+                && at("end_stays") < at("drop_members")
         );
-        assert!(at("read_arrivals").is_none() && at("forget_ended").is_none());
+        assert!(at("begin_stays").is_none() && at("forget_ended").is_none());
         assert_eq!(
             (functions(&TAKE_WALK_TURN), PROBE_MASTER.text()),
             (0, include_str!("scripts/probe_master.lua"))
         );
-        assert!(text.ends_with(include_str!("scripts/sweep_slice.lua")));
+        assert!(text.ends_with(include_str!("scripts/pass_slice.lua")));
     }
 }

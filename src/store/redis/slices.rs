@@ -1,72 +1,82 @@
 //! The calls on slices: their scripts, the keys of these, and the meaning of the answers. The
 //! scripts must agree with the model, [`crate::store::slice`].
 
+mod claims;
+mod fence;
+pub(super) mod look;
+
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::keys::{self, Keys};
-use super::node::Command;
-use super::reply::{Reply, flag, next_answer, nonsense, number, text};
+use self::claims::{Tokens, read_entries, read_since};
+pub(super) use self::fence::read_fence;
+use super::keys;
+use super::reply::{Reply, flag, next_answer, nonsense, text};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet, SliceId, UserId};
 use crate::store::{
-    Apply, ApplyReply, Arrived, Compared, DroppedNotes, Fence, HeldFrom, HeldPage, Holders,
-    MAX_BATCH, MemberPage, PutBackPage, Settled, SlicePart, SliceReading, SliceSize, SliceSurvey,
-    SliceTotals, SliceView, Slices, StoreError, StoreResult, Strays, StraysPage, Surplus, Swept,
-    Uniques,
+    Apply, ApplyReply, Arrived, ClaimedUser, ClaimsPage, Drift, Entries, MAX_BATCH, MemberPage,
+    Pass, PassCursor, PassPhase, Passed, Refusal, SliceLook, SliceSize, SliceTotals, Slices,
+    StoreError, StoreResult, Uniques,
 };
 
-/// The arguments for the state of a slice that a gateway knows: its version, and the joins, leaves
-/// and fans up to that version.
+/// About as many users are on a page of a pass. A page takes Redis about 2 ms, and Redis does
+/// nothing else meanwhile.
+const PASS_PAGE: usize = 500;
+
+/// The arguments for the state of a slice that a gateway knows: its version, and the joins and
+/// leaves up to that version.
 fn known_args(known: SliceSize) -> Vec<Value> {
     let Arrived { joins, leaves } = known.arrived();
-    args![known.version, joins, leaves, known.fans]
+    args![known.version, joins, leaves]
 }
 
 /// `form` is the form of the ids of users seen; see [`RedisStore::seen_form`].
-fn apply_args(keys: &Keys, form: &str, call: &Apply, not_after: UnixMillis) -> Vec<Value> {
+fn apply_args(form: &str, call: &Apply, not_after: UnixMillis) -> Vec<Value> {
     if let Some(left) = &call.left {
         debug_assert_eq!(left.len(), call.leaves.len());
     }
     debug_assert_eq!(
         call.since.len() + call.lives.len(),
-        if call.slice.set.keeps_notes() {
-            call.present().count()
-        } else {
-            0
+        match call.slice.set {
+            OnlineSet::Live(_) | OnlineSet::Users => call.present().count(),
+            OnlineSet::Streamers => 0,
         }
     );
+    debug_assert!(!call.bye || call.present().count() + call.leaves.len() == 0);
+    let follows = match call.follows {
+        Some(number) => number.to_string(),
+        None => String::new(),
+    };
+    let what_next = match (call.bye, call.more) {
+        (true, _) => "bye",
+        (false, true) => "more",
+        (false, false) => "",
+    };
     let mut args = args![
         call.epoch,
         call.gateway,
         call.number,
-        call.follows
-            .map(|number| number.to_string())
-            .unwrap_or_default(),
+        follows,
         not_after,
+        what_next,
         keys::SLICE_TTL.as_secs(),
-        keys.held_prefix(&call.slice, Group::All),
-        keys.held_prefix(&call.slice, Group::Fans),
         keys::ATTENDANCE_TTL.as_secs(),
+        keys::TOTALS_TTL.as_secs(),
         form,
-        call.joins.len(),
-        call.fans.len(),
-        call.leaves.len()
+        if call.uniques { "1" } else { "" }
     ];
     args.extend(known_args(call.known));
-    args.extend(args![
-        if call.uniques { "1" } else { "" },
-        keys::TOTALS_TTL.as_secs()
-    ]);
-    args.extend(call.present().map(|user| Value::from(user.as_str())));
+    args.extend(args![call.joins.len(), call.fans.len(), call.leaves.len()]);
+    let users = call.present().chain(&call.leaves);
+    args.extend(users.map(|user| Value::from(user.as_str())));
     args.extend(call.since.iter().map(|at| Value::from(at.to_string())));
     args.extend(
         call.lives
             .iter()
             .map(|lives| Value::from(join_lives(lives))),
     );
-    args.extend(call.leaves.iter().map(|user| Value::from(user.as_str())));
     args.extend(
         call.left
             .iter()
@@ -83,341 +93,123 @@ fn join_lives(lives: &[LiveId]) -> String {
 
 pub(super) fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
     Ok(match reply.text()?.as_str() {
-        "done" => {
-            let held = reply.number()?;
-            let held_fans = reply.number()?;
-            let noted = read_noted(&reply.text()?)?;
-            ApplyReply::Done(SliceView {
-                size: read_size(&mut reply)?,
-                held,
-                held_fans,
-                noted,
-            })
-        }
+        "done" => ApplyReply::Done(read_size(&mut reply)?),
         "closed" => ApplyReply::Closed,
         "newer" => ApplyReply::Newer(Epoch(reply.number()?)),
-        "old" => ApplyReply::Old,
-        "unknown" => ApplyReply::Unknown,
+        "refused" => ApplyReply::Refused(read_refusal(reply)?),
+        "dead" => ApplyReply::Dead,
         "late" => ApplyReply::Late(reply.number()?),
         other => return Err(nonsense(format!("a change answered {other}"))),
     })
 }
 
-pub(super) fn read_slice(mut reply: Reply) -> StoreResult<SliceReading> {
-    let there = Cards {
-        members: reply.number()?,
-        fans: reply.number()?,
+/// Reads the number of the gateway's entry, which is empty if there is none, and the size of a
+/// slice that belongs to the epoch of the call.
+fn read_refusal(mut reply: Reply) -> StoreResult<Refusal> {
+    let entry = reply.text()?;
+    let entry = if entry.is_empty() {
+        None
+    } else {
+        let number = entry.parse();
+        Some(number.map_err(|_| nonsense("an entry that is no number"))?)
     };
-    let word = reply.text()?;
-    let fence = read_fence_word(&word)?;
-    let size = fenced_size(&word, there);
-    let entry = read_entry(&reply.text()?)?;
-    let held = reply.number()?;
-    let held_fans = reply.number()?;
-    let noted = read_noted(&reply.text()?)?;
-    Ok(SliceReading {
-        size,
-        fence,
-        entry,
-        held,
-        held_fans,
-        noted,
-        gateways: reply.gateways()?,
-    })
+    let size = if reply.is_empty() {
+        None
+    } else {
+        Some(read_size(&mut reply)?)
+    };
+    Ok(Refusal { entry, size })
 }
 
-/// Reads the number of a gateway's entry; empty is none.
-fn read_entry(word: &str) -> StoreResult<Option<u64>> {
-    if word.is_empty() {
-        return Ok(None);
-    }
-    let number = word
-        .parse()
-        .map_err(|_| nonsense("an entry that is no number"))?;
-    Ok(Some(number))
-}
-
-/// Reads a size from the answer of a script: members, fans, how many left, version, whether it is
-/// in doubt.
+/// Reads a size from the answer of a script.
 fn read_size(reply: &mut Reply) -> StoreResult<SliceSize> {
     Ok(SliceSize {
         card: reply.number()?,
         fans: reply.number()?,
         leaves: reply.number()?,
         version: reply.number()?,
-        in_doubt: reply.flag()?,
+        incarnation: reply.number()?,
+        rebuild: reply.flag()?,
+        differs: reply.flag()?,
     })
 }
 
-/// The numbers of users in the sets of a slice.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Cards {
-    pub(super) members: u64,
-    pub(super) fans: u64,
+fn pass_args(form: &str, pass: &Pass) -> Vec<Value> {
+    let (phase, cursor) = match pass.from {
+        None => ("begin", 0),
+        Some(PassCursor { phase, cursor }) => (phase_word(phase), cursor),
+    };
+    let wrong = match pass.wrong {
+        Some(incarnation) => incarnation.to_string(),
+        None => String::new(),
+    };
+    let mut args = args![
+        pass.epoch,
+        phase,
+        cursor,
+        if pass.only_claims { "1" } else { "" },
+        PASS_PAGE,
+        form,
+        keys::SLICE_TTL.as_secs(),
+        keys::TOTALS_TTL.as_secs(),
+        wrong
+    ];
+    args.extend(known_args(pass.known));
+    for (gateway, last_heard) in &pass.dead {
+        args.extend(args![gateway, last_heard]);
+    }
+    args
 }
 
-/// Reads the number of members that have notes; empty is none.
-pub(super) fn read_noted(word: &str) -> StoreResult<Option<u64>> {
-    if word.is_empty() {
+fn phase_word(phase: PassPhase) -> &'static str {
+    match phase {
+        PassPhase::Claims => "claims",
+        PassPhase::Members => "members",
+        PassPhase::Fans => "fans",
+    }
+}
+
+/// Reads what the next page of a pass looks through; empty at the end.
+fn read_phase(word: &str) -> StoreResult<Option<PassPhase>> {
+    let phases = [PassPhase::Claims, PassPhase::Members, PassPhase::Fans];
+    let phase = phases.into_iter().find(|phase| phase_word(*phase) == word);
+    if phase.is_none() && !word.is_empty() {
+        return Err(nonsense(format!("a pass goes on with {word}")));
+    }
+    Ok(phase)
+}
+
+/// Reads the answer to a page of a pass; it is empty if the slice does not belong to the epoch.
+pub(super) fn read_passed(mut reply: Reply) -> StoreResult<Option<Passed>> {
+    if reply.is_empty() {
         return Ok(None);
     }
-    let count = word.parse().map_err(|_| nonsense("a count of notes"))?;
-    Ok(Some(count))
-}
-
-/// The fence and the parts of a slice. Leaves zero how many users each part holds: other keys say
-/// that.
-fn read_parts(fence: Value, entries: Value) -> StoreResult<Parts> {
-    let entries = Reply::of(entries)?.pairs()?;
-    let fence = if fence.is_null() {
-        String::new()
-    } else {
-        text(fence)?
-    };
-    let mut parts = Vec::with_capacity(entries.len());
-    for (name, number) in entries {
-        // The scripts do not take a value that is no number for an entry either.
-        let Ok(entry) = number.parse() else {
-            continue;
-        };
-        let gateway = GatewayId::parse(&name).map_err(|_| nonsense("a gateway's name"))?;
-        parts.push(SlicePart {
-            gateway,
-            entry,
-            held: 0,
-            held_fans: 0,
-        });
-    }
-    Ok(Parts { fence, parts })
-}
-
-/// The text of a slice's fence, and its parts.
-#[derive(Clone)]
-struct Parts {
-    fence: String,
-    parts: Vec<SlicePart>,
-}
-
-/// A slice and the result of [`read_parts`] for it.
-struct FoundParts<'a> {
-    slice: &'a SliceId,
-    parts: StoreResult<Parts>,
-}
-
-/// The commands for the sizes of a slice and its parts, in the order in which [`read_sizes`] takes
-/// their answers.
-fn size_commands(keys: &Keys, found: &FoundParts<'_>) -> Vec<Command> {
-    let slice = found.slice;
-    let Ok(Parts { parts, .. }) = &found.parts else {
-        return Vec::new();
-    };
-    let mut commands = Vec::new();
-    for group in slice.set.groups() {
-        commands.push(("SCARD", args![keys.members(slice, *group)]));
-        for part in parts {
-            commands.push(("SCARD", args![keys.held(slice, *group, &part.gateway)]));
-        }
-    }
-    if let Some(notes) = keys.notes(slice) {
-        commands.push(("HLEN", args![notes]));
-    }
-    commands
-}
-
-/// Takes the next `count` answers.
-fn next_answers(
-    answers: &mut dyn Iterator<Item = StoreResult<Value>>,
-    count: usize,
-) -> Vec<StoreResult<Value>> {
-    (0..count).map(|_| next_answer(answers)).collect()
-}
-
-fn read_sizes(
-    found: &FoundParts<'_>,
-    answers: &mut dyn Iterator<Item = StoreResult<Value>>,
-) -> StoreResult<SliceSurvey> {
-    let set = &found.slice.set;
-    let Parts { fence, mut parts } = found.parts.clone()?;
-    // Takes all answers of this slice before reading any, so that the next slice finds its own even
-    // after an error.
-    let mut of_groups = Vec::new();
-    for group in set.groups() {
-        let card = next_answer(answers);
-        let held = next_answers(answers, parts.len());
-        of_groups.push((*group, card, held));
-    }
-    let noted = if set.keeps_notes() {
-        Some(next_answer(answers))
-    } else {
-        None
-    };
-    let mut there = Cards {
-        members: 0,
-        fans: 0,
-    };
-    for (group, card, held) in of_groups {
-        let card = number(&card?)?;
-        match group {
-            Group::All => there.members = card,
-            Group::Fans => there.fans = card,
-        }
-        for (part, held) in parts.iter_mut().zip(held) {
-            let held = number(&held?)?;
-            match group {
-                Group::All => part.held = held,
-                Group::Fans => part.held_fans = held,
-            }
-        }
-    }
-    let noted = match noted {
-        Some(noted) => Some(number(&noted?)?),
-        None => None,
-    };
-    let SliceSize {
-        leaves,
-        in_doubt: may_be_in_doubt,
-        ..
-    } = fenced_size(&fence, there);
-    let Cards {
-        members: card,
-        fans,
-    } = there;
-    Ok(SliceSurvey {
-        fence: read_fence_word(&fence)?,
-        card,
-        fans,
-        leaves,
-        noted,
-        may_be_in_doubt,
-        parts,
-    })
-}
-
-/// The size of a slice with this fence and so many users. It is in doubt if the fence says so, or
-/// if the fence counts another number of users: the next call finds that out.
-pub(super) fn fenced_size(fence: &str, there: Cards) -> SliceSize {
-    match read_fenced_size(fence, there) {
-        Some(size) => size,
-        None => SliceSize {
-            in_doubt: there.members + there.fans > 0,
-            ..SliceSize::default()
+    let phase = read_phase(&reply.text()?)?;
+    let cursor = reply.number()?;
+    Ok(Some(Passed {
+        next: phase.map(|phase| PassCursor { phase, cursor }),
+        released: reply.number()?,
+        drift: Drift {
+            stray: reply.number()?,
+            missing: reply.number()?,
         },
-    }
+        size: read_size(&mut reply)?,
+    }))
 }
 
-/// Reads `open:<epoch>:<version>:<joins>-<leaves>:<fans>`; one more word means doubt. `None` for a
-/// closed fence, and for one without counts.
-fn read_fenced_size(fence: &str, there: Cards) -> Option<SliceSize> {
-    let mut words = fence.strip_prefix("open:")?.split(':').skip(1);
-    let version = words.next()?.parse().ok()?;
-    let (joins, leaves) = words.next()?.split_once('-')?;
-    let joins: u64 = joins.parse().ok()?;
-    let leaves = leaves.parse().ok()?;
-    let card = joins.checked_sub(leaves)?;
-    let fans = words.next()?.parse().ok()?;
-    let says_doubt = words.next().is_some();
-    Some(SliceSize {
-        card,
-        fans,
-        leaves,
-        version,
-        in_doubt: says_doubt || card != there.members || fans != there.fans,
-    })
-}
-
-/// The commands that compare a slice with what gateways hold, group by group. The first asks for
-/// the members of the group that no gateway holds. With `overlap`, one command a gateway asks for
-/// the users that it holds and that are not in the group.
-fn differ_commands(keys: &Keys, holders: &Holders) -> Vec<Command> {
-    let Holders {
-        slice,
-        gateways,
-        overlap,
-    } = holders;
-    let mut commands = Vec::new();
-    for group in slice.set.groups() {
-        let set = keys.members(slice, *group);
-        let held: Vec<String> = gateways
-            .iter()
-            .map(|gateway| keys.held(slice, *group, gateway))
-            .collect();
-        let mut strays = args![set];
-        strays.extend(held.iter().map(|held| Value::from(held.as_str())));
-        commands.push(("SDIFF", strays));
-        if *overlap {
-            for held in held {
-                commands.push(("SDIFF", args![held, set]));
-            }
+/// Reads the answers to HSCAN of the claims and to HGETALL of the entries.
+pub(super) fn read_claims_page(page: Value, entries: Value) -> StoreResult<ClaimsPage> {
+    let mut page = Reply::of(page)?;
+    let next = page.cursor()?;
+    let tokens = Tokens::of(read_entries(entries)?);
+    let mut users = Vec::new();
+    for (user, value) in page.list()?.pairs()? {
+        // Skips what another program wrote: nobody can ask for it by name.
+        if let Ok(user) = UserId::parse(&user) {
+            users.push(tokens.claimed(user, &value));
         }
     }
-    commands
-}
-
-/// Whether any of those answers names anybody.
-fn read_differ(
-    holders: &Holders,
-    answers: &mut dyn Iterator<Item = StoreResult<Value>>,
-) -> StoreResult<bool> {
-    let lacking = if holders.overlap {
-        holders.gateways.len()
-    } else {
-        0
-    };
-    let answered = (1 + lacking) * holders.slice.set.groups().len();
-    // Takes all answers of this slice before reading any, so that the next slice finds its own even
-    // after an error.
-    let found = next_answers(answers, answered);
-    let mut differs = false;
-    for found in found {
-        differs |= Reply::of(found?)?.piece().is_some();
-    }
-    Ok(differs)
-}
-
-/// Reads the answer to a GET of a fence.
-pub(super) fn read_fence(answer: Value) -> StoreResult<Option<Fence>> {
-    if answer.is_null() {
-        Ok(None)
-    } else {
-        read_fence_word(&text(answer)?)
-    }
-}
-
-/// Reads the text at [`super::keys::Keys::fence`]; empty is none.
-pub(super) fn read_fence_word(word: &str) -> StoreResult<Option<Fence>> {
-    if word.is_empty() {
-        return Ok(None);
-    }
-    match parse_fence(word) {
-        Some(fence) => Ok(Some(fence)),
-        None => Err(nonsense("a fence without an epoch")),
-    }
-}
-
-fn parse_fence(word: &str) -> Option<Fence> {
-    let (state, rest) = word.split_once(':')?;
-    let epoch = Epoch(rest.split(':').next()?.parse().ok()?);
-    match state {
-        "open" => Some(Fence::Open(epoch)),
-        "closed" => Some(Fence::Closed(epoch)),
-        _ => None,
-    }
-}
-
-/// Reads by how many the users in a slice exceed the count of the scripts.
-fn read_surplus(word: &str) -> StoreResult<i64> {
-    word.parse().map_err(|_| nonsense("a difference of sizes"))
-}
-
-/// Reads ids of lives with commas between; skips those that are none.
-fn read_live_ids(words: &str) -> Vec<LiveId> {
-    let mut lives = Vec::new();
-    for word in words.split(',') {
-        if let Ok(live) = LiveId::parse(word) {
-            lives.push(live);
-        }
-    }
-    lives
+    Ok(ClaimsPage { users, next })
 }
 
 impl RedisStore {
@@ -461,61 +253,14 @@ impl RedisStore {
         })
     }
 
-    async fn read_held(
-        &self,
-        slice: &SliceId,
-        group: Group,
-        gateway: &GatewayId,
-        cursor: u64,
-    ) -> StoreResult<HeldPage> {
-        let keys = self.keys();
-        let mut on = vec![keys.members(slice, group), keys.held(slice, group, gateway)];
-        if group == Group::All {
-            on = keys.with_notes(slice, on);
-        }
-        let prefix = if slice.set == OnlineSet::Users {
-            keys.held_prefix(slice, group)
-        } else {
-            String::new()
-        };
-        let args = args![cursor, MAX_BATCH, gateway, prefix];
-        let mut reply = self.router.script(&scripts::PAGE_HELD, on, args).await?;
-        let next = reply.cursor()?;
-        let held: Vec<String> = reply.list()?.texts().collect();
-        let missing = reply.list()?.users();
-        let words: Vec<String> = reply.list()?.texts().collect();
-        let mut page = HeldPage {
-            users: Vec::with_capacity(held.len()),
-            missing,
-            lives: Vec::with_capacity(words.len()),
-            next,
-        };
-        let mut words = words.iter();
-        for user in &held {
-            let words = words.next();
-            let Ok(user) = UserId::parse(user) else {
-                continue;
-            };
-            if let Some(words) = words {
-                page.lives.push((user.clone(), read_live_ids(words)));
-            }
-            page.users.push(user);
-        }
-        Ok(page)
-    }
-
     /// A call that is too late to make its entry did nothing, and told the node's time. The store
     /// then makes it once more.
     async fn do_apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
         let keys = self.keys();
         let slice = &call.slice;
-        let mut on = keys.with_ends(slice, keys.of_gateway(slice, &call.gateway));
-        on = keys.with_uniques(slice, keys.with_fans(slice, &call.gateway, on));
+        let mut on = keys.with_uniques(slice, keys.with_last_seen(slice, keys.of_slice(slice)));
         if call.keeps_sessions() {
-            on.extend([
-                keys.stays(slice, call.epoch),
-                keys.sessions(slice, call.epoch),
-            ]);
+            on = keys.with_sessions(slice, call.epoch, on);
         }
         let mut not_after = if call.follows.is_some() {
             0
@@ -523,7 +268,7 @@ impl RedisStore {
             self.router.not_after(&on[0]).await?
         };
         for _ in 0..2 {
-            let args = apply_args(keys, self.seen_form(slice), call, not_after);
+            let args = apply_args(self.seen_form(slice), call, not_after);
             let reply = self
                 .router
                 .script(&scripts::APPLY_CHANGES, on.clone(), args)
@@ -537,163 +282,84 @@ impl RedisStore {
         Err(StoreError::Timeout)
     }
 
-    async fn do_strays(
-        &self,
-        slice: &SliceId,
-        group: Group,
-        cursor: u64,
-        most: usize,
-        strays: Strays,
-    ) -> StoreResult<StraysPage> {
-        let how = match strays {
-            Strays::Count => "count",
-            Strays::Drop => "drop",
-        };
+    async fn do_pass(&self, pass: &Pass) -> StoreResult<Option<Passed>> {
         let keys = self.keys();
-        let args = args![
-            cursor,
-            most,
-            keys.held_prefix(slice, group),
-            how,
-            keys.stays_prefix(slice),
-            self.seen_form(slice)
-        ];
-        let on = vec![
-            keys.members(slice, Group::All),
-            keys.fence(slice),
-            keys.gateways(slice),
-            keys.members(slice, group),
-        ];
-        let on = keys.with_all_fans(slice, keys.with_ends(slice, on));
-        let mut reply = self.router.script(&scripts::DROP_STRAYS, on, args).await?;
-        let next = reply.cursor()?;
-        let strays = reply.number()?;
-        let card = reply.number()?;
-        let held = reply.number()?;
-        let size = read_size(&mut reply)?;
-        Ok(StraysPage {
-            strays,
-            names: reply.users(),
-            next,
-            size,
-            card,
-            held,
+        let slice = &pass.slice;
+        let on = keys.with_last_seen(slice, keys.of_slice(slice));
+        let on = keys.with_sessions(slice, pass.epoch, on);
+        let args = pass_args(self.seen_form(slice), pass);
+        read_passed(self.router.script(&scripts::PASS_SLICE, on, args).await?)
+    }
+
+    async fn do_close(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals> {
+        let keys = self.keys();
+        let on = keys.with_uniques(slice, keys.of_slice(slice));
+        let args = args![epoch, keys::CLOSED_FENCE_TTL.as_secs()];
+        let mut reply = self.router.script(&scripts::CLOSE_SLICE, on, args).await?;
+        Ok(SliceTotals {
+            arrived: Arrived {
+                joins: reply.number()?,
+                leaves: reply.number()?,
+            },
+            uniques: Uniques {
+                viewers: reply.number()?,
+                fans: reply.number()?,
+            },
         })
     }
 
-    /// The keys of a script that compares sizes.
-    fn size_keys(&self, slice: &SliceId) -> Vec<String> {
+    /// The entries are read last, so that they have the gateway of each claim, unless the gateway
+    /// let go of the slice meanwhile.
+    async fn read_claims(&self, slice: &SliceId, cursor: u64) -> StoreResult<ClaimsPage> {
         let keys = self.keys();
-        keys.with_all_fans(
-            slice,
-            vec![keys.members(slice, Group::All), keys.fence(slice)],
-        )
+        let commands = vec![
+            ("HSCAN", args![keys.who(slice), cursor, "COUNT", MAX_BATCH]),
+            ("HGETALL", args![keys.gateways(slice)]),
+        ];
+        let mut answers = self.router.read_all(commands).await.into_iter();
+        let page = next_answer(&mut answers);
+        let entries = next_answer(&mut answers);
+        read_claims_page(page?, entries?)
     }
 
-    async fn do_compare(
+    pub(super) async fn read_claims_on(
         &self,
         slice: &SliceId,
-        epoch: Epoch,
-        known: SliceSize,
-    ) -> StoreResult<Option<Compared>> {
-        let mut args = args![epoch];
-        args.extend(known_args(known));
-        let mut reply = self
-            .router
-            .script(&scripts::COMPARE_SLICE, self.size_keys(slice), args)
-            .await?;
-        let Some(members) = reply.piece() else {
+        user: &UserId,
+    ) -> StoreResult<Option<ClaimedUser>> {
+        let keys = self.keys();
+        let commands = vec![
+            ("HGET", args![keys.who(slice), user]),
+            ("HGETALL", args![keys.gateways(slice)]),
+        ];
+        let mut answers = self.router.read_all(commands).await.into_iter();
+        let claims = next_answer(&mut answers);
+        let entries = next_answer(&mut answers);
+        let claims = claims?;
+        if claims.is_null() {
             return Ok(None);
-        };
-        let surplus = Surplus {
-            members: read_surplus(&text(members)?)?,
-            fans: read_surplus(&reply.text()?)?,
-        };
-        let wait = reply.number()?;
-        let began = reply.flag()?;
-        Ok(Some(Compared {
-            size: read_size(&mut reply)?,
-            surplus,
-            wait,
-            began,
-        }))
-    }
-
-    async fn do_put_back(
-        &self,
-        slice: &SliceId,
-        epoch: Epoch,
-        gateway: &GatewayId,
-        page: HeldFrom,
-    ) -> StoreResult<PutBackPage> {
-        let keys = self.keys();
-        let mut on = vec![
-            keys.members(slice, Group::All),
-            keys.fence(slice),
-            keys.members(slice, page.group),
-            keys.held(slice, page.group, gateway),
-        ];
-        if slice.set.live().is_some() {
-            // The notes on the users of the platform stay: only the gateway that holds a user knows
-            // in which lives the user is.
-            on = keys.with_all_fans(slice, keys.with_notes(slice, on));
         }
-        let args = args![page.cursor, page.most, epoch, keys::SLICE_TTL.as_secs()];
-        let mut reply = self.router.script(&scripts::PUT_BACK, on, args).await?;
-        let next = reply.cursor()?;
-        let put_back = reply.number()?;
-        let size = read_size(&mut reply)?;
-        Ok(PutBackPage {
-            put_back,
-            next,
-            size,
-        })
+        let tokens = Tokens::of(read_entries(entries?)?);
+        Ok(Some(tokens.claimed(user.clone(), &text(claims)?)))
     }
 
-    async fn do_settle(
+    async fn read_since(
         &self,
         slice: &SliceId,
-        epoch: Epoch,
-        surplus: Surplus,
-    ) -> StoreResult<Settled> {
-        let args = args![epoch, surplus.members.to_string(), surplus.fans.to_string()];
-        let mut reply = self
-            .router
-            .script(&scripts::SETTLE_DOUBT, self.size_keys(slice), args)
-            .await?;
-        Ok(match reply.text()?.as_str() {
-            "settled" => Settled::Settled(read_size(&mut reply)?),
-            "early" => Settled::Early,
-            "changed" => Settled::Changed,
-            "over" => Settled::Over,
-            other => return Err(nonsense(format!("the end of a doubt answered {other}"))),
-        })
-    }
-
-    async fn do_drop_foreign_keys(
-        &self,
-        slice: &SliceId,
-        gateway: &GatewayId,
-    ) -> StoreResult<Vec<String>> {
-        let keys = self.keys();
-        let on = keys.with_fans(
-            slice,
-            gateway,
-            keys.with_notes(slice, keys.of_gateway(slice, gateway)),
-        );
-        let on = keys.with_uniques(slice, on);
-        let args = args![
-            keys.held_prefix(slice, Group::All),
-            keys.held_prefix(slice, Group::Fans),
-            keys.stays_prefix(slice),
-            keys.sessions_prefix(slice)
-        ];
-        Ok(self
-            .router
-            .script(&scripts::DROP_FOREIGN_KEYS, on, args)
-            .await?
-            .texts()
-            .collect())
+        users: &[UserId],
+    ) -> StoreResult<Vec<Option<UnixMillis>>> {
+        if slice.set.live().is_none() {
+            return Ok(vec![None; users.len()]);
+        }
+        let mut since = Vec::with_capacity(users.len());
+        for claims in self.of_each("HMGET", self.keys().who(slice), users).await? {
+            since.push(if claims.is_null() {
+                None
+            } else {
+                read_since(&text(claims)?)
+            });
+        }
+        Ok(since)
     }
 }
 
@@ -703,214 +369,35 @@ impl Slices for RedisStore {
         self.router.call("apply", self.do_apply(call)).await
     }
 
-    async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading> {
-        let args = args![gateway];
-        let keys = self.keys();
-        let on = keys.with_fans(
-            slice,
-            gateway,
-            keys.with_notes(slice, keys.of_gateway(slice, gateway)),
-        );
-        let steps = async { read_slice(self.router.script(&scripts::READ_SLICE, on, args).await?) };
-        self.router.call("read_slice", steps).await
-    }
-
-    async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
-        let parts = self
-            .router
+    async fn look(
+        &self,
+        slices: &[SliceId],
+        gateway: &GatewayId,
+        entries: Entries,
+    ) -> Vec<StoreResult<SliceLook>> {
+        self.router
             .read_each(
-                "survey",
+                "look",
                 slices,
-                |slice| {
-                    vec![
-                        ("GET", args![self.keys().fence(slice)]),
-                        ("HGETALL", args![self.keys().gateways(slice)]),
-                    ]
-                },
-                |_, answers| {
-                    let fence = next_answer(answers);
-                    let entries = next_answer(answers);
-                    read_parts(fence?, entries?)
-                },
-            )
-            .await;
-        let found: Vec<_> = slices
-            .iter()
-            .zip(parts)
-            .map(|(slice, parts)| FoundParts { slice, parts })
-            .collect();
-        self.router
-            .read_each(
-                "survey",
-                &found,
-                |found| size_commands(self.keys(), found),
-                read_sizes,
+                |slice| look::commands(self.keys(), slice, gateway, entries),
+                |slice, answers| look::Answers::take(slice, entries, answers).read(gateway),
             )
             .await
     }
 
-    async fn sweep(
-        &self,
-        slice: &SliceId,
-        gateway: &GatewayId,
-        most: usize,
-        last_heard: UnixMillis,
-    ) -> StoreResult<Swept> {
-        let keys = self.keys();
-        let args = args![
-            gateway,
-            most,
-            keys.held_prefix(slice, Group::All),
-            keys.held_prefix(slice, Group::Fans),
-            keys.stays_prefix(slice),
-            last_heard,
-            self.seen_form(slice)
-        ];
-        let steps = async {
-            let on = keys.with_fans(
-                slice,
-                gateway,
-                keys.with_ends(slice, keys.of_gateway(slice, gateway)),
-            );
-            let mut reply = self.router.script(&scripts::SWEEP_SLICE, on, args).await?;
-            let released = reply.number()?;
-            let done = reply.flag()?;
-            Ok(Swept {
-                released,
-                done,
-                size: read_size(&mut reply)?,
-            })
-        };
-        self.router.call("sweep", steps).await
-    }
-
-    async fn differ_from_held(&self, slices: &[Holders]) -> Vec<StoreResult<bool>> {
-        self.router
-            .read_each(
-                "differ_from_held",
-                slices,
-                |holders| differ_commands(self.keys(), holders),
-                read_differ,
-            )
-            .await
-    }
-
-    async fn strays(
-        &self,
-        slice: &SliceId,
-        group: Group,
-        cursor: u64,
-        most: usize,
-        strays: Strays,
-    ) -> StoreResult<StraysPage> {
-        self.router
-            .call("strays", self.do_strays(slice, group, cursor, most, strays))
-            .await
-    }
-
-    async fn compare(
-        &self,
-        slice: &SliceId,
-        epoch: Epoch,
-        known: SliceSize,
-    ) -> StoreResult<Option<Compared>> {
-        self.router
-            .call("compare", self.do_compare(slice, epoch, known))
-            .await
-    }
-
-    async fn put_back(
-        &self,
-        slice: &SliceId,
-        epoch: Epoch,
-        gateway: &GatewayId,
-        page: HeldFrom,
-    ) -> StoreResult<PutBackPage> {
-        self.router
-            .call("put_back", self.do_put_back(slice, epoch, gateway, page))
-            .await
-    }
-
-    async fn drop_notes(&self, slice: &SliceId, cursor: u64) -> StoreResult<DroppedNotes> {
-        let on = self
-            .keys()
-            .with_notes(slice, vec![self.keys().members(slice, Group::All)]);
-        let steps = async {
-            let mut reply = self
-                .router
-                .script(&scripts::DROP_NOTES, on, args![cursor, MAX_BATCH])
-                .await?;
-            let next = reply.cursor()?;
-            Ok(DroppedNotes {
-                dropped: reply.number()?,
-                next,
-            })
-        };
-        self.router.call("drop_notes", steps).await
-    }
-
-    async fn settle(
-        &self,
-        slice: &SliceId,
-        epoch: Epoch,
-        surplus: Surplus,
-    ) -> StoreResult<Settled> {
-        self.router
-            .call("settle", self.do_settle(slice, epoch, surplus))
-            .await
-    }
-
-    async fn drop_foreign_keys(
-        &self,
-        slice: &SliceId,
-        gateway: &GatewayId,
-    ) -> StoreResult<Vec<String>> {
-        self.router
-            .call(
-                "drop_foreign_keys",
-                self.do_drop_foreign_keys(slice, gateway),
-            )
-            .await
+    async fn pass(&self, pass: &Pass) -> StoreResult<Option<Passed>> {
+        self.router.call("pass", self.do_pass(pass)).await
     }
 
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals> {
-        let keys = self.keys();
-        let on = vec![
-            keys.members(slice, Group::All),
-            keys.gateways(slice),
-            keys.fence(slice),
-        ];
-        let on = keys.with_uniques(slice, keys.with_all_fans(slice, keys.with_notes(slice, on)));
-        let args = args![
-            epoch,
-            super::keys::CLOSED_FENCE_TTL.as_secs(),
-            keys.held_prefix(slice, Group::All),
-            keys.held_prefix(slice, Group::Fans)
-        ];
-        let steps = async {
-            let mut reply = self.router.script(&scripts::CLOSE_SLICE, on, args).await?;
-            let arrived = Arrived {
-                joins: reply.number()?,
-                leaves: reply.number()?,
-            };
-            let uniques = Uniques {
-                viewers: reply.number()?,
-                fans: reply.number()?,
-            };
-            Ok(SliceTotals { arrived, uniques })
-        };
-        self.router.call("close_slice", steps).await
+        self.router
+            .call("close_slice", self.do_close(slice, epoch))
+            .await
     }
 
-    async fn held_page(
-        &self,
-        slice: &SliceId,
-        group: Group,
-        gateway: &GatewayId,
-        cursor: u64,
-    ) -> StoreResult<HeldPage> {
+    async fn claims_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<ClaimsPage> {
         self.router
-            .call("held_page", self.read_held(slice, group, gateway, cursor))
+            .call("claims_page", self.read_claims(slice, cursor))
             .await
     }
 
@@ -954,25 +441,8 @@ impl Slices for RedisStore {
         slice: &SliceId,
         users: &[UserId],
     ) -> StoreResult<Vec<Option<UnixMillis>>> {
-        let steps = async {
-            let notes = if slice.set.live().is_some() {
-                self.keys().notes(slice)
-            } else {
-                None
-            };
-            let Some(notes) = notes else {
-                return Ok(vec![None; users.len()]);
-            };
-            let mut since = Vec::with_capacity(users.len());
-            for at in self.of_each("HMGET", notes, users).await? {
-                since.push(if at.is_null() {
-                    None
-                } else {
-                    Some(number(&at)?)
-                });
-            }
-            Ok(since)
-        };
-        self.router.call("since_of", steps).await
+        self.router
+            .call("since_of", self.read_since(slice, users))
+            .await
     }
 }

@@ -79,14 +79,14 @@ impl Scene {
         let slices: Vec<SliceId> = self.room.record.all_slices().take(2).collect();
         let found = self
             .store
-            .survey(&slices)
+            .look(&slices, &GatewayId::random(), Entries::Own)
             .await
             .into_iter()
             .collect::<StoreResult<Vec<_>>>()
             .unwrap();
         found
             .into_iter()
-            .map(|found| (found.fence, found.card))
+            .map(|found| (found.fence, found.size.card))
             .collect()
     }
 
@@ -248,7 +248,7 @@ async fn a_garbled_slice_keeps_no_other_from_being_closed() {
     let slices: Vec<SliceId> = room.record.all_slices().skip(1).collect();
     let found = scene
         .store
-        .survey(&slices)
+        .look(&slices, &GatewayId::random(), Entries::Own)
         .await
         .into_iter()
         .map(|found| found.unwrap().fence);

@@ -194,26 +194,17 @@ impl LivesParts {
             (Vec::new(), KnownBans::default())
         } else {
             tokio::try_join!(
-                self.read_slices(&record),
+                self.look_at_slices(&record),
                 load_bans(self.store.as_ref(), &record)
             )?
         };
         let now = self.clock.now();
         let room = self.rooms.prepare(record, bans, now);
         let mut holders = Vec::new();
-        for (place, reading) in slices {
-            let slice = &room.slices()[place];
-            holders.extend(reading.gateways);
-            let in_epoch = reading.fence == Some(Fence::Open(room.record.epoch));
-            if in_epoch {
-                room.note_size(place, reading.size, now);
-            }
-            if let Some(number) = reading.entry.filter(|_| in_epoch) {
-                slice.lock().found_entry(
-                    number,
-                    reading.held,
-                    self.gateways.own.incarnation().number,
-                );
+        for (place, found) in slices.into_iter().enumerate() {
+            holders.extend(found.entries.into_iter().map(|(gateway, _)| gateway));
+            if found.fence == Some(Fence::Open(room.record.epoch)) {
+                room.note_size(place, found.size, now);
             }
         }
         let (room, old) = match self.rooms.install(room) {

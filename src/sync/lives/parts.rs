@@ -4,12 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio_util::task::TaskTracker;
 
 use super::types::LiveError;
 use crate::base::clock::Clock;
-use crate::base::ids::LiveId;
+use crate::base::ids::{LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::absent_streamers::AbsentStreamers;
@@ -19,11 +18,11 @@ use crate::presence::gateways::Gateways;
 use crate::presence::watched_streams::WatchedStreams;
 use crate::presence::{Room, Rooms};
 use crate::store::{
-    ClaimLimits, Counted, Figures, LiveRecord, SliceReading, Store, StoreError, StoreResult,
+    ClaimLimits, Counted, Entries, Figures, LiveRecord, SliceLook, Store, StoreError, StoreResult,
 };
 use crate::sync::social::feeds::Feeds;
 
-/// Maximum slices that are closed or read at the same time.
+/// Maximum slices that are closed at the same time.
 pub(super) const MAX_CONCURRENT_SLICES: usize = 32;
 
 pub struct LivesParts {
@@ -125,19 +124,11 @@ impl LivesParts {
         Ok(())
     }
 
-    /// Each slice by its place, as this gateway sees it.
-    pub(super) async fn read_slices(
-        &self,
-        record: &LiveRecord,
-    ) -> StoreResult<Vec<(usize, SliceReading)>> {
+    /// Each slice, as this gateway sees it.
+    pub(super) async fn look_at_slices(&self, record: &LiveRecord) -> StoreResult<Vec<SliceLook>> {
+        let slices: Vec<SliceId> = record.all_slices().collect();
         let own = self.gateways.id();
-        stream::iter(record.all_slices().enumerate())
-            .map(|(place, slice)| {
-                let own = &own;
-                async move { Ok((place, self.store.read_slice(&slice, own).await?)) }
-            })
-            .buffer_unordered(MAX_CONCURRENT_SLICES)
-            .try_collect()
-            .await
+        let found = self.store.look(&slices, &own, Entries::All).await;
+        found.into_iter().collect()
     }
 }

@@ -1,146 +1,150 @@
-//! Sweeps open slices, repairs those in doubt, and closes slices of older epochs.
+//! Puts the slices of open lives and of the platform right, and closes slices of older epochs.
 
 use super::Walk;
-use crate::base::ids::{Epoch, GatewayId, Group, SliceId};
-use crate::store::{Fence, Holders, LiveRecord, MAX_BATCH, SliceSize, SliceSurvey, StoreResult};
+use super::state::WalkState;
+use crate::base::ids::{Epoch, SliceId};
+use crate::store::{
+    Entries, Fence, LiveRecord, MAX_BATCH, SliceLook, SliceSize, StoreError, StoreResult,
+};
+use crate::sync::pass::Extent;
 
-/// A slice as the walk read it.
-pub(super) struct ReadSlice {
+/// A slice as the walk found it.
+pub(super) struct FoundSlice {
     pub(super) id: SliceId,
-    pub(super) found: StoreResult<SliceSurvey>,
+    pub(super) epoch: Epoch,
+    pub(super) look: StoreResult<SliceLook>,
 }
 
-/// A slice that the walk has swept.
+/// A slice that the walk has put right.
 pub(super) struct WalkedSlice {
     pub(super) id: SliceId,
     pub(super) epoch: Epoch,
-    /// The gateways with an entry.
-    gateways: Vec<GatewayId>,
-    members: u64,
-    /// As in [`Holders`].
-    overlap: bool,
+    pub(super) size: SliceSize,
+    /// Whether a pass through everything was made.
+    is_compared: bool,
 }
 
 impl WalkedSlice {
-    pub(super) fn holders(&self) -> Holders {
-        Holders {
-            slice: self.id.clone(),
-            gateways: self.gateways.clone(),
-            overlap: self.overlap,
-        }
-    }
-
-    /// Whether each walk searches it for strays.
-    pub(super) fn is_small(&self) -> bool {
-        self.members <= MAX_BATCH as u64
+    /// Whether each regular walk compares all of it.
+    fn is_small(&self) -> bool {
+        self.size.card <= MAX_BATCH as u64
     }
 }
 
 impl Walk {
-    /// Sweeps a slice of an open live, or closes it if it is of an older epoch. `None` if it was
+    pub(super) async fn look(&self, slices: Vec<(SliceId, Epoch)>) -> Vec<FoundSlice> {
+        let ids: Vec<SliceId> = slices.iter().map(|(id, _)| id.clone()).collect();
+        let looks = self
+            .store
+            .look(&ids, &self.gateways.id(), Entries::All)
+            .await;
+        slices
+            .into_iter()
+            .zip(looks)
+            .map(|((id, epoch), look)| FoundSlice { id, epoch, look })
+            .collect()
+    }
+
+    /// Puts a slice of an open live right, or closes it if it is of an older epoch. `None` if it was
     /// closed.
-    pub(super) async fn close_or_sweep(
+    pub(super) async fn close_or_put_right(
         &self,
         record: &LiveRecord,
-        read: ReadSlice,
+        found: FoundSlice,
     ) -> StoreResult<Option<WalkedSlice>> {
-        let ReadSlice { id: slice, found } = read;
-        let found = self.read_or_repair(&slice, found).await?;
-        if let Some(fence) = found.fence
-            && fence.epoch() < record.epoch
-            && let Fence::Open(older) = fence
+        if let Ok(look) = &found.look
+            && let Some(Fence::Open(older)) = look.fence
+            && older < record.epoch
         {
+            let slice = &found.id;
             tracing::warn!(
                 live_id = %record.live, slice = slice.index, epoch = %older,
                 "closing a slice of an older epoch"
             );
-            self.store.close_slice(&slice, older).await?;
+            self.store.close_slice(slice, older).await?;
             return Ok(None);
         }
-        let walked = self.sweep_slice(slice, record.epoch, found).await?;
-        Ok(Some(walked))
+        self.put_right(found).await.map(Some)
     }
 
-    /// Sweeps the dead gateways among those with an entry in an open slice, and removes members
-    /// that no gateway can hold.
-    pub(super) async fn sweep_slice(
-        &self,
-        slice: SliceId,
-        epoch: Epoch,
-        found: SliceSurvey,
-    ) -> StoreResult<WalkedSlice> {
-        let SliceSurvey {
-            parts,
-            card,
-            fans,
-            may_be_in_doubt,
-            ..
-        } = found;
-        let held: u64 = parts.iter().map(|part| part.held).sum();
-        let held_fans: u64 = parts.iter().map(|part| part.held_fans).sum();
-        let gateways: Vec<GatewayId> = parts.into_iter().map(|part| part.gateway).collect();
-        self.sweeper.sweep_dead(&slice, &gateways).await?;
-        // These are certainly strays. There may be more, at most as many as the users that several
-        // gateways hold.
-        if card > held {
-            self.sweeper.drop_strays(&slice, Group::All, 0).await?;
+    /// Takes the claims of the dead out of a slice, and compares all of it if anything in it is not
+    /// in order.
+    pub(super) async fn put_right(&self, found: FoundSlice) -> StoreResult<WalkedSlice> {
+        let FoundSlice { id, epoch, look } = found;
+        let look = match look {
+            Ok(look) => look,
+            // Another program wrote there. The pass removes what is no key of a slice.
+            Err(StoreError::Nonsense(_)) => return self.compare(id, epoch, &SliceLook::default()).await,
+            Err(why) => return Err(why),
+        };
+        let dead = self.passer.dead_in(&look);
+        let is_open = look.fence == Some(Fence::Open(epoch));
+        let has_lost_fence = look.fence.is_none() && look.has_keys;
+        if has_lost_fence || is_open && !(look.is_intact && look.size.is_in_order()) {
+            return self.compare(id, epoch, &look).await;
         }
-        if fans > held_fans {
-            self.sweeper.drop_strays(&slice, Group::Fans, 0).await?;
-        }
-        if may_be_in_doubt {
-            self.mend(&slice, epoch).await?;
-        }
-        let overlap = held > card || held_fans > fans;
+        let size = if dead.is_empty() {
+            Some(look.size)
+        } else {
+            self.passer.pass(&id, epoch, &dead, Extent::Claims).await?
+        };
         Ok(WalkedSlice {
-            id: slice,
+            id,
             epoch,
-            gateways,
-            members: card,
-            overlap,
+            size: size.unwrap_or_default(),
+            is_compared: false,
         })
     }
 
-    /// Repairs a slice in doubt, of which perhaps no gateway has a room. A doubt that has just begun
-    /// is left to the gateways that have one, and to the next walk.
-    async fn mend(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
-        let wait = self.mender.mend(slice, epoch, SliceSize::default()).await?;
-        if wait > 0
-            && let Some(live) = slice.live()
-        {
-            self.outbox.doubt(live);
-        }
-        Ok(())
-    }
-
-    /// Passes on what was read of a slice. A slice that cannot be read because another program wrote
-    /// there is repaired, so that the next walk can read it, and the gateways with users there write
-    /// them again.
-    pub(super) async fn read_or_repair(
+    /// Passes through everything in a slice.
+    async fn compare(
         &self,
-        slice: &SliceId,
-        found: StoreResult<SliceSurvey>,
-    ) -> StoreResult<SliceSurvey> {
-        if let Err(why) = &found
-            && self.mender.heal(slice, why).await
-        {
-            self.have_checked(slice);
-        }
-        found
+        id: SliceId,
+        epoch: Epoch,
+        look: &SliceLook,
+    ) -> StoreResult<WalkedSlice> {
+        let dead = self.passer.dead_in(look);
+        let size = self
+            .passer
+            .pass(&id, epoch, &dead, Extent::Everything)
+            .await?;
+        Ok(WalkedSlice {
+            id,
+            epoch,
+            size: size.unwrap_or_default(),
+            is_compared: true,
+        })
     }
 
-    /// Has all gateways, this one too, check the set of a slice soon.
-    fn have_checked(&self, slice: &SliceId) {
-        let rooms = &self.sweeper.rooms;
-        match slice.live() {
-            Some(live) => {
-                self.outbox.doubt(live);
-                self.checks
-                    .check_soon(rooms.get(live).into_iter().collect());
+    /// Compares small slices as a whole, and one page of each large one: another program may have
+    /// left all sizes as they were.
+    pub(super) async fn compare_in_turn(&self, memory: &mut WalkState, walked: Vec<WalkedSlice>) {
+        for slice in walked {
+            if slice.is_compared || slice.size == SliceSize::default() {
+                continue;
             }
-            None => {
-                self.outbox.doubt_platform();
-                rooms.look_again_at_platform();
+            if slice.is_small() {
+                let look = SliceLook::default();
+                if let Err(why) = self.compare(slice.id, slice.epoch, &look).await {
+                    tracing::debug!(error = %why, "a slice was not compared");
+                }
+            } else {
+                self.compare_page(memory, &slice).await;
+            }
+        }
+    }
+
+    async fn compare_page(&self, memory: &mut WalkState, slice: &WalkedSlice) {
+        let from = memory.cursors.get(&slice.id).copied();
+        match self.passer.pass_page(&slice.id, slice.epoch, from).await {
+            Ok(Some(next)) => {
+                memory.cursors.insert(slice.id.clone(), next);
+            }
+            Ok(None) => {
+                memory.cursors.remove(&slice.id);
+            }
+            Err(why) => {
+                tracing::debug!(set = %slice.id.set, error = %why, "a page was not compared");
             }
         }
     }

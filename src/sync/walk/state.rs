@@ -4,13 +4,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use crate::base::clock::{Millis, millis};
-use crate::base::ids::{GatewayId, Group, LiveId, SliceId};
+use crate::base::ids::{GatewayId, LiveId, SliceId};
 use crate::presence::gateways::Roster;
-use crate::store::{CALL_DEADLINE, LATEST_ENTRY};
-
-/// One walk of this many searches the large slices of a live for strays, a page each. Every walk
-/// searches small slices, and slices that certainly have strays.
-pub(super) const STRAYS_ROUNDS: u64 = 30;
+use crate::store::{CALL_DEADLINE, LATEST_ENTRY, PassCursor};
 
 /// The most by which a gateway's estimate of the time at Redis is off.
 const CLOCK_SLACK: Duration = Duration::from_millis(500);
@@ -18,7 +14,7 @@ const CLOCK_SLACK: Duration = Duration::from_millis(500);
 /// Why the walk visits lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Occasion {
-    /// The regular walk. It searches the lives whose turn it is for strays.
+    /// The regular walk. It compares slices whatever their sizes say.
     Regular,
     /// A gateway was buried, a buried one may have made entries since, a live could not be reached
     /// before, or a walk ended early.
@@ -29,22 +25,25 @@ pub(super) enum Occasion {
 pub(super) struct WalkState {
     /// When the next regular walk is due; `None` while another gateway walks.
     pub(super) next: Option<Millis>,
-    pub(super) round: u64,
     /// Whether the last walk ended early, so that it did not visit the lives behind the error.
     pub(super) ended_early: bool,
     /// Lives that are listed without a record, as far as this gateway knows, and since when.
     pub(super) unrecorded: HashMap<LiveId, Millis>,
     /// Lives whose last visit failed.
     pub(super) failed: Vec<LiveId>,
-    /// Whether the last sweep of the platform failed.
+    /// Whether the last visit to the platform failed.
     pub(super) platform_failed: bool,
+    /// Lives with a slice that the last visit left out of order, because it is in a rebuild.
+    pub(super) open: Vec<LiveId>,
+    /// The same of the platform.
+    pub(super) platform_open: bool,
     /// The dead gateways that the last walk knew of.
     pub(super) known_dead: HashSet<GatewayId>,
     known_living: BTreeSet<GatewayId>,
     /// `None` if a walk was made after the late calls of all gateways that have appeared.
     late_calls: Option<LateCalls>,
-    /// Where the next search for strays goes on in each group of a slice.
-    pub(super) cursors: HashMap<(SliceId, Group), u64>,
+    /// Where the next walk goes on to compare a large slice.
+    pub(super) cursors: HashMap<SliceId, PassCursor>,
 }
 
 /// When the late calls of gateways that have appeared are over.
@@ -57,20 +56,6 @@ struct LateCalls {
 }
 
 impl WalkState {
-    /// Remembers the number of the round, and no walk.
-    pub(super) fn of_round(round: u64) -> Self {
-        Self {
-            round,
-            ..Self::default()
-        }
-    }
-
-    /// Whether this walk searches a live for strays.
-    pub(super) fn has_strays_turn(&self, live: &LiveId) -> bool {
-        xxhash_rust::xxh3::xxh3_64(live.as_str().as_bytes()) % STRAYS_ROUNDS
-            == self.round % STRAYS_ROUNDS
-    }
-
     /// Notes which gateways live. True if it is time to look for late entries: a gateway that
     /// appears may be one that was buried while it could not reach Redis. Calls that it sent before
     /// it knew may have arrived after the sweep of its former id.

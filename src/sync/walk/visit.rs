@@ -4,9 +4,9 @@
 use futures_util::{StreamExt, stream};
 
 use super::Walk;
-use super::slices::{ReadSlice, WalkedSlice};
+use super::slices::{FoundSlice, WalkedSlice};
 use super::state::{Occasion, WalkState};
-use crate::base::ids::{LiveId, SliceId};
+use crate::base::ids::{Epoch, LiveId, SliceId};
 use crate::store::{LiveRecord, LiveState, StoreError, StoreResult, both};
 use crate::sync::count::count_nobody;
 
@@ -17,8 +17,8 @@ const MAX_CONCURRENT_VISITS: usize = 64;
 struct Visit {
     live: LiveId,
     record: StoreResult<Option<LiveRecord>>,
-    /// The slices of the live if it is open, as they were read.
-    slices: Vec<ReadSlice>,
+    /// The slices of the live if it is open, as they were found.
+    slices: Vec<FoundSlice>,
 }
 
 /// The result of a visit.
@@ -55,21 +55,20 @@ impl Walk {
             .cloned()
             .collect();
         self.finish_events(&open).await;
-        let slices: Vec<SliceId> = open.iter().flat_map(LiveRecord::all_slices).collect();
-        let found = self.store.survey(&slices).await;
+        let mut slices: Vec<(SliceId, Epoch)> = Vec::new();
+        for record in &open {
+            slices.extend(record.all_slices().map(|slice| (slice, record.epoch)));
+        }
+        let mut found = self.look(slices).await.into_iter();
         if occasion == Occasion::Regular {
             self.feeds.announce_missing(&open).await;
             self.attendance.begin_missing(&open).await;
         }
-        let mut read = slices
-            .into_iter()
-            .zip(found)
-            .map(|(id, found)| ReadSlice { id, found });
         let mut visits = Vec::with_capacity(lives.len());
         for (live, record) in lives.into_iter().zip(records) {
             let slices = match &record {
                 Ok(Some(open)) if open.state == LiveState::Open => {
-                    read.by_ref().take(open.all_slices().count()).collect()
+                    found.by_ref().take(open.all_slices().count()).collect()
                 }
                 _ => Vec::new(),
             };
@@ -87,18 +86,16 @@ impl Walk {
             .buffer_unordered(MAX_CONCURRENT_VISITS)
             .collect()
             .await;
-        let mut to_search = Vec::new();
+        let mut walked = Vec::new();
         for (live, visited) in visited {
-            let slices = self.note_visited(memory, live, visited);
-            if occasion == Occasion::Regular {
-                to_search.extend(slices);
-            }
+            walked.extend(self.note_visited(memory, live, visited));
         }
-        self.search_slices(memory, to_search).await;
+        if occasion == Occasion::Regular {
+            self.compare_in_turn(memory, walked).await;
+        }
     }
 
-    /// Notes the result of a visit. Answers the slices that a regular walk has to search for
-    /// strays.
+    /// Notes the result of a visit. Answers the slices of an open live.
     fn note_visited(
         &self,
         memory: &mut WalkState,
@@ -112,9 +109,9 @@ impl Walk {
                 self.outbox.doubt(&live);
                 memory.unrecorded.entry(live).or_insert(self.clock.now());
             }
-            Ok(Visited::Open(mut slices)) => {
-                if !memory.has_strays_turn(&live) {
-                    slices.retain(WalkedSlice::is_small);
+            Ok(Visited::Open(slices)) => {
+                if slices.iter().any(|slice| !slice.size.is_in_order()) {
+                    memory.open.push(live);
                 }
                 return slices;
             }
@@ -159,29 +156,19 @@ impl Walk {
     async fn visit_open_live(
         &self,
         record: &LiveRecord,
-        read: Vec<ReadSlice>,
+        found: Vec<FoundSlice>,
     ) -> StoreResult<Visited> {
         self.lives.found_stream(record);
-        let roster = self.gateways.roster();
         let mut result = Ok(());
-        let mut slices = Vec::with_capacity(read.len());
-        let mut users = 0;
-        for slice in read {
-            if let Ok(found) = &slice.found {
-                // The dead are swept now, or were not yet when the slice was read.
-                for part in &found.parts {
-                    if !roster.dead.contains(&part.gateway) {
-                        users += part.held;
-                    }
-                }
-            }
-            match self.close_or_sweep(record, slice).await {
+        let mut slices = Vec::with_capacity(found.len());
+        for slice in found {
+            match self.close_or_put_right(record, slice).await {
                 Ok(walked) => slices.extend(walked),
                 Err(why) => result = both(result, Err(why)),
             }
         }
         // The last viewers may have gone with a dead gateway.
-        let is_empty = users == 0 && result.is_ok();
+        let is_empty = result.is_ok() && slices.iter().all(|slice| slice.size.card == 0);
         if is_empty
             && let Some(counted) = record.counted
             && !counted.figures.is_zero()

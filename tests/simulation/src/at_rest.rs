@@ -2,13 +2,18 @@
 //! gone home.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use rollcall::base::clock::{UnixMillis, unix_now};
 use rollcall::base::event_kind::EventKind;
-use rollcall::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet};
+use rollcall::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet, UserId};
 use rollcall::presence::figures::Quality;
-use rollcall::store::{Attendance, Fence, Figures, LiveEpoch, OnlineUsers, Sessions};
+use rollcall::store::slice::Slice;
+use rollcall::store::{
+    Attendance, Claim, ClaimedUser, Entries, Fence, Figures, LiveEpoch, OnlineUsers, Sessions,
+    SliceEntry,
+};
 use tokio::time::Instant;
 
 use crate::expectation::{Expectation, Live, User};
@@ -23,6 +28,9 @@ const SEEN_EARLIER: Duration = Duration::from_secs(60);
 
 /// When the gateway heard of the end of a socket, in ms after that.
 const SEEN_LATER: UnixMillis = 1_500;
+
+/// A gateway that does not exist.
+static NOBODY: LazyLock<GatewayId> = LazyLock::new(|| GatewayId::parse("nobody").expect("an id"));
 
 /// What is wrong while everybody stays where they are.
 pub(crate) fn wrong(world: &World) -> Vec<String> {
@@ -62,6 +70,7 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
     }
     wrong.extend(wrong_records(world, &truth));
     wrong.extend(wrong_attendance(world, &truth));
+    wrong.extend(wrong_claims(world, &truth));
     wrong.extend(wrong_friends(world, &truth));
     wrong.extend(wrong_times(world, &truth));
     let online: BTreeSet<User> = truth.online.values().map(|online| online.user).collect();
@@ -138,6 +147,118 @@ fn wrong_whereabouts(world: &World, truth: &Truth) -> Vec<(String, Vec<(GatewayI
         let lives: BTreeSet<String> = said.iter().map(|(_, live)| live.to_string()).collect();
         if lives != right.get(user).cloned().unwrap_or_default() {
             wrong.push((user.clone(), said));
+        }
+    }
+    wrong
+}
+
+/// Slices whose claims are not exactly what the gateways hold, or whose public sets and sizes are
+/// not what the claims say.
+fn wrong_claims(world: &World, truth: &Truth) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (set, slice) in world.network.truth.all_slices() {
+        if !matches!(slice.fence(), Some(Fence::Open(_))) {
+            continue;
+        }
+        let holders = set.live().and_then(|live| {
+            let mut lives = truth.lives.iter().enumerate();
+            let (number, of_live) = lives.find(|(number, _)| world.live_id(*number) == *live)?;
+            of_live.epoch?;
+            Some((number, of_live))
+        });
+        for claimed in every_claim(&slice) {
+            let user = &claimed.user;
+            if claimed.by.iter().any(|(gateway, _)| gateway.is_none()) {
+                wrong.push(format!(
+                    "there is a claim of nobody on {user} in {set}: {:?}",
+                    claimed.by
+                ));
+            }
+            // The platform's users may have several sockets.
+            let Some((live, of_live)) = holders else {
+                continue;
+            };
+            let held = |number: &&User| world.user_id(**number) == *user;
+            let expectation = of_live
+                .expectations
+                .keys()
+                .find(held)
+                .and_then(|number| Some((*number, of_live.expectations.get(number)?)));
+            let gateways = expectation.map_or(0, |(_, expectation)| expectation.gateways().len());
+            if claimed.by.len() != gateways {
+                wrong.push(format!(
+                    "{gateways} gateways hold {user} in l{live}, and the claims are {:?}",
+                    claimed.by
+                ));
+            }
+            let is_fan = expectation.is_some_and(|(number, _)| world.is_fan(number, live));
+            if claimed
+                .by
+                .iter()
+                .any(|(_, claim)| (*claim == Claim::Fan) != is_fan)
+            {
+                wrong.push(format!(
+                    "{user} is a fan in l{live}: {is_fan}, and {:?}",
+                    claimed.by
+                ));
+            }
+        }
+        wrong.extend(wrong_sizes(&set, &slice));
+    }
+    wrong
+}
+
+fn every_claim(slice: &Slice) -> Vec<ClaimedUser> {
+    let mut all = Vec::new();
+    let mut cursor = Some(0);
+    while let Some(from) = cursor {
+        let page = slice.claims_page(from);
+        all.extend(page.users);
+        cursor = page.next;
+    }
+    all
+}
+
+/// What is wrong with a slice by itself.
+fn wrong_sizes(set: &OnlineSet, slice: &Slice) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut claimed: [BTreeSet<UserId>; 2] = Default::default();
+    for user in every_claim(slice) {
+        if user.by.iter().any(|(_, claim)| *claim == Claim::Fan) {
+            claimed[1].insert(user.user.clone());
+        }
+        claimed[0].insert(user.user);
+    }
+    let size = slice.size();
+    let counted = [size.card, size.fans];
+    for ((group, claimed), counted) in [Group::All, Group::Fans].iter().zip(claimed).zip(counted) {
+        let there: BTreeSet<UserId> = slice.members(*group).cloned().collect();
+        let group = group.name();
+        if there != claimed {
+            wrong.push(format!(
+                "{set} ({group}) has {there:?}, and claims on {claimed:?}"
+            ));
+        }
+        if claimed.len() as u64 != counted {
+            wrong.push(format!(
+                "{set} ({group}) has claims on {claimed:?}, and counts {counted}"
+            ));
+        }
+    }
+    let look = slice.look(&NOBODY, Entries::All);
+    if !size.is_in_order() || !look.is_intact {
+        wrong.push(format!("a slice of {set} is not in order: {look:?}"));
+    }
+    for (gateway, entry) in look.entries {
+        let is_complete = matches!(
+            entry,
+            SliceEntry::At {
+                is_complete: true,
+                ..
+            }
+        );
+        if !is_complete {
+            wrong.push(format!("the entry of {gateway} in {set} is {entry:?}"));
         }
     }
     wrong

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use rollcall::base::ids::{Group, OnlineSet, SliceId, UserId};
+use rollcall::base::ids::{GatewayId, Group, OnlineSet, SliceId, UserId};
+use rollcall::store::slice::Slice;
+use rollcall::store::{Claim, Entries};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
@@ -323,24 +325,48 @@ async fn meddle(world: &World, fault: &Planned) {
     match fault.kind {
         Kind::LoseSlice => store.lose_slice(&slice),
         Kind::OlderSlice => store.restore_slice(&backup, &slice),
-        _ => store.write_as_another_program(&slice, |slice| {
-            let group = if fault.choice >> 16 & 1 == 0 {
-                Group::All
-            } else {
-                Group::Fans
-            };
-            let member = slice.members(group).next().cloned();
-            if let Some(member) = member.filter(|_| !fault.choice.is_multiple_of(3)) {
-                slice.take_out(group, &member);
-            }
-            if fault.choice % 3 != 1
-                && let Ok(stranger) = UserId::parse("stranger")
-            {
-                slice.add_stranger(group, &stranger);
-            }
+        _ => store.write_as_another_program(&slice, |slice| match fault.choice >> 17 & 3 {
+            0 => write_claims(slice, fault.choice),
+            _ => write_sets(slice, fault.choice),
         }),
     }
     older_data_is_found(world).await;
+}
+
+/// Another program writes to a public set.
+fn write_sets(slice: &mut Slice, choice: u64) {
+    let group = if choice >> 16 & 1 == 0 {
+        Group::All
+    } else {
+        Group::Fans
+    };
+    let member = slice.members(group).next().cloned();
+    if let Some(member) = member.filter(|_| !choice.is_multiple_of(3)) {
+        slice.take_out(group, &member);
+    }
+    if choice % 3 != 1
+        && let Ok(stranger) = UserId::parse("stranger")
+    {
+        slice.add_stranger(group, &stranger);
+    }
+}
+
+/// Another program writes to the claims, the entries or the fence.
+fn write_claims(slice: &mut Slice, choice: u64) {
+    let (Ok(nobody), Ok(stranger)) = (GatewayId::parse("nobody"), UserId::parse("stranger")) else {
+        return;
+    };
+    let entries = slice.look(&nobody, Entries::All).entries;
+    let gateway = entries.first().map(|(gateway, _)| gateway);
+    let member = slice.members(Group::All).next().cloned();
+    match (choice % 6, gateway, member) {
+        (0, _, Some(member)) => slice.lose_claims(&member),
+        (1, gateway, _) => slice.invent_claim(&stranger, gateway, Claim::Fan),
+        (2, _, Some(member)) => slice.invent_claim(&member, None, Claim::Fan),
+        (3, Some(gateway), _) => slice.lose_entry(gateway),
+        (4, Some(gateway), _) => slice.change_entry(gateway, 1),
+        _ => slice.lose_fence(),
+    }
 }
 
 /// Gateways find what another program or a backup brought within a check and a bit.

@@ -152,19 +152,8 @@ calls! {
 
 calls! {
     Slices {
-        [read] read_slice(slice: &SliceId, gateway: &GatewayId) -> SliceReading, at slice(slice);
-        [write] sweep(slice: &SliceId, gateway: &GatewayId, most: usize, last_heard: UnixMillis)
-            -> Swept, at slice(slice);
-        [write] strays(slice: &SliceId, group: Group, cursor: u64, most: usize, strays: Strays)
-            -> StraysPage, at slice(slice);
-        [read] held_page(slice: &SliceId, group: Group, gateway: &GatewayId, cursor: u64)
-            -> HeldPage, at slice(slice);
-        [write] compare(slice: &SliceId, epoch: Epoch, known: SliceSize) -> Option<Compared>, at slice(slice);
-        [write] put_back(slice: &SliceId, epoch: Epoch, gateway: &GatewayId, page: HeldFrom)
-            -> PutBackPage, at slice(slice);
-        [write] drop_notes(slice: &SliceId, cursor: u64) -> DroppedNotes, at slice(slice);
-        [write] settle(slice: &SliceId, epoch: Epoch, surplus: Surplus) -> Settled, at slice(slice);
-        [write] drop_foreign_keys(slice: &SliceId, gateway: &GatewayId) -> Vec<String>, at slice(slice);
+        [write] pass(pass: &Pass) -> Option<Passed>, at slice(&pass.slice);
+        [read] claims_page(slice: &SliceId, cursor: u64) -> ClaimsPage, at slice(slice);
         [write] close_slice(slice: &SliceId, epoch: Epoch) -> SliceTotals, at slice(slice);
         [read] is_member(slice: &SliceId, group: Group, user: &UserId) -> bool, at slice(slice);
         [read] are_members(slice: &SliceId, group: Group, users: &[UserId]) -> Vec<bool>, at slice(slice);
@@ -179,12 +168,13 @@ calls! {
             self.network.call(call, move |store: &MemoryStore| Ok(store.apply_until(&apply, not_after)), Err).await
         }
 
-        async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
-            batches!(self, read survey(slices), slices, |slice| self.slice(slice))
-        }
-
-        async fn differ_from_held(&self, slices: &[Holders]) -> Vec<StoreResult<bool>> {
-            batches!(self, read differ_from_held(slices), slices, |held| self.slice(&held.slice))
+        async fn look(
+            &self,
+            slices: &[SliceId],
+            gateway: &GatewayId,
+            entries: Entries,
+        ) -> Vec<StoreResult<SliceLook>> {
+            batches!(self, read look(slices, gateway, entries), slices, |slice| self.slice(slice))
         }
     }
 }
@@ -239,14 +229,6 @@ impl Checks for Link {
             self.hide_what_is_away(expected, checked);
         }
         checked
-    }
-
-    async fn check_slices(
-        &self,
-        gateway: &GatewayId,
-        slices: &[ExpectedSlice],
-    ) -> Vec<StoreResult<Option<SliceReading>>> {
-        batches!(self, read check_slices(gateway, slices), slices, |expected| self.slice(&expected.slice))
     }
 }
 

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use rollcall::store::DOUBT_AFTER_LOSS;
+use rollcall::store::REBUILD;
 
 /// A flush may take this much longer, because the crowd and the gateways share the cores of the
 /// machine.
 const SLACK: Duration = Duration::from_millis(750);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Counts are exact again within this time after Redis lost writes: the slices are in doubt until
-/// every gateway has found that out, and a look at them may be a few seconds late.
-pub const EXACT_AGAIN: Duration = DOUBT_AFTER_LOSS.saturating_add(Duration::from_secs(4));
+/// Counts are exact again within this time after Redis lost writes: gateways find that out, the
+/// slices are rebuilt, and the look that ends a rebuild may come some seconds later.
+pub const EXACT_AGAIN: Duration = REBUILD.saturating_add(Duration::from_secs(10));
 
 /// Every gateway of a run gets these settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -253,6 +253,7 @@ async fn only_those_who_were_there_in_that_time(store: Arc<dyn Store>) {
                 let slice = slice.clone();
                 let epoch = Epoch(7);
                 let (known, uniques) = (SliceSize::default(), true);
+                let (more, bye) = (false, false);
                 let (fans, lives) = (Vec::new(), Vec::new());
                 let call = Apply {
                     slice,
@@ -261,6 +262,8 @@ async fn only_those_who_were_there_in_that_time(store: Arc<dyn Store>) {
                     number,
                     follows,
                     known,
+                    more,
+                    bye,
                     uniques,
                     joins,
                     fans,

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use rollcall::base::ids::{Epoch, SliceId};
 use rollcall::store::{
-    Arrived, ChangeLive, ChangeReply, CheckLive, Checked, CountLive, ExpectedSlice, Figures,
-    Finding, LiveChange, LiveRecord, OpenLive, Peaks, RemoveUser, Standing, Store, StoreError,
+    Arrived, ChangeLive, ChangeReply, CheckLive, Checked, CountLive, Entries, ExpectedSlice,
+    Figures, Finding, LiveChange, LiveRecord, OpenLive, Pass, Peaks, RemoveUser, SliceSize,
+    Standing, Store, StoreError,
 };
 
 use super::{
-    Caller, LONG, connect, end, fans, finish_close, gateway, live, of_size, on_each, opened,
-    opened_as, slice, user, users, wish,
+    Caller, LONG, connect, end, fans, finish_close, gateway, live, on_each, opened, opened_as,
+    passes, slice, user, users, wish,
 };
 use crate::redis_cluster::RedisCluster;
 use crate::redis_server::RedisServer;
@@ -21,6 +22,7 @@ on_each!(
     information_and_figures_that_are_not_as_expected_are_found,
     a_live_that_is_not_on_the_list_is_found,
     a_slice_that_is_not_as_expected_is_found,
+    a_slice_in_a_rebuild_is_never_as_expected,
     a_slice_in_which_one_has_no_part_is_as_large_as_expected,
     a_list_that_nobody_asks_about_is_not_looked_at,
     each_of_many_lives_has_its_own_answer,
@@ -59,14 +61,12 @@ impl Scene {
                 number: 5,
                 ..Caller::new(store, "a")
             };
-            let view = own.registers(&users(0, 2 + n)).await;
-            let (held, held_fans) = (view.held, view.held_fans);
+            let size = own.registers(&users(0, 2 + n)).await;
             let expected = ExpectedSlice {
                 slice,
+                epoch: record.epoch,
                 entry: own.entry,
-                held,
-                held_fans,
-                size: view.size,
+                size,
             };
             a.push(own);
             slices.push(expected);
@@ -110,10 +110,9 @@ impl Scene {
     /// A slice as `a` reads it.
     async fn finding(&self, place: usize) -> Finding {
         let slice = &self.expected.slices[place].slice;
-        Finding::Slice(
-            place,
-            self.store.read_slice(slice, &gateway("a")).await.unwrap(),
-        )
+        let slices = std::slice::from_ref(slice);
+        let mut looks = self.store.look(slices, &gateway("a"), Entries::Own).await;
+        Finding::Slice(place, looks.remove(0).unwrap())
     }
 }
 
@@ -253,13 +252,14 @@ async fn a_live_that_is_not_on_the_list_is_found(store: Arc<dyn Store>) {
 async fn a_slice_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
     let mut scene = Scene::of(&store, "42").await;
     let second = scene.finding(1).await;
-    let wrong: [fn(&mut ExpectedSlice); 6] = [
+    let wrong: [fn(&mut ExpectedSlice); 7] = [
         |slice| slice.entry = Some(5),
         |slice| slice.entry = None,
-        |slice| slice.held += 1,
-        |slice| slice.held_fans -= 1,
         |slice| slice.size.card -= 1,
         |slice| slice.size.fans -= 1,
+        |slice| slice.size.leaves += 1,
+        |slice| slice.size.version += 1_000_000_000,
+        |slice| slice.size.incarnation -= 1,
     ];
     for change in wrong {
         assert_eq!(
@@ -269,7 +269,10 @@ async fn a_slice_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
     }
     let both = [scene.finding(0).await, scene.finding(1).await];
     let mut expected = scene.expected.clone();
-    expected.slices.iter_mut().for_each(|slice| slice.held = 0);
+    expected
+        .slices
+        .iter_mut()
+        .for_each(|slice| slice.entry = None);
     assert_eq!(scene.finds(&expected).await, both);
     // A change by the gateway itself moves its number.
     scene.a[0].moves_on().await;
@@ -292,9 +295,40 @@ async fn a_slice_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
     );
 }
 
+async fn a_slice_in_a_rebuild_is_never_as_expected(store: Arc<dyn Store>) {
+    let mut scene = Scene::of(&store, "42").await;
+    let complaint = Pass {
+        wrong: Some(scene.expected.slices[1].size.incarnation),
+        ..scene.a[1].pass()
+    };
+    let size = passes(&store, complaint).await.unwrap().size;
+    scene.a[1].entry = None;
+    for size in [size, scene.a[1].registers(&users(0, 3)).await] {
+        scene.expected.slices[1].size = size;
+        scene.expected.slices[1].entry = scene.a[1].entry;
+        assert_eq!(scene.finds(&scene.expected).await, [scene.finding(1).await]);
+    }
+    // An entry that is not complete is found, too.
+    let size = scene.a[0].says_some(&[]).await;
+    scene.expected.slices[0].size = size;
+    scene.expected.slices[0].entry = scene.a[0].entry;
+    let both = [scene.finding(0).await, scene.finding(1).await];
+    assert_eq!(scene.finds(&scene.expected).await, both);
+}
+
+/// A slice of one live in which the asking gateway has no part.
+fn no_part(slice: SliceId, epoch: Epoch, size: SliceSize) -> ExpectedSlice {
+    ExpectedSlice {
+        slice,
+        epoch,
+        entry: None,
+        size,
+    }
+}
+
 async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    let check = async |card| {
+    let check = async |size| {
         let expected = CheckLive {
             live: live("42"),
             epoch: record.epoch,
@@ -302,20 +336,16 @@ async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn
             removals: 0,
             version: 0,
             counted: Some(Figures::default()),
-            slices: vec![ExpectedSlice {
-                slice: slice(),
-                entry: None,
-                held: 0,
-                held_fans: 0,
-                size: of_size(card),
-            }],
+            slices: vec![no_part(slice(), record.epoch, size)],
         };
         let mut findings = whole(found(&store, &[expected]).await.remove(0));
         findings.retain(|finding| matches!(finding, Finding::Slice(..)));
         findings.len()
     };
+    let nobody = SliceSize::default();
+    let one = SliceSize { card: 1, ..nobody };
     assert_eq!(
-        (check(0).await, check(1).await),
+        (check(nobody).await, check(one).await),
         (0, 1),
         "nobody has used it"
     );
@@ -323,10 +353,10 @@ async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn
         epoch: record.epoch.0,
         ..Caller::new(&store, "b")
     };
-    b.registers(&users(0, 2)).await;
-    assert_eq!((check(2).await, check(0).await), (0, 1));
+    let two = b.registers(&users(0, 2)).await;
+    assert_eq!((check(two).await, check(nobody).await), (0, 1));
     store.close_slice(&slice(), record.epoch).await.unwrap();
-    assert_eq!(check(2).await, 1, "the epoch is closed");
+    assert_eq!(check(two).await, 1, "the epoch is closed");
 }
 
 async fn a_list_that_nobody_asks_about_is_not_looked_at(store: Arc<dyn Store>) {
@@ -354,13 +384,11 @@ async fn each_of_many_lives_has_its_own_answer(store: Arc<dyn Store>) {
         let removals = u64::from(n % 3 == 0);
         let (live, epoch) = (record.live, record.epoch);
         let slice = SliceId::of_live(live.clone(), 1, 1);
-        let slices = vec![ExpectedSlice {
-            slice,
-            entry: None,
-            held: 0,
-            held_fans: 0,
-            size: of_size(u64::from(n % 5 == 0)),
-        }];
+        let size = SliceSize {
+            card: u64::from(n % 5 == 0),
+            ..SliceSize::default()
+        };
+        let slices = vec![no_part(slice, epoch, size)];
         let counted = None;
         expected.push(CheckLive {
             live,

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::clock::UnixMillis;
-use rollcall::base::ids::{Epoch, Group, OnlineSet, SliceId, UserId};
+use rollcall::base::ids::{Epoch, OnlineSet, SliceId, UserId};
 use rollcall::store::{
-    ApplyReply, Attended, LiveEpoch, MANY_SESSIONS, MOST_SESSIONS, SHORT_BREAK, Session,
-    SessionPlace, Span, Stays, Store, Strays,
+    ApplyReply, Attended, LiveEpoch, MANY_SESSIONS, MOST_SESSIONS, Pass, SHORT_BREAK, Session,
+    SessionPlace, Span, Stays, Store,
 };
 
 use super::former::redis;
-use super::{Caller, gateway, live, on_each, user, users};
+use super::{Caller, live, on_each, passes, sweep, user, users};
 
 /// Over how many slices the viewers are spread.
 const SLICES: u32 = 2;
@@ -74,10 +74,7 @@ impl Gateway {
             let mut call = part.next(part.entry, &joins, &leaves);
             call.since = vec![at; joins.len()];
             call.left = Some(vec![at; leaves.len()]);
-            let ApplyReply::Done(_) = part.store.apply(&call).await.unwrap() else {
-                panic!("{call:?}")
-            };
-            part.entry = Some(part.number);
+            part.makes(&call).await;
         }
     }
 }
@@ -206,20 +203,18 @@ async fn a_move_is_no_break_in_whichever_order_the_gateways_are_heard(store: Arc
     assert_eq!(times(&store, 7).await, [(user(0), 500, None)]);
 }
 
-async fn sweeps_and_strays_end_sessions(store: Arc<dyn Store>) {
+/// The gateway died at this time.
+async fn is_swept(store: &Arc<dyn Store>, name: &str, at: UnixMillis) {
+    for index in 1..=SLICES {
+        sweep(store, &viewers(index), 7, &[(name, at)]).await;
+    }
+}
+
+async fn a_sweep_ends_sessions(store: Arc<dyn Store>) {
     let (mut a, mut b) = (Gateway::new(&store, "a", 7), Gateway::new(&store, "b", 7));
     a.changes(1_000, &users(0, 3), &[]).await;
     b.changes(2_000, &users(2, 3), &[]).await;
-    for index in 1..=SLICES {
-        store
-            .sweep(&viewers(index), &gateway("a"), 100, 1_500)
-            .await
-            .unwrap();
-        store
-            .strays(&viewers(index), Group::All, 0, 100, Strays::Drop)
-            .await
-            .unwrap();
-    }
+    is_swept(&store, "a", 1_500).await;
     let ended: Vec<_> = times(&store, 7)
         .await
         .into_iter()
@@ -232,13 +227,42 @@ async fn sweeps_and_strays_end_sessions(store: Arc<dyn Store>) {
     );
     // A sweep that knows of an earlier sign of life than the join leaves no session of negative
     // length.
-    for index in 1..=SLICES {
-        store
-            .sweep(&viewers(index), &gateway("b"), 100, 10)
-            .await
-            .unwrap();
-    }
+    is_swept(&store, "b", 10).await;
     assert_eq!(times(&store, 7).await[2].2, Some(1_000));
+}
+
+async fn a_sweep_of_several_gateways_ends_a_session_when_the_last_was_heard(store: Arc<dyn Store>) {
+    for name in ["a", "b"] {
+        let mut gateway = Gateway::new(&store, name, 7);
+        gateway.changes(1_000, &users(0, 1), &[]).await;
+    }
+    for index in 1..=SLICES {
+        let dead = [("a", 3_000), ("b", 2_000)];
+        sweep(&store, &viewers(index), 7, &dead).await;
+    }
+    assert_eq!(times(&store, 7).await, [(user(0), 1_000, Some(3_000))]);
+}
+
+/// Nobody leaves the set of viewers in a rebuild, so nobody's session ends there.
+async fn a_rebuild_is_no_break(store: Arc<dyn Store>) {
+    let mut a = Gateway::new(&store, "a", 7);
+    a.changes(1_000, &users(0, 6), &[]).await;
+    for part in &mut a.parts {
+        let forgets = Pass {
+            wrong: Some(part.looks().await.size.incarnation),
+            ..part.pass()
+        };
+        assert!(passes(&store, forgets).await.unwrap().size.rebuild);
+        part.entry = None;
+    }
+    // One is not said again, another leaves.
+    a.changes(2_000, &users(1, 6), &[]).await;
+    a.changes(3_000, &[], &users(1, 2)).await;
+    let all: Vec<_> = users(0, 6)
+        .into_iter()
+        .map(|user| (user, 1_000, None))
+        .collect();
+    assert_eq!(times(&store, 7).await, all);
 }
 
 async fn sessions_outlast_the_close_and_epochs_are_apart(store: Arc<dyn Store>) {
@@ -293,21 +317,11 @@ async fn sessions_of_another_type_are_removed_so_that_users_can_join_again() {
     let (server, store) = redis().await;
     let mut a = Gateway::new(&store, "a", 7);
     a.changes(1_000, &users(0, 4), &[]).await;
-    for part in &mut a.parts {
-        let slice = format!("{{online-fans:42_slice{}}}", part.slice.index);
-        let keys = [format!("{slice}:sessions@7"), format!("{slice}:stays@7")];
-        keys.iter()
-            .for_each(|key| drop(server.cli(&["SET", key, "text"])));
-        let mut call = part.next(part.entry, &users(4, 5), &[]);
-        (call.since, call.left) = (vec![2_000], Some(Vec::new()));
-        store.apply(&call).await.unwrap_err();
-        part.entry = Some(part.number);
-        let mut removed = store
-            .drop_foreign_keys(&part.slice, &part.name)
-            .await
-            .unwrap();
-        removed.sort();
-        assert_eq!(removed, keys);
+    for part in &a.parts {
+        for key in ["sessions", "stays"] {
+            let slice = format!("{{online-fans:42_slice{}}}", part.slice.index);
+            server.cli(&["SET", &format!("{slice}:{key}@7"), "text"]);
+        }
     }
     a.changes(3_000, &users(5, 7), &[]).await;
     a.changes(4_000, &[], &users(0, 6)).await;
@@ -413,12 +427,7 @@ async fn random_histories_agree_with_a_model(store: Arc<dyn Store>) {
         let before: BTreeSet<UserId> = held.iter().flatten().cloned().collect();
         let mut joined = Vec::new();
         if rng.random_bool(0.1) {
-            for index in 1..=SLICES {
-                store
-                    .sweep(&viewers(index), &gateway(NAMES[who]), 100, at)
-                    .await
-                    .unwrap();
-            }
+            is_swept(&store, NAMES[who], at).await;
             gateways[who] = Gateway::new(&store, NAMES[who], 7);
             gateways[who]
                 .parts
@@ -489,7 +498,9 @@ async fn random_histories_agree_with_a_model(store: Arc<dyn Store>) {
 on_each!(
     a_session_is_from_the_first_join_to_the_last_leave_over_all_gateways,
     a_move_is_no_break_in_whichever_order_the_gateways_are_heard,
-    sweeps_and_strays_end_sessions,
+    a_sweep_ends_sessions,
+    a_sweep_of_several_gateways_ends_a_session_when_the_last_was_heard,
+    a_rebuild_is_no_break,
     sessions_outlast_the_close_and_epochs_are_apart,
     a_whole_batch_has_sessions_and_a_user_may_have_many,
     a_user_has_so_many_sessions_and_no_more,

@@ -9,7 +9,7 @@ use rollcall::base::clock::{UnixMillis, unix_now};
 use rollcall::base::ids::{OnlineSet, SliceId, USERS_SLICES, UserId};
 use rollcall::store::{Apply, ApplyReply, OnlineCount, Span, Store};
 
-use super::{Caller, on_each, user};
+use super::{Caller, is_refused, on_each, sweep, user};
 
 on_each!(
     a_call_forgets_who_comes_and_notes_who_goes,
@@ -153,16 +153,12 @@ async fn a_refused_call_notes_nothing(store: Arc<dyn Store>) {
     comes(&mut a, &users[..1]).await;
     let entry = a.entry;
     a.entry = Some(7_000);
-    assert_eq!(
-        changes(&mut a, &users[1..], &[(&users[0], 70)]).await,
-        ApplyReply::Old
-    );
+    let refused = changes(&mut a, &users[1..], &[(&users[0], 70)]).await;
+    assert!(is_refused(&refused, entry));
     let mut other = gateway(&store, "other");
     other.entry = Some(1);
-    assert_eq!(
-        changes(&mut other, &users[1..], &[(&users[0], 70)]).await,
-        ApplyReply::Unknown
-    );
+    let refused = changes(&mut other, &users[1..], &[(&users[0], 70)]).await;
+    assert!(is_refused(&refused, None));
     assert_eq!(
         known(&store, &users).await,
         [(true, None), (false, Some(5))]
@@ -179,7 +175,7 @@ async fn a_sweep_notes_whom_nobody_else_holds(store: Arc<dyn Store>) {
     let (mut a, mut b, users) = (gateway(&store, "a"), gateway(&store, "b"), mates(3));
     comes(&mut a, &users[..2]).await;
     comes(&mut b, &users[1..3]).await;
-    store.sweep(&a.slice, &a.name, 1_000, 70).await.unwrap();
+    sweep(&store, &a.slice, 1, &[("a", 70)]).await;
     assert_eq!(
         known(&store, &users).await,
         [(false, Some(70)), (true, None), (true, None)]

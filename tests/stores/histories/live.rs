@@ -14,13 +14,14 @@ use rollcall::base::ids::{Epoch, GatewayId, Group, SliceId, UserId};
 use rollcall::store::Fence;
 use rollcall::store::{
     Apply, ApplyReply, Burial, CheckLive, Checked, CloseLive, CloseReason, CloseReply,
-    ExpectedSlice, Figures, Finding, Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks,
-    RemoveUser, RenewLease, SliceReading, SliceSize, Standing, Store, Strays,
+    ExpectedSlice, Figures, Finding, Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Pass,
+    Peaks, Refusal, RemoveUser, RenewLease, SliceEntry, SliceLook, SliceSize, Standing, Store,
 };
 
 use super::agree_on;
 use crate::conformance::{
-    LONG, fans, finish_close, gateway, held, live, members, memory, user, wish,
+    Caller, LONG, claims, fans, finish_close, gateway, live, look, members, memory, pass, passes,
+    sweep, user, wish,
 };
 
 const GATEWAYS: [&str; 4] = ["a", "b", "c", "d"];
@@ -73,12 +74,17 @@ enum Step {
     Late {
         which: prop::sample::Index,
     },
+    Bye {
+        gateway: usize,
+        slice: usize,
+    },
     Sweep {
         gateway: usize,
         slice: usize,
     },
-    Strays {
+    Pass {
         slice: usize,
+        complains: bool,
     },
     Renew {
         gateway: usize,
@@ -129,7 +135,6 @@ enum Wrong {
     Epoch,
     Removals,
     Entry,
-    Held,
     Card,
 }
 
@@ -152,7 +157,7 @@ fn steps() -> impl Strategy<Value = Step> {
     };
     let wrong = prop_oneof![
         6 => Just(Wrong::Nothing), 1 => Just(Wrong::Epoch), 1 => Just(Wrong::Removals), 1 => Just(Wrong::Entry),
-        1 => Just(Wrong::Held), 1 => Just(Wrong::Card),
+        1 => Just(Wrong::Card),
     ];
     let apply = (who(), slice(), behind(), follows, users(), users()).prop_map(
         |(gateway, slice, behind, follows, joins, leaves)| {
@@ -184,7 +189,9 @@ fn steps() -> impl Strategy<Value = Step> {
         14 => apply,
         2 => any::<prop::sample::Index>().prop_map(|which| Step::Late { which }),
         2 => (who(), slice()).prop_map(|(gateway, slice)| Step::Sweep { gateway, slice }),
-        1 => slice().prop_map(|slice| Step::Strays { slice }),
+        1 => (who(), slice()).prop_map(|(gateway, slice)| Step::Bye { gateway, slice }),
+        2 => (slice(), prop::bool::weighted(0.2))
+            .prop_map(|(slice, complains)| Step::Pass { slice, complains }),
         8 => (who(), knows, burials).prop_map(|(gateway, held, burials)| Step::Renew { gateway, held, burials }),
         1 => who().prop_map(|gateway| Step::End { gateway }),
         6 => (who(), wrong).prop_map(|(gateway, wrong)| Step::Check { gateway, wrong }),
@@ -193,6 +200,13 @@ fn steps() -> impl Strategy<Value = Step> {
 
 fn slice(place: usize) -> SliceId {
     SliceId::of_live(live("42"), place as u32 + 1, SLICES)
+}
+
+fn number_in(entry: Option<SliceEntry>) -> Option<u64> {
+    match entry? {
+        SliceEntry::At { number, .. } => Some(number),
+        SliceEntry::Dead => None,
+    }
 }
 
 fn sorted<T: ToString>(all: impl IntoIterator<Item = T>) -> Vec<String> {
@@ -271,34 +285,42 @@ impl Side {
         )
     }
 
-    fn reading(&self, reading: &SliceReading) -> String {
-        let SliceReading {
+    fn look(&self, look: &SliceLook) -> String {
+        let SliceLook {
             size,
             fence,
+            is_intact,
+            has_keys,
             entry,
-            held,
-            held_fans,
-            gateways,
-            ..
-        } = reading;
+            entries,
+        } = look;
         let fence = fence.map(|fence| match fence {
             Fence::Open(epoch) => format!("open {}", self.name(epoch)),
             Fence::Closed(epoch) => format!("closed {}", self.name(epoch)),
         });
-        let size = (size.card, size.fans, size.in_doubt);
-        format!(
-            "{size:?} {fence:?} {entry:?} {held} {held_fans} {:?}",
-            sorted(gateways)
-        )
+        let size = self.size(size);
+        format!("{size} {fence:?} intact {is_intact} keys {has_keys} {entry:?} {entries:?}")
+    }
+
+    /// A size without versions.
+    fn size(&self, size: &SliceSize) -> String {
+        let SliceSize {
+            card,
+            fans,
+            leaves,
+            rebuild,
+            differs,
+            ..
+        } = size;
+        format!("{card} {fans} -{leaves} rebuild {rebuild} differs {differs}")
     }
 
     fn applied(&self, reply: &ApplyReply) -> String {
         match reply {
-            ApplyReply::Done(view) => {
-                format!(
-                    "done {} {} {} {}",
-                    view.size.card, view.size.fans, view.held, view.held_fans
-                )
+            ApplyReply::Done(size) => format!("done {}", self.size(size)),
+            ApplyReply::Refused(Refusal { entry, size }) => {
+                let size = size.map(|size| self.size(&size));
+                format!("refused {entry:?} {size:?}")
             }
             ApplyReply::Newer(epoch) => format!("newer {}", self.name(*epoch)),
             other => format!("{other:?}"),
@@ -382,19 +404,19 @@ impl Side {
         let off = |kind| u64::from(wrong == kind);
         let mut slices = Vec::new();
         for place in 0..SLICES as usize {
-            let reading = self.store.read_slice(&slice(place), &me).await.unwrap();
+            let found = look(&self.store, &slice(place), GATEWAYS[who]).await;
+            let entry = number_in(found.entry);
             slices.push(ExpectedSlice {
                 slice: slice(place),
-                held_fans: reading.held_fans,
+                epoch,
                 entry: if wrong == Wrong::Entry {
-                    reading.entry.map_or(Some(1), |_| None)
+                    entry.map_or(Some(1), |_| None)
                 } else {
-                    reading.entry
+                    entry
                 },
-                held: reading.held + off(Wrong::Held),
                 size: SliceSize {
-                    card: reading.size.card + off(Wrong::Card),
-                    ..reading.size
+                    card: found.size.card + off(Wrong::Card),
+                    ..found.size
                 },
             });
         }
@@ -424,11 +446,22 @@ impl Side {
         format!(
             "{:?}",
             sorted(findings.iter().map(|finding| match finding {
-                Finding::Slice(place, reading) =>
-                    format!("slice {place}: {}", self.reading(reading)),
+                Finding::Slice(place, look) => format!("slice {place}: {}", self.look(look)),
                 other => format!("{other:?}"),
             }))
         )
+    }
+
+    /// The next call of a gateway, in the present epoch. It changes nothing yet.
+    fn call(&mut self, who: usize, place: usize, follows: Option<u64>) -> Apply {
+        self.number += 1;
+        let mut caller = Caller {
+            slice: slice(place),
+            epoch: self.epoch(0).0,
+            number: self.number - 1,
+            ..Caller::new(&self.store, GATEWAYS[who])
+        };
+        caller.next(follows, &[], &[])
     }
 
     async fn take(&mut self, step: &Step) -> String {
@@ -574,45 +607,37 @@ impl Side {
                 let Some(_) = self.epochs.len().checked_sub(1 + behind) else {
                     return String::new();
                 };
-                let gateway = gateway(GATEWAYS[*who]);
-                let entry = self
-                    .store
-                    .read_slice(&slice(*place), &gateway)
-                    .await
-                    .unwrap()
-                    .entry;
+                let found = look(&self.store, &slice(*place), GATEWAYS[*who]).await;
+                let entry = number_in(found.entry);
                 let follows = match follows {
                     Follows::Nothing => None,
                     Follows::Entry => entry.or(Some(1)),
                     Follows::Other => Some(entry.unwrap_or(0) + 1),
                 };
-                self.number += 1;
                 let [joins, leaves]: [Vec<UserId>; 2] =
                     [joins, leaves].map(|users| users.iter().map(|n| user(*n)).collect());
-                let (epoch, number) = (self.epoch(*behind), self.number);
+                let mut call = self.call(*who, *place, follows);
+                call.epoch = self.epoch(*behind);
                 // Each second call calls its users fans.
-                let (joins, fans) = if number.is_multiple_of(2) {
-                    (joins, Vec::new())
+                call.since = vec![1; joins.len()];
+                if call.number.is_multiple_of(2) {
+                    call.joins = joins;
                 } else {
-                    (Vec::new(), joins)
-                };
-                let call = Apply {
-                    slice: slice(*place),
-                    epoch,
-                    gateway,
-                    number,
-                    follows,
-                    known: SliceSize::default(),
-                    uniques: true,
-                    since: vec![1; joins.len() + fans.len()],
-                    lives: Vec::new(),
-                    joins,
-                    fans,
-                    leaves,
-                    left: None,
-                };
+                    call.fans = joins;
+                }
+                call.leaves = leaves;
                 let reply = self.store.apply(&call).await.unwrap();
                 self.sent.push(call);
+                self.applied(&reply)
+            }
+            Step::Bye {
+                gateway: who,
+                slice: place,
+            } => {
+                let found = look(&self.store, &slice(*place), GATEWAYS[*who]).await;
+                let mut call = self.call(*who, *place, number_in(found.entry));
+                call.bye = true;
+                let reply = self.store.apply(&call).await.unwrap();
                 self.applied(&reply)
             }
             Step::Late { which } => {
@@ -626,28 +651,25 @@ impl Side {
                 gateway: who,
                 slice: place,
             } => {
-                // All at once: whom a batch takes is chance.
-                let swept = self
-                    .store
-                    .sweep(&slice(*place), &gateway(GATEWAYS[*who]), 100, 0)
-                    .await
-                    .unwrap();
-                format!("{} {} {}", swept.released, swept.done, swept.size.card)
+                let dead = [(GATEWAYS[*who], 0)];
+                let swept = sweep(&self.store, &slice(*place), self.epoch(0).0, &dead).await;
+                format!("{} {}", swept.released, self.size(&swept.size))
             }
-            Step::Strays { slice: place } => {
-                let mut said = String::new();
-                for group in [Group::All, Group::Fans] {
-                    let page = self
-                        .store
-                        .strays(&slice(*place), group, 0, 100, Strays::Drop)
-                        .await
-                        .unwrap();
-                    said += &format!(
-                        "{} {} {} {:?} ",
-                        page.strays, page.size.card, page.held, page.next
-                    );
+            Step::Pass {
+                slice: place,
+                complains,
+            } => {
+                let found = look(&self.store, &slice(*place), "nobody").await;
+                let pass = Pass {
+                    wrong: complains.then_some(found.size.incarnation),
+                    ..pass(&slice(*place), self.epoch(0).0)
+                };
+                match passes(&self.store, pass).await {
+                    Some(passed) => {
+                        format!("{:?} {}", passed.drift, self.size(&passed.size))
+                    }
+                    None => "of another epoch".to_owned(),
                 }
-                said
             }
             Step::Renew {
                 gateway: who,
@@ -688,23 +710,14 @@ impl Side {
         );
         let mut all = vec![format!("{record:?}"), format!("{listed:?}")];
         for place in 0..SLICES as usize {
-            let reading = self
-                .store
-                .read_slice(&slice(place), &gateway("nobody"))
-                .await
-                .unwrap();
-            all.push(self.reading(&reading));
+            let found = look(&self.store, &slice(place), "nobody").await;
+            all.push(self.look(&found));
             all.push(format!("{:?}", fans(&self.store, &slice(place)).await));
             all.push(format!(
                 "{:?}",
                 members(&self.store, &slice(place), Group::All).await
             ));
-            for who in GATEWAYS {
-                all.push(format!(
-                    "{:?}",
-                    held(&self.store, &slice(place), &gateway(who)).await
-                ));
-            }
+            all.push(format!("{:?}", claims(&self.store, &slice(place)).await));
         }
         all.join("\n")
     }

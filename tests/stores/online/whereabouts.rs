@@ -1,20 +1,17 @@
-//! In which live each user is, as the gateways say: noted beside the users online, by the calls
-//! that change them.
+//! In which live each user is: the claims of the gateways say it.
 
-use rollcall::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
-use rollcall::store::{
-    Apply, ApplyReply, MAX_BATCH, SliceSize, StoreError, StoreResult, Whereabouts,
-};
+use rollcall::base::ids::{GatewayId, LiveId, OnlineSet, SliceId, UserId};
+use rollcall::store::{Apply, Claim, ClaimedUser, StoreError, Whereabouts};
 
-use super::{Place, Platform, SLICES, on_each_platform, set_of};
-use crate::conformance::{gateway, live, user};
+use super::{Place, Platform, SLICES, on_each_platform};
+use crate::conformance::{claims, gateway, live, sweep, user};
 
 on_each_platform!(
     every_gateway_has_its_own_word_and_the_latest_comes_last,
     a_gateway_says_all_lives_of_a_user_at_once,
     a_user_who_leaves_a_gateway_is_in_no_live_there,
     the_words_of_the_dead_go_with_their_users,
-    a_gateway_reads_back_what_it_said,
+    a_claim_says_all_lives_of_a_user_on_its_gateway,
 );
 
 fn slice_of(user: &UserId) -> SliceId {
@@ -50,36 +47,9 @@ impl Platform {
     }
 
     async fn calls(&self, name: &str, user: &UserId, change: impl FnOnce(Apply) -> Apply) {
-        assert!(matches!(
-            self.try_call(name, user, change).await.unwrap(),
-            ApplyReply::Done(_)
-        ));
-    }
-
-    async fn try_call(
-        &self,
-        name: &str,
-        user: &UserId,
-        change: impl FnOnce(Apply) -> Apply,
-    ) -> StoreResult<ApplyReply> {
-        let (slice, gateway) = (slice_of(user), gateway(name));
-        let entry = self.store.read_slice(&slice, &gateway).await.unwrap().entry;
-        let call = Apply {
-            slice,
-            epoch: Epoch(1),
-            gateway,
-            number: entry.unwrap_or(0) + 1,
-            follows: entry,
-            known: SliceSize::default(),
-            uniques: false,
-            joins: Vec::new(),
-            fans: Vec::new(),
-            since: Vec::new(),
-            lives: Vec::new(),
-            leaves: Vec::new(),
-            left: None,
-        };
-        self.store.apply(&change(call)).await
+        let mut gateway = self.gateway(name, slice_of(user)).await;
+        let call = change(gateway.next(gateway.entry, &[], &[]));
+        gateway.makes(&call).await;
     }
 
     async fn words(&self, user: &UserId) -> Whereabouts {
@@ -88,14 +58,6 @@ impl Platform {
             .await
             .unwrap()
             .remove(0)
-    }
-
-    async fn noted(&self, user: &UserId) -> Option<u64> {
-        self.store
-            .read_slice(&slice_of(user), &gateway("a"))
-            .await
-            .unwrap()
-            .noted
     }
 }
 
@@ -109,10 +71,7 @@ fn said(words: &[(&str, &str)]) -> Vec<(GatewayId, LiveId)> {
 async fn every_gateway_has_its_own_word_and_the_latest_comes_last(platform: Platform) {
     let user = user(1);
     platform.tells("a", &user, &[]).await;
-    assert_eq!(
-        (platform.words(&user).await, platform.noted(&user).await),
-        (said(&[]), Some(1))
-    );
+    assert_eq!(platform.words(&user).await, said(&[]));
     platform.tells("a", &user, &["1"]).await;
     platform.tells("b", &user, &["2"]).await;
     assert_eq!(platform.words(&user).await, said(&[("a", "1"), ("b", "2")]));
@@ -129,10 +88,7 @@ async fn every_gateway_has_its_own_word_and_the_latest_comes_last(platform: Plat
         (true, said(&[("b", "2"), ("a", "3")]))
     );
     platform.tells("b", &user, &[]).await;
-    assert_eq!(
-        (platform.words(&user).await, platform.noted(&user).await),
-        (said(&[("a", "3")]), Some(1))
-    );
+    assert_eq!(platform.words(&user).await, said(&[("a", "3")]));
 }
 
 async fn a_gateway_says_all_lives_of_a_user_at_once(platform: Platform) {
@@ -154,15 +110,9 @@ async fn a_user_who_leaves_a_gateway_is_in_no_live_there(platform: Platform) {
     platform.tells("a", &user, &["1"]).await;
     platform.tells("b", &user, &["2"]).await;
     platform.loses("a", &user).await;
-    assert_eq!(
-        (platform.words(&user).await, platform.noted(&user).await),
-        (said(&[("b", "2")]), Some(1))
-    );
+    assert_eq!(platform.words(&user).await, said(&[("b", "2")]));
     platform.loses("b", &user).await;
-    assert_eq!(
-        (platform.words(&user).await, platform.noted(&user).await),
-        (said(&[]), Some(0))
-    );
+    assert_eq!(platform.words(&user).await, said(&[]));
 }
 
 async fn the_words_of_the_dead_go_with_their_users(platform: Platform) {
@@ -174,73 +124,41 @@ async fn the_words_of_the_dead_go_with_their_users(platform: Platform) {
     platform.tells("a", &one, &["1"]).await;
     platform.tells("b", &one, &["2"]).await;
     platform.tells("b", &other, &["2"]).await;
-    let swept = platform
-        .store
-        .sweep(&slice_of(&one), &gateway("b"), MAX_BATCH, 7)
-        .await
-        .unwrap();
-    assert_eq!((swept.released, swept.done), (2, true));
+    let slice = slice_of(&one);
+    let swept = sweep(&platform.store, &slice, 1, &[("b", 7)]).await;
+    assert_eq!((swept.released, swept.size.card), (2, 1));
     assert_eq!(
         (platform.words(&one).await, platform.words(&other).await),
         (said(&[("a", "1")]), said(&[]))
     );
-    assert_eq!(platform.noted(&one).await, Some(1));
 }
 
-async fn a_gateway_reads_back_what_it_said(platform: Platform) {
+async fn a_claim_says_all_lives_of_a_user_on_its_gateway(platform: Platform) {
     let one = user(1);
-    let mut others = (2..)
-        .map(user)
-        .filter(|user| slice_of(user) == slice_of(&one));
-    let [nowhere, elsewhere] = [(); 2].map(|()| others.next().unwrap());
-    platform.tells("a", &one, &["2", "1"]).await;
-    platform.tells("b", &one, &["3"]).await;
-    platform.tells("a", &nowhere, &[]).await;
-    platform.tells("b", &elsewhere, &["4"]).await;
-    let held = platform
-        .store
-        .held_members(&slice_of(&one), &gateway("a"))
-        .await
-        .unwrap();
-    assert_eq!(held.users, [one.clone(), nowhere.clone()].into());
-    assert_eq!(
-        held.lives,
-        [(one, vec![live("2"), live("1")]), (nowhere, vec![])].into()
-    );
-    assert!(held.missing.is_empty());
-}
-
-/// What a gateway says that does not hold the user is nobody's. It is found, and goes with the next
-/// call.
-#[tokio::test]
-async fn words_of_nobody_are_found_and_go_with_the_next_call() {
-    let platform = Platform::on_redis().await;
-    let Place::Server(server) = &platform.place else {
-        unreachable!()
-    };
-    let one = user(1);
-    let other = (2..)
+    let elsewhere = (2..)
         .map(user)
         .find(|user| slice_of(user) == slice_of(&one))
         .unwrap();
-    platform.tells("a", &one, &["1"]).await;
-    platform.tells("b", &other, &["2"]).await;
-    let key = format!("{{{}}}:lives", set_of(&one));
-    for words in ["b 2,a 1", "a 1,c 3"] {
-        server.cli(&["HSET", &key, one.as_str(), words]);
-        let held = platform
-            .store
-            .held_members(&slice_of(&one), &gateway("a"))
-            .await
-            .unwrap();
-        assert_eq!(
-            (held.missing, &held.lives[&one]),
-            (vec![one.clone()], &vec![live("1")]),
-            "{words}"
-        );
-        platform.tells("a", &one, &["1"]).await;
-        assert_eq!(platform.words(&one).await, said(&[("a", "1")]));
-    }
+    platform.tells("a", &one, &["2", "1"]).await;
+    platform.tells("b", &one, &[]).await;
+    platform.tells("b", &elsewhere, &["4"]).await;
+    let of = |user, by: &[(&str, &[&str])]| ClaimedUser {
+        user,
+        since: None,
+        by: by
+            .iter()
+            .map(|(name, lives)| {
+                let lives = lives.iter().map(|at| live(at)).collect();
+                (Some(gateway(name)), Claim::In(lives))
+            })
+            .collect(),
+    };
+    let mut expected = [
+        of(one.clone(), &[("a", &["2", "1"]), ("b", &[])]),
+        of(elsewhere, &[("b", &["4"])]),
+    ];
+    expected.sort_by(|one, other| one.user.cmp(&other.user));
+    assert_eq!(claims(&platform.store, &slice_of(&one)).await, expected);
 }
 
 /// Another program says that somebody was here whom nobody ever saw.
@@ -278,10 +196,11 @@ async fn a_full_redis_takes_who_moves() {
         .map(user)
         .find(|user| slice_of(user) == slice_of(&one))
         .unwrap();
-    let refused = platform.try_call("a", &other, |call| Apply {
-        joins: vec![other.clone()],
-        lives: vec![vec![]],
-        ..call
-    });
-    assert!(matches!(refused.await, Err(StoreError::Refused(_))));
+    let mut gateway = platform.gateway("a", slice_of(&one)).await;
+    let comes = gateway.next(gateway.entry, &[other], &[]);
+    let refused = platform.store.apply(&comes).await;
+    assert!(
+        matches!(refused, Err(StoreError::Refused(_))),
+        "{refused:?}"
+    );
 }

@@ -1,7 +1,7 @@
 //! Which keys may name a user, and how: the families of keys that an erasure looks into. A new kind
 //! of key that names users belongs here, and in the story that dumps all of Redis after an erasure.
 
-use super::{Keys, LIVES, read_slice};
+use super::{Keys, read_slice};
 use crate::base::ids::{LiveId, UserId};
 use crate::store::{LiveEpoch, PersonalData};
 
@@ -106,10 +106,7 @@ impl Keys {
         if read_slice(beside).is_some() {
             return match companion {
                 "viewers" => Some(NamesUsers::OnlineSet),
-                "since" | LIVES => Some(NamesUsers::OnlineHash),
-                held if held.starts_with("held:") || held.starts_with("held-fans:") => {
-                    Some(NamesUsers::OnlineSet)
-                }
+                "who" => Some(NamesUsers::OnlineHash),
                 stays if stays.starts_with("stays@") => {
                     let sessions = key.replacen("}:stays@", "}:sessions@", 1);
                     Some(NamesUsers::Stays(sessions))
@@ -263,11 +260,9 @@ mod tests {
             );
             let online = keys.online_users(USERS_SLICES);
             assert_eq!(names(&online), Some(NamesUsers::OnlineSet));
-            assert_eq!(
-                names(&keys.whereabouts(1)),
-                Some(NamesUsers::OnlineHash),
-                "{prefix}"
-            );
+            let [who, gateways] = keys.whereabouts(1);
+            assert_eq!(names(&who), Some(NamesUsers::OnlineHash), "{prefix}");
+            assert_eq!(names(&gateways), None);
         }
     }
 }

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, Group};
 use rollcall::config::{AttendanceForm, SeenIds};
-use rollcall::store::{
-    Attending, ClaimLimits, Edge, EntryId, HeldFrom, Rank, SliceSize, Span, Strays, Surplus,
-};
+use rollcall::store::{Attending, ClaimLimits, Edge, Entries, EntryId, Rank, Span};
 use tokio::time::Instant;
 
 pub(super) trait Argument<'a> {
@@ -81,5 +79,5 @@ macro_rules! plain {
 
 plain! {
     u32, u64, i64, usize, bool, Duration, Epoch, Instant, Option<EntryId>, Option<u64>, AttendanceForm, SeenIds,
-    Attending, ClaimLimits, Edge, EntryId, Group, HeldFrom, Rank, SliceSize, Span, Strays, Surplus,
+    Attending, ClaimLimits, Edge, Entries, EntryId, Group, Rank, Span,
 }

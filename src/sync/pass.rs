@@ -1,0 +1,218 @@
+//! Puts a slice right: takes out the claims of dead gateways, and brings the public sets in line
+//! with the claims. The walk, the looks of a gateway and the flusher call it. Every page is right at
+//! any moment, so several gateways may work on the same slice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::clock::{Clock, UnixMillis, millis};
+use crate::base::ids::{Epoch, GatewayId, SliceId};
+use crate::base::metrics::Metrics;
+use crate::peers::Outbox;
+use crate::presence::gateways::Gateways;
+use crate::presence::{Audience, Rooms};
+use crate::store::{
+    Pass, PassCursor, Passed, SliceEntry, SliceLook, SliceSize, Store, StoreResult,
+};
+
+/// How much of a slice a pass looks through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// The claims only. That is enough to sweep the dead.
+    Claims,
+    /// The claims and the public sets.
+    Everything,
+}
+
+/// Makes passes.
+pub struct Passer {
+    pub rooms: Arc<Rooms>,
+    pub gateways: Arc<Gateways>,
+    pub store: Arc<dyn Store>,
+    pub outbox: Arc<Outbox>,
+    pub metrics: Arc<Metrics>,
+    pub clock: Clock,
+    pub lease: Duration,
+}
+
+impl Passer {
+    /// The dead among the gateways with an entry. Notes those of which no lease is known: they may
+    /// have to be buried.
+    pub fn dead_in(&self, found: &SliceLook) -> Vec<GatewayId> {
+        let roster = self.gateways.roster();
+        let own = self.gateways.id();
+        let mut dead = Vec::new();
+        for (gateway, entry) in &found.entries {
+            if *entry == SliceEntry::Dead || roster.dead.contains(gateway) {
+                dead.push(gateway.clone());
+            } else if roster.is_unknown(gateway) && *gateway != own {
+                // This includes former ids of this gateway: if such a burial was lost, perhaps
+                // nobody else buries the id again.
+                self.gateways.note_unlisted(gateway, self.clock.now());
+            }
+        }
+        dead
+    }
+
+    /// Passes through a slice page by page, and takes out the claims of these dead gateways. Returns
+    /// the size after it; `None` if the slice does not belong to this epoch.
+    pub async fn pass(
+        &self,
+        slice: &SliceId,
+        epoch: Epoch,
+        dead: &[GatewayId],
+        extent: Extent,
+    ) -> StoreResult<Option<SliceSize>> {
+        let mut pass = self.begin(slice, epoch, dead);
+        pass.only_claims = extent == Extent::Claims;
+        let mut released = 0;
+        let result = loop {
+            match self.page(&pass).await {
+                Ok(Some(passed)) => {
+                    released += passed.released;
+                    pass.from = passed.next;
+                    if pass.from.is_none() {
+                        break Ok(Some(passed.size));
+                    }
+                }
+                Ok(None) => break Ok(None),
+                Err(why) => break Err(why),
+            }
+        };
+        if released > 0 {
+            self.note_swept(slice, dead, released);
+        }
+        result
+    }
+
+    /// Passes through one page of a slice.
+    pub async fn pass_page(
+        &self,
+        slice: &SliceId,
+        epoch: Epoch,
+        from: Option<PassCursor>,
+    ) -> StoreResult<Option<PassCursor>> {
+        let mut pass = self.begin(slice, epoch, &[]);
+        pass.from = from;
+        let passed = self.page(&pass).await?;
+        Ok(passed.and_then(|passed| passed.next))
+    }
+
+    /// Tells the store that somebody else changed this gateway's entry in this incarnation of a
+    /// slice, which then forgets everything.
+    pub async fn complain(
+        &self,
+        slice: &SliceId,
+        epoch: Epoch,
+        incarnation: u64,
+    ) -> StoreResult<()> {
+        tracing::warn!(
+            set = %slice.set, slice = slice.index,
+            "another program changed what gateways hold; all say it again"
+        );
+        let mut pass = self.begin(slice, epoch, &[]);
+        pass.wrong = Some(incarnation);
+        self.page(&pass).await?;
+        Ok(())
+    }
+
+    fn begin(&self, slice: &SliceId, epoch: Epoch, dead: &[GatewayId]) -> Pass {
+        let known = match self.place_of(slice) {
+            Some((audience, place)) if audience.epoch() == epoch => {
+                audience.slices()[place].size()
+            }
+            _ => SliceSize::default(),
+        };
+        Pass {
+            slice: slice.clone(),
+            epoch,
+            known,
+            wrong: None,
+            dead: dead
+                .iter()
+                .map(|gateway| (gateway.clone(), self.last_heard(gateway)))
+                .collect(),
+            from: None,
+            only_claims: false,
+        }
+    }
+
+    async fn page(&self, pass: &Pass) -> StoreResult<Option<Passed>> {
+        let Some(passed) = self.store.pass(pass).await? else {
+            return Ok(None);
+        };
+        let slice = &pass.slice;
+        self.metrics.swept_members.inc_by(passed.released);
+        let drift = passed.drift;
+        if drift.stray > 0 || drift.missing > 0 {
+            self.metrics.drifted("stray", drift.stray);
+            self.metrics.drifted("missing", drift.missing);
+            tracing::warn!(
+                set = %slice.set, slice = slice.index,
+                stray = drift.stray, missing = drift.missing,
+                "the public sets differed from what the gateways hold"
+            );
+        }
+        if let Some((audience, place)) = self.place_of(slice) {
+            self.note_size(&audience, place, passed.size);
+        }
+        Ok(Some(passed))
+    }
+
+    /// Takes in the size of a slice, and tells the peers. They do not hear of the sizes of the
+    /// platform's slices, so they are told to look at these when one has forgotten everything.
+    pub fn note_size(&self, audience: &Audience, place: usize, size: SliceSize) {
+        let before = audience.slices()[place].size();
+        self.rooms
+            .note_size(audience, place, size, self.clock.now());
+        let has_forgotten = size.rebuild && size.incarnation != before.incarnation;
+        if has_forgotten && audience.room().is_none() {
+            self.outbox.doubt_platform();
+        }
+    }
+
+    fn note_swept(&self, slice: &SliceId, dead: &[GatewayId], released: u64) {
+        if let Some(live) = slice.live()
+            && self.rooms.get(live).is_none()
+        {
+            self.outbox.doubt(live);
+        }
+        for gateway in dead {
+            if let Some(at) = self.gateways.buried_at(gateway) {
+                let age = Duration::from_millis(self.clock.now().saturating_sub(at));
+                self.metrics.ghost_age_seconds.observe(age.as_secs_f64());
+            }
+        }
+        tracing::info!(
+            set = %slice.set, slice = slice.index, members = released,
+            "swept dead gateways"
+        );
+    }
+
+    /// When a dead gateway gave its last sign of life: the last renewal of its lease. It cannot be
+    /// later than a lease before its burial, whatever the clock of the store says.
+    fn last_heard(&self, gateway: &GatewayId) -> UnixMillis {
+        let buried_at = self.gateways.buried_at(gateway).unwrap_or(self.clock.now());
+        let silent = self.clock.now().saturating_sub(buried_at) + millis(self.lease);
+        let latest = self.clock.unix().saturating_sub(silent);
+        match self.gateways.renewed_at(gateway) {
+            Some(renewed) => renewed.min(latest),
+            None => latest,
+        }
+    }
+
+    /// Where this gateway has a slice, if it does.
+    fn place_of(&self, slice: &SliceId) -> Option<(Audience, usize)> {
+        let audience = match slice.live() {
+            Some(live) => Audience::Room(self.rooms.get(live)?),
+            None => Audience::Platform(
+                self.rooms
+                    .platforms()
+                    .find(|platform| *platform.set() == slice.set)?
+                    .clone(),
+            ),
+        };
+        let place = audience.place_of(slice)?;
+        Some((audience, place))
+    }
+}
