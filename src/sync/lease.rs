@@ -6,6 +6,7 @@
 //! again under the same id; the store may have lost anything with it, so everything is checked at
 //! once.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,6 +90,7 @@ impl LeaseKeeper {
             gateway: own.id.clone(),
             held: *held,
             number,
+            unheard: BTreeSet::new(),
             burials,
         };
         let leases = match self.store.renew_lease(&renewal).await {

@@ -478,6 +478,7 @@ async fn gateways(store: &RedisStore) {
         gateway: one.clone(),
         held: None,
         number: 1,
+        unheard: BTreeSet::new(),
         burials: Vec::new(),
     };
     let LeaseReply::Renewed(leases) = store.renew_lease(&first).await.unwrap() else {

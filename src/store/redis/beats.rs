@@ -26,7 +26,7 @@ use super::slots::slot_of;
 use super::topology::Topology;
 use crate::base::ids::GatewayId;
 use crate::base::metrics::Metrics;
-use crate::store::{Channel, Doubt, StoreError, StoreResult};
+use crate::store::{Channel, Doubt, LivingGateway, StoreError, StoreResult};
 
 /// How often the log repeats that messages do not arrive.
 const REMIND: Duration = Duration::from_secs(60);
@@ -164,10 +164,14 @@ impl Beats {
     }
 
     /// Takes in the leases that were just read: each living gateway with its count.
-    pub(super) fn looked(&self, living: &[(GatewayId, u64)]) {
+    pub(super) fn looked(&self, living: &[LivingGateway]) {
+        let living: Vec<(GatewayId, u64)> = living
+            .iter()
+            .map(|there| (there.gateway.clone(), there.count))
+            .collect();
         self.hearing
             .lock()
-            .looked(living, &self.channels(), Instant::now());
+            .looked(&living, &self.channels(), Instant::now());
         self.looked.notify_one();
     }
 

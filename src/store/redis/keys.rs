@@ -197,9 +197,10 @@ impl Keys {
         self.key("rollcall:sweeper")
     }
 
-    /// HASH: gateway → its lease, `<start, Unix ms>:<last renewal, Unix ms>:<renewals>`; after a
-    /// burial `dead:<Unix ms>:<last renewal, Unix ms>`, or `dead:<Unix ms>` if the gateway ended
-    /// itself or had no lease, for a day.
+    /// HASH: gateway → its lease, `<start, Unix ms>:<last renewal, Unix ms>:<renewals>:<unheard>`,
+    /// where the last are the numbers of the channels on which the gateway is not heard, with
+    /// commas. After a burial `dead:<Unix ms>:<last renewal, Unix ms>`, or `dead:<Unix ms>` if the
+    /// gateway ended itself or had no lease, for a day.
     pub fn leases(&self) -> String {
         self.key("rollcall:leases")
     }
