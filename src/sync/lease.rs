@@ -6,7 +6,6 @@
 //! again under the same id; the store may have lost anything with it, so everything is checked at
 //! once.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,7 +89,7 @@ impl LeaseKeeper {
             gateway: own.id.clone(),
             held: *held,
             number,
-            unheard: BTreeSet::new(),
+            unheard: self.store.echo(&own.id, number),
             burials,
         };
         let leases = match self.store.renew_lease(&renewal).await {

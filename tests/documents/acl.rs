@@ -481,6 +481,7 @@ async fn gateways(store: &RedisStore) {
         unheard: BTreeSet::new(),
         burials: Vec::new(),
     };
+    assert_eq!(store.echo(&one, 1), BTreeSet::new());
     let LeaseReply::Renewed(leases) = store.renew_lease(&first).await.unwrap() else {
         panic!("renewed")
     };

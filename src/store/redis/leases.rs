@@ -44,10 +44,6 @@ impl RedisStore {
             args.extend(args![burial.gateway, count]);
         }
         let router = self.router.with_share(Share::Lease);
-        let beats = self.subscriber.beats();
-        // The beat goes out first, so a gateway that reads the count of this renewal in the leases
-        // has mostly heard the beat before.
-        beats.send(&router, gateway, *number);
         let mut reply = router
             .script(&scripts::RENEW_LEASE, vec![self.keys().leases()], args)
             .await?;
@@ -59,7 +55,7 @@ impl RedisStore {
                 };
                 let living = living_gateways(reply.list()?)?;
                 let dead = reply.list()?.counted_gateways()?;
-                beats.looked(&living);
+                self.subscriber.echo().looked(&living);
                 Ok(LeaseReply::Renewed(Leases { own, living, dead }))
             }
             "dead" => Ok(LeaseReply::Dead),
