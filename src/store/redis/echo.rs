@@ -179,7 +179,7 @@ impl Echo {
         if is_due(&self.told_refused) {
             tracing::warn!(
                 error = %why,
-                "redis does not publish this gateway's messages, so other gateways show its changes up to 5 s late"
+                "redis does not publish this gateway's messages, so other gateways show its changes up to 4 s late"
             );
         }
     }
@@ -223,7 +223,7 @@ impl Echo {
             let names: Vec<&str> = gateways.into_iter().collect();
             tracing::warn!(
                 gateways = names.join(" "),
-                "messages of gateways do not arrive, although their leases are renewed; lives are checked every 5 s"
+                "messages of gateways do not arrive, although their leases are renewed; lives are checked every 4 s"
             );
         }
     }
