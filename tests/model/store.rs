@@ -337,6 +337,7 @@ impl Store {
             gateway: id.name(),
             held,
             number,
+            unheard: BTreeSet::new(),
             burials,
         };
         match self.data.leases.renew(&renewal, self.now) {
@@ -346,7 +347,7 @@ impl Store {
                 living: leases
                     .living
                     .iter()
-                    .map(|(id, count)| (Id::of(id), *count))
+                    .map(|there| (Id::of(&there.gateway), there.count))
                     .collect(),
                 dead: leases
                     .dead
@@ -363,6 +364,7 @@ impl Store {
             gateway: NOBODY.clone(),
             held: None,
             number: 1,
+            unheard: BTreeSet::new(),
             burials: Vec::new(),
         };
         let LeaseReply::Renewed(Leases { living, dead, .. }) =
@@ -372,8 +374,8 @@ impl Store {
         };
         let living = living
             .iter()
-            .filter(|(id, _)| *id != *NOBODY)
-            .map(|(id, count)| (Id::of(id), *count));
+            .filter(|there| there.gateway != *NOBODY)
+            .map(|there| (Id::of(&there.gateway), there.count));
         (
             living.collect(),
             dead.iter().map(|(gateway, _)| Id::of(gateway)).collect(),

@@ -98,7 +98,7 @@ impl Planter {
         let long_ago = now - 600_000;
         world
             .say(&format!(
-                "HSET rollcall:leases gw-a 1:{now}:7 gw-stuck 1:{long_ago}:7"
+                "HSET rollcall:leases gw-a 1:{now}:7: gw-stuck 1:{long_ago}:7:"
             ))
             .await;
         world
@@ -452,7 +452,7 @@ async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
             .say("HSET {online-fans:healthy}:gateways gw-idle 3")
             .await;
         world
-            .say(&format!("HSET rollcall:leases gw-idle 1:{}:9", world.now))
+            .say(&format!("HSET rollcall:leases gw-idle 1:{}:9:", world.now))
             .await;
         // This gateway was buried a moment ago, and a gateway is about to sweep it.
         world.open_on("gw-buried", "fresh").await;

@@ -3,7 +3,7 @@
 use fred::types::Value;
 
 use super::reply::Reply;
-use super::{lives, slices, slots};
+use super::{leases, lives, slices, slots};
 use crate::base::ids::LiveId;
 use crate::base::redis_address::Host;
 
@@ -18,6 +18,7 @@ pub(crate) fn reply(bytes: &[u8]) {
     let _ = slices::apply_reply(reply_of(&answer));
     let _ = slices::read_slice(reply_of(&answer));
     let _ = reply_of(&answer).counted_gateways();
+    let _ = leases::living_gateways(reply_of(&answer));
     let _ = reply_of(&answer).scored();
     let _ = reply_of(&answer).flag();
     let _ = reply_of(&answer).texts().count();

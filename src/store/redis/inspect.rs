@@ -444,7 +444,7 @@ fn read_lease(value: &str, now: UnixMillis) -> Option<LeaseInside> {
             age: read_age(at, now)?,
             silent: read_age(renewed, now)?,
         }),
-        [_, renewed, count] => Some(LeaseInside::Living {
+        [_, renewed, count, _] => Some(LeaseInside::Living {
             age: read_age(renewed, now)?,
             count: count.parse().ok()?,
         }),

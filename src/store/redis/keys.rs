@@ -197,9 +197,10 @@ impl Keys {
         self.key("rollcall:sweeper")
     }
 
-    /// HASH: gateway → its lease, `<start, Unix ms>:<last renewal, Unix ms>:<renewals>`; after a
-    /// burial `dead:<Unix ms>:<last renewal, Unix ms>`, or `dead:<Unix ms>` if the gateway ended
-    /// itself or had no lease, for a day.
+    /// HASH: gateway → its lease, `<start, Unix ms>:<last renewal, Unix ms>:<renewals>:<unheard>`,
+    /// where the last are the numbers of the channels on which the gateway is not heard, with
+    /// commas. After a burial `dead:<Unix ms>:<last renewal, Unix ms>`, or `dead:<Unix ms>` if the
+    /// gateway ended itself or had no lease, for a day.
     pub fn leases(&self) -> String {
         self.key("rollcall:leases")
     }
@@ -994,7 +995,7 @@ impl Keys {
             Channel::Gateways => format!("{begin}gateways"),
             Channel::Live(live) => format!("{begin}{{{}}}", self.live(live)),
             Channel::Moves(live) => format!("{begin}{{{}}}:moves", self.live(live)),
-            Channel::Beats(number) => format!("{begin}beats:{{{number}}}"),
+            Channel::Echo(number) => format!("{begin}echo:{{{number}}}"),
         }
     }
 
@@ -1004,8 +1005,8 @@ impl Keys {
         if name == "gateways" {
             return Some(Channel::Gateways);
         }
-        if let Some(number) = name.strip_prefix("beats:{") {
-            return number.strip_suffix('}')?.parse().ok().map(Channel::Beats);
+        if let Some(number) = name.strip_prefix("echo:{") {
+            return number.strip_suffix('}')?.parse().ok().map(Channel::Echo);
         }
         let (record, rest) = name.strip_prefix('{')?.split_once('}')?;
         let channel = match rest {
@@ -1394,7 +1395,7 @@ mod tests {
             Channel::Gateways,
             Channel::Live(live.clone()),
             Channel::Moves(live),
-            Channel::Beats(3),
+            Channel::Echo(3),
         ] {
             let in_databases = [1, 11].map(|database| Keys::new(KeyPrefix::default(), database));
             let all: Vec<Keys> = installations().into_iter().chain(in_databases).collect();
@@ -1416,8 +1417,8 @@ mod tests {
             "rollcall:{live:a b}",
             "rollcall:{live:42",
             "rollcall:{42}",
-            "rollcall:beats:",
-            "rollcall:beats:3",
+            "rollcall:echo:",
+            "rollcall:echo:3",
             "rollcall:{live:42}:",
             "42",
         ] {

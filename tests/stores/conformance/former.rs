@@ -1,7 +1,8 @@
 //! A gateway of the former version beside those of this one, and what Redis loses by itself. A
-//! former entry is `<ms>:<number>`, a former lease `<ms>:<ms>`: neither is touched, and neither is
-//! taken for one of this version's.
+//! former entry is `<ms>:<number>`, a former lease `<ms>:<ms>` or `<ms>:<ms>:<number>`: none of them
+//! is touched, and none is taken for one of this version's.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rollcall::base::ids::Group;
@@ -10,7 +11,9 @@ use rollcall::store::{
     Store, Strays, Surplus,
 };
 
-use super::{Caller, connect, fans, gateway, live, of_size, opened, slice, user, users};
+use super::{
+    Caller, connect, fans, gateway, live, living_gateway, of_size, opened, slice, user, users,
+};
 use crate::redis_server::RedisServer;
 
 const VIEWERS: &str = "{online-fans:42}:viewers";
@@ -137,17 +140,21 @@ async fn a_former_entry_is_foreign_and_its_members_stay() {
 async fn a_former_lease_neither_lives_nor_is_dead_nor_can_be_buried() {
     let (server, store) = redis().await;
     let former = "1732000000000:1732000005000";
+    // Before leases said where their gateways are not heard.
+    let counted = "1732000000000:1732000005000:7";
     server.cli(&[
         "HSET",
         "rollcall:leases",
         "former",
         former,
+        "counted",
+        counted,
         "other",
         "what is this",
     ]);
     let mut own = None;
-    for count in [None, Some(0), Some(1_732_000_005_000)] {
-        let burials = ["former", "other"]
+    for count in [None, Some(0), Some(7), Some(1_732_000_005_000)] {
+        let burials = ["former", "counted", "other"]
             .map(|name| Burial {
                 gateway: gateway(name),
                 count,
@@ -158,6 +165,7 @@ async fn a_former_lease_neither_lives_nor_is_dead_nor_can_be_buried() {
             gateway: gateway("a"),
             held: own,
             number,
+            unheard: BTreeSet::new(),
             burials,
         };
         let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else {
@@ -165,15 +173,17 @@ async fn a_former_lease_neither_lives_nor_is_dead_nor_can_be_buried() {
         };
         assert_eq!(
             (leases.living, leases.dead),
-            (vec![(gateway("a"), leases.own.count)], vec![])
+            (vec![living_gateway("a", leases.own.count)], vec![])
         );
         own = Some(leases.own);
     }
-    assert_eq!(server.cli(&["HGET", "rollcall:leases", "former"]), former);
-    assert_eq!(
-        server.cli(&["HGET", "rollcall:leases", "other"]),
-        "what is this"
-    );
+    for (name, value) in [
+        ("former", former),
+        ("counted", counted),
+        ("other", "what is this"),
+    ] {
+        assert_eq!(server.cli(&["HGET", "rollcall:leases", name]), value);
+    }
 }
 
 /// The platform may have stood still for hours before somebody buries a gateway.
@@ -184,7 +194,7 @@ async fn a_burial_keeps_when_the_lease_was_renewed_last() {
         "HSET",
         "rollcall:leases",
         "a",
-        "1732000000000:1732000005000:7",
+        "1732000000000:1732000005000:7:",
     ]);
     let burials = vec![Burial {
         gateway: gateway("a"),
@@ -194,6 +204,7 @@ async fn a_burial_keeps_when_the_lease_was_renewed_last() {
         gateway: gateway("b"),
         held: None,
         number: 1,
+        unheard: BTreeSet::new(),
         burials,
     };
     let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else {
@@ -233,6 +244,7 @@ async fn deaths_are_forgotten_after_a_day_and_not_before() {
         gateway: gateway("a"),
         held: None,
         number: 1,
+        unheard: BTreeSet::new(),
         burials: vec![],
     };
     let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else {
