@@ -331,7 +331,7 @@ metrics! {
     peer_messages_ignored: Family<Why, Counter>,
     /// Times messages were lost before this gateway read them, after which it checked everything
     peer_messages_lost: Counter,
-    /// Gateways that renew their leases and of which no messages arrive from some Redis server,
+    /// Gateways whose leases say that their own messages do not come back from some Redis server,
     /// this one included
     unheard_gateways: Gauge,
     /// Times the connection for messages from other gateways was made again

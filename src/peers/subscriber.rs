@@ -69,8 +69,8 @@ impl Subscriber {
                     self.rooms
                         .update_friends_where(|room| room.friends.doubt_follows());
                 }
-                // The store takes in beats by itself.
-                Some(BusEvent::Ready(Channel::Beats(_))) => {}
+                // The store reads echoes by itself.
+                Some(BusEvent::Ready(Channel::Echo(_))) => {}
                 Some(BusEvent::Deaf(there)) => {
                     let mut rooms = self.rooms.all();
                     rooms.retain(|room| there.covers(self.store.slot_of_live(&room.record.live)));

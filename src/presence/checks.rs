@@ -65,7 +65,8 @@ pub struct Checks {
     check_every: Millis,
     fan_ttl: Millis,
     /// `check_every` for a live whose messages this gateway may miss, even if only those of one
-    /// gateway.
+    /// gateway. With the default settings it is 4 s: if all messages are lost, these checks must not
+    /// keep time with repairs that wait for 5 s.
     check_deaf: Millis,
     wheel: Mutex<TimerWheel<Due>>,
     /// Locked before the wheel.
@@ -88,7 +89,7 @@ impl Checks {
             every,
             check_every: millis(config.check_every),
             fan_ttl: millis(config.fan_ttl),
-            check_deaf: millis(config.check_every.min(config.lease_refresh * 5 / 2)),
+            check_deaf: millis(config.check_every.min(config.lease_refresh * 2)),
             wheel: Mutex::new(TimerWheel::new(millis(TICK), every, clock.now())),
             retried: Mutex::default(),
             platform: CheckDue::default(),

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use super::own_lease::OwnLease;
 use crate::base::clock::{Millis, UnixMillis, millis};
 use crate::base::ids::GatewayId;
-use crate::store::{Burial, Leases};
+use crate::store::{Burial, Leases, LivingGateway};
 
 /// The gateways as the last look at the leases saw them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -216,8 +216,8 @@ impl Gateways {
         self.own.set_peers_unproven(!observer.unproven.is_empty());
         let before = self.roster.load();
         let mut living: BTreeSet<GatewayId> = observer.vanished.keys().cloned().collect();
-        for (gateway, _) in &leases.living {
-            living.insert(gateway.clone());
+        for there in &leases.living {
+            living.insert(there.gateway.clone());
         }
         let roster = Roster {
             living,
@@ -357,7 +357,7 @@ impl Observer {
 
     fn looked(&mut self, own: &GatewayId, leases: &Leases, now: Millis) {
         let before = std::mem::take(&mut self.seen);
-        for (gateway, count) in &leases.living {
+        for LivingGateway { gateway, count, .. } in &leases.living {
             if gateway == own {
                 continue;
             }
@@ -421,7 +421,11 @@ mod tests {
             own: Lease { born: 0, count: 1 },
             living: living
                 .iter()
-                .map(|(name, count)| (id(name), *count))
+                .map(|(name, count)| LivingGateway {
+                    gateway: id(name),
+                    count: *count,
+                    unheard: BTreeSet::new(),
+                })
                 .collect(),
             dead: dead.iter().map(|name| (id(name), 0)).collect(),
         }

@@ -6,7 +6,7 @@
 //! store. Queues are bounded: a receiver that does not keep up gets [`BusEvent::Lost`] instead of
 //! the messages that it missed. Only `crate::peers` knows what the messages mean.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 
 use super::{Doubt, StoreResult};
-use crate::base::ids::LiveId;
+use crate::base::ids::{GatewayId, LiveId};
 
 /// Events that wait for a receiver; a receiver that is further behind loses the oldest.
 const BACKLOG: usize = 4_096;
@@ -31,9 +31,9 @@ pub enum Channel {
     /// Messages about users who came to the live or left it. Only gateways with viewers who asked
     /// for their friends there listen.
     Moves(LiveId),
-    /// Signs that messages arrive from the part of the store with this number. The store itself
-    /// sends and reads them.
-    Beats(u32),
+    /// Words that gateways send to themselves, in the part of the store with this number: see
+    /// [`Bus::echo`]. The store itself sends and reads them.
+    Echo(u32),
 }
 
 impl fmt::Display for Channel {
@@ -42,7 +42,7 @@ impl fmt::Display for Channel {
             Self::Gateways => f.write_str("all gateways"),
             Self::Live(live) => write!(f, "live {live}"),
             Self::Moves(live) => write!(f, "moves of live {live}"),
-            Self::Beats(number) => write!(f, "beats {number}"),
+            Self::Echo(number) => write!(f, "echo {number}"),
         }
     }
 }
@@ -94,9 +94,16 @@ pub trait Bus {
     /// A receiver of every event from now on.
     fn events(&self) -> BusEvents;
 
-    /// The slots whose messages do not all arrive here: the messages of some gateway that renews
-    /// its lease, maybe this one, are missing. `None` if all arrive. The store finds this out
-    /// within about two renewals, whatever the reason.
+    /// Publishes a word of this gateway on every [`Channel::Echo`], in the background, and returns
+    /// the numbers of the channels on which earlier words did not come back. They belong into the
+    /// lease ([`crate::store::RenewLease::unheard`]); `renewal` is the number of its renewal.
+    fn echo(&self, _gateway: &GatewayId, _renewal: u64) -> BTreeSet<u32> {
+        BTreeSet::new()
+    }
+
+    /// The slots in which messages of some living gateway, maybe this one, do not arrive, as the
+    /// leases say; `None` if all arrive. Every gateway knows within about three renewals, whatever
+    /// the reason.
     fn unheard(&self) -> watch::Receiver<Option<Doubt>> {
         watch::channel(None).1
     }
@@ -192,11 +199,11 @@ impl Subscriptions {
         is_wanted
     }
 
-    /// The ticket of a channel; 0 for the channel of the gateways and those of beats, `None` if the
+    /// The ticket of a channel; 0 for the channel of the gateways and those of echoes, `None` if the
     /// channel is not wanted.
     pub(super) fn ticket(&self, channel: &Channel) -> Option<u64> {
         match channel {
-            Channel::Gateways | Channel::Beats(_) => Some(0),
+            Channel::Gateways | Channel::Echo(_) => Some(0),
             Channel::Live(_) | Channel::Moves(_) => self.wanted.lock().get(channel).copied(),
         }
     }
@@ -206,7 +213,7 @@ impl Subscriptions {
     }
 
     /// The wanted channels with tickets above `seen`, which becomes the newest ticket. This is
-    /// cheap if there are none. The gateways' channel and those of beats are always wanted and have
+    /// cheap if there are none. The gateways' channel and those of echoes are always wanted and have
     /// no ticket.
     pub(super) fn wanted_after(&self, seen: &mut u64) -> Vec<(Channel, u64)> {
         if self.newest_ticket() <= *seen {

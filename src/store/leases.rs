@@ -6,7 +6,7 @@
 //! the gateway. A burial is final: a gateway that finds itself buried goes on under a new id. So no
 //! decision depends on a clock of the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ pub struct RenewLease {
     pub held: Option<Lease>,
     /// The number of the renewal, among all that this gateway asked for, answered or not, from 1.
     pub number: u64,
+    /// Where the gateway is not heard, see [`LivingGateway::unheard`].
+    pub unheard: BTreeSet<u32>,
     /// The gateways that it buries.
     pub burials: Vec<Burial>,
 }
@@ -68,11 +70,23 @@ pub enum LeaseReply {
 pub struct Leases {
     /// The caller's own.
     pub own: Lease,
-    /// The living gateways with the counts of their leases, the caller among them.
-    pub living: Vec<(GatewayId, u64)>,
+    /// The living gateways, the caller among them.
+    pub living: Vec<LivingGateway>,
     /// The gateways that were buried within [`DEATH_TTL`], each with the time, by the store's
     /// clock, of the last renewal of its lease, or of its burial if it had none.
     pub dead: Vec<(GatewayId, UnixMillis)>,
+}
+
+/// A living gateway, as its lease has it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LivingGateway {
+    /// The gateway.
+    pub gateway: GatewayId,
+    /// The number of its last renewal.
+    pub count: u64,
+    /// The numbers of the channels on which the gateway is not heard: its own words did not come
+    /// back before that renewal.
+    pub unheard: BTreeSet<u32>,
 }
 
 /// Gateways' leases.
@@ -89,10 +103,15 @@ pub trait LeaseStore {
 }
 
 /// A gateway's field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Field {
-    Living(Lease),
-    Dead { at: UnixMillis },
+    Living {
+        lease: Lease,
+        unheard: BTreeSet<u32>,
+    },
+    Dead {
+        at: UnixMillis,
+    },
 }
 
 /// The leases of all gateways: the model.
@@ -132,34 +151,40 @@ impl LeaseTable {
             gateway,
             held,
             number,
+            unheard,
             burials,
         } = renewal;
-        let own = match (self.fields.get(gateway), held) {
+        let there = match (self.fields.get(gateway), held) {
             (Some(Field::Dead { .. }), _) => return LeaseReply::Dead,
-            (Some(Field::Living(there)), Some(held))
-                if there.born == held.born && there.count >= held.count =>
+            (Some(Field::Living { lease, .. }), Some(held))
+                if lease.born == held.born && lease.count >= held.count =>
             {
-                Lease {
-                    count: there.count.max(*number),
-                    ..*there
-                }
+                Some(*lease)
             }
-            (Some(Field::Living(_)), _) => {
+            (Some(Field::Living { .. }), _) => {
                 self.fields.insert(gateway.clone(), Field::Dead { at: now });
                 return LeaseReply::Dead;
             }
-            (None, _) => Lease {
-                born: now,
-                count: *number,
-            },
+            (None, _) => None,
         };
-        let before = self.fields.insert(gateway.clone(), Field::Living(own));
-        if before != Some(Field::Living(own)) {
-            self.renewed.insert(gateway.clone(), now);
-        }
+        let own = match there {
+            // A later renewal came before this one.
+            Some(lease) if lease.count >= *number => lease,
+            _ => {
+                let lease = Lease {
+                    born: there.map_or(now, |lease| lease.born),
+                    count: *number,
+                };
+                let unheard = unheard.clone();
+                self.fields
+                    .insert(gateway.clone(), Field::Living { lease, unheard });
+                self.renewed.insert(gateway.clone(), now);
+                lease
+            }
+        };
         for Burial { gateway, count } in burials {
             let there = match self.fields.get(gateway) {
-                Some(Field::Living(lease)) => Some(lease.count),
+                Some(Field::Living { lease, .. }) => Some(lease.count),
                 Some(Field::Dead { .. }) => continue,
                 None => None,
             };
@@ -168,7 +193,7 @@ impl LeaseTable {
             }
         }
         self.fields.retain(|_, field| match field {
-            Field::Living(_) => true,
+            Field::Living { .. } => true,
             Field::Dead { at } => now.saturating_sub(*at) <= millis(DEATH_TTL),
         });
         self.renewed
@@ -180,7 +205,11 @@ impl LeaseTable {
         };
         for (gateway, field) in &self.fields {
             match field {
-                Field::Living(lease) => leases.living.push((gateway.clone(), lease.count)),
+                Field::Living { lease, unheard } => leases.living.push(LivingGateway {
+                    gateway: gateway.clone(),
+                    count: lease.count,
+                    unheard: unheard.clone(),
+                }),
                 Field::Dead { at } => {
                     leases.dead.push((
                         gateway.clone(),

@@ -75,7 +75,7 @@ pub use friends_online::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed,
 pub use history::{HISTORY_STEP, History, MAX_PAST_LIVES, MAX_POINTS, PastLive, Point, Summary};
 pub use last_seen::{LastSeen, Seen, Span};
 pub use leases::{
-    Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease,
+    Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, LivingGateway, RenewLease,
 };
 pub use limits::{MAX_BATCH, MAX_MESSAGE};
 pub use lives::{

@@ -14,7 +14,6 @@
 mod answers;
 mod args;
 mod attendance;
-mod beats;
 mod bus;
 mod changes;
 mod checks;
@@ -23,6 +22,7 @@ mod counts;
 mod deliveries;
 mod discovery;
 mod doubts;
+mod echo;
 mod erasure_jobs;
 mod erasures;
 mod errors;
@@ -30,7 +30,6 @@ mod events;
 mod follows;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
-mod hearing;
 mod history;
 pub(crate) mod inspect;
 pub(crate) mod inspect_attendance;

@@ -90,6 +90,7 @@ impl LeaseKeeper {
             gateway: own.id.clone(),
             held: *held,
             number,
+            unheard: self.store.echo(&own.id, number),
             burials,
         };
         let leases = match self.store.renew_lease(&renewal).await {

@@ -478,8 +478,10 @@ async fn gateways(store: &RedisStore) {
         gateway: one.clone(),
         held: None,
         number: 1,
+        unheard: BTreeSet::new(),
         burials: Vec::new(),
     };
+    assert_eq!(store.echo(&one, 1), BTreeSet::new());
     let LeaseReply::Renewed(leases) = store.renew_lease(&first).await.unwrap() else {
         panic!("renewed")
     };

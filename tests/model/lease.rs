@@ -5,10 +5,11 @@
 //! either seen a count stand still *for a whole lease* or not. The real observer gets the last look
 //! again and again, without a gap that would make it start over.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rollcall::presence::gateways::{Gateways, Roster};
-use rollcall::store::{Lease, Leases};
+use rollcall::store::{Lease, Leases, LivingGateway};
 
 use super::budget::Mutation;
 use super::shell::LEASE;
@@ -93,7 +94,11 @@ impl Gateway {
             living: self
                 .seen
                 .iter()
-                .map(|(id, count)| (id.name(), *count))
+                .map(|(id, count)| LivingGateway {
+                    gateway: id.name(),
+                    count: *count,
+                    unheard: BTreeSet::new(),
+                })
                 .collect(),
             dead: self.dead.iter().map(|id| (id.name(), 0)).collect(),
         };

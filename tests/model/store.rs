@@ -367,6 +367,7 @@ impl Store {
             gateway: id.name(),
             held,
             number,
+            unheard: BTreeSet::new(),
             burials,
         };
         match self.data.leases.renew(&renewal, self.now) {
@@ -376,7 +377,7 @@ impl Store {
                 living: leases
                     .living
                     .iter()
-                    .map(|(id, count)| (Id::of(id), *count))
+                    .map(|there| (Id::of(&there.gateway), there.count))
                     .collect(),
                 dead: leases
                     .dead
@@ -393,6 +394,7 @@ impl Store {
             gateway: NOBODY.clone(),
             held: None,
             number: 1,
+            unheard: BTreeSet::new(),
             burials: Vec::new(),
         };
         let LeaseReply::Renewed(Leases { living, dead, .. }) =
@@ -402,8 +404,8 @@ impl Store {
         };
         let living = living
             .iter()
-            .filter(|(id, _)| *id != *NOBODY)
-            .map(|(id, count)| (Id::of(id), *count));
+            .filter(|there| there.gateway != *NOBODY)
+            .map(|there| (Id::of(&there.gateway), there.count));
         (
             living.collect(),
             dead.iter().map(|(gateway, _)| Id::of(gateway)).collect(),

@@ -1,6 +1,7 @@
 //! What every store promises, written once and run on each: on memory, on one Redis server and on a
 //! Redis Cluster.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use rollcall::store::memory::MemoryStore;
 use rollcall::store::redis::{Access, ConnectError, RedisStore};
 use rollcall::store::{
     Apply, ApplyReply, Arrived, ClaimedUser, CloseLive, CloseReason, Drift, Entries, Fence,
-    FinishClose, LiveRecord, OpenLive, OpenReply, OpenedBy, Pass, Peaks, RecordEvents, Refusal,
+    FinishClose, LiveRecord, LivingGateway, OpenLive, OpenReply, OpenedBy, Pass, Peaks, RecordEvents, Refusal,
     SliceEntry, SliceLook, SliceSize, Store, StoreResult, Terms, Uniques,
 };
 
@@ -144,6 +145,15 @@ pub fn live(name: &str) -> LiveId {
 
 pub fn gateway(name: &str) -> GatewayId {
     GatewayId::parse(name).expect("an id")
+}
+
+/// A living gateway that is heard everywhere.
+pub fn living_gateway(name: &str, count: u64) -> LivingGateway {
+    LivingGateway {
+        gateway: gateway(name),
+        count,
+        unheard: BTreeSet::new(),
+    }
 }
 
 pub fn slice() -> SliceId {

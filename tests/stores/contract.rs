@@ -1,6 +1,7 @@
 //! What other services read in Redis: names, types and lifetimes of keys. No call may block the
 //! server for long.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -301,6 +302,7 @@ async fn what_gateways_say_of_themselves_expires() {
         gateway: gateway("a"),
         held: None,
         number: 1,
+        unheard: BTreeSet::new(),
         burials: vec![],
     };
     let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else {
@@ -329,7 +331,7 @@ async fn what_gateways_say_of_themselves_expires() {
     let born = leases.own.born;
     assert_eq!(
         server.cli(&["HGET", "rollcall:leases", "a"]),
-        format!("{born}:{born}:1")
+        format!("{born}:{born}:1:")
     );
     assert!(
         server

@@ -1,7 +1,7 @@
 //! A Redis that has reached `maxmemory` and evicts nothing. Calls that free memory or keep gateways
 //! alive pass; joins are refused and leave nothing behind.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,6 +57,7 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
         gateway: gateway("a"),
         held,
         number,
+        unheard: BTreeSet::new(),
         burials: vec![],
     };
     let LeaseReply::Renewed(leases) = store.renew_lease(&renewal(None, 1)).await.unwrap() else {
@@ -78,6 +79,7 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
         gateway: gateway("new"),
         held: None,
         number: 1,
+        unheard: BTreeSet::new(),
         burials: vec![],
     };
     assert!(matches!(

@@ -1,6 +1,7 @@
 //! The connection is cut, stalled and muted; the server is frozen, killed and emptied. No call
 //! takes longer than two seconds, the store says that it is down, and it comes up again by itself.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -338,6 +339,7 @@ async fn a_lease_is_renewed_while_other_calls_have_no_place() {
         gateway: gateway("a"),
         held: None,
         number: 1,
+        unheard: BTreeSet::new(),
         burials: Vec::new(),
     };
     let renewed = tokio::spawn(async move { within_bound(store.renew_lease(&renewal)).await });

@@ -280,6 +280,10 @@ async fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_saf
         let closed = world.backend().close("43").await;
         world.open("44").await;
         let redis = world.redis();
+        // The first walk may take long on a busy machine. It ends, and no other begins.
+        redis
+            .ask(&["SET", "rollcall:sweeper", "nobody", "EX", "600"])
+            .await;
         let look = async |code: i32, more: &[&str]| {
             let leases = ["--users", "--lease", "2500ms", "--lease-refresh", "500ms"];
             let report = audit(&redis.url(), code, &[&leases, more].concat()).await;
@@ -293,10 +297,6 @@ async fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_saf
 
         // What another program wrote hides nothing else.
         redis.ask(&["SET", "attendance:mistyped@1", "x"]).await;
-        let unreadable = ("unreadable_key".to_owned(), "mistyped".to_owned());
-        assert_eq!(look(1, &[]).await, BTreeSet::from([unreadable]));
-        redis.ask(&["DEL", "attendance:mistyped@1"]).await;
-
         let (stays, of) = (
             format!("{{online-fans:42}}:stays@{epoch}"),
             format!("42@{epoch}"),
@@ -325,7 +325,10 @@ async fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_saf
                 .map(|(kind, live)| ((*kind).to_owned(), (*live).to_owned()))
                 .collect()
         };
-        assert_eq!(look(1, &[]).await, all(&[&left[..], &repaired].concat()));
+        let unreadable = [("unreadable_key", "mistyped")];
+        let found = all(&[&left[..], &repaired, &unreadable].concat());
+        assert_eq!(look(1, &[]).await, found);
+        redis.ask(&["DEL", "attendance:mistyped@1"]).await;
         assert_eq!(look(1, &["--fix"]).await, all(&left));
 
         let ghost = redis.ask(&["HGET", &stays, "ghost"]).await;

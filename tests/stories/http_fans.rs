@@ -84,7 +84,7 @@ on_redis! {
     async fn a_large_set_is_listed_each_at_most_once_in_bounded_pages(world) {
         world.backend().open_sliced("42", "s1", 2).await;
         // The story writes what a crowd of this size on another gateway leaves in Redis.
-        world.redis().ask(&["HSET", "rollcall:leases", "gw-other", "1:1:1"]).await;
+        world.redis().ask(&["HSET", "rollcall:leases", "gw-other", "1:1:1:"]).await;
         for slice in 1..=2 {
             let fill = "for i = 1, 3000 do for k = 1, 2 do \
                 redis.call('SADD', KEYS[k], 'user-' .. ARGV[1] .. '-' .. i) end end \

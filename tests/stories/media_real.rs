@@ -25,7 +25,7 @@ const GRACE: Duration = Duration::from_secs(3);
 const OFTEN: Duration = Duration::from_millis(250);
 
 /// What ffmpeg and a media server need to begin a stream on a busy machine.
-const BEGINS_WITHIN: Duration = Duration::from_secs(20);
+const BEGINS_WITHIN: Duration = Duration::from_secs(40);
 
 fn with_real(config: &mut Config) {
     with_nginx(config);

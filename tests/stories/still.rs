@@ -97,45 +97,6 @@ on_redis! {
     }
 }
 
-on_redis! {
-    tuned(|config| {
-        config.check_every = Duration::from_secs(4);
-        config.sockets_per_user = 0;
-    })
-    async fn one_gateway_looks_at_a_live_for_all_that_hold_it(world) {
-        const CHECKS: &str = r#"rollcall_checks_total{result="done"}"#;
-        let other = world.another_gateway().await;
-        world.crowd_follows("u", FANS).await;
-        let mut crowds = Vec::new();
-        for n in 0..LIVES {
-            let live = format!("still{n}");
-            world.open(&live).await;
-            crowds.push(world.crowd("u", FANS, &live).await);
-            crowds.push(other.crowd("u", FANS, &live).await);
-        }
-        for n in 0..LIVES {
-            world.fans_become(&format!("still{n}"), &["u0", "u1"]).await;
-        }
-        let (one_fans, every) = (["u0", "u1"], world.config.check_every);
-        // The first round writes the peaks.
-        world.fans_stay("still0", &one_fans, every * 3).await;
-        let before = world.metric(CHECKS).await + other.metric(CHECKS).await;
-        world.fans_stay("still0", &one_fans, every * 5).await;
-        let made = world.metric(CHECKS).await + other.metric(CHECKS).await - before;
-        // Each gateway makes every thirtieth check itself. If each looked at every live, there
-        // would be 400.
-        let rounds = 5.0;
-        assert!(made < LIVES as f64 * 2.0 * rounds / 3.0, "{made} checks of {LIVES} lives on two gateways");
-
-        // What the walk finds is not believed against better knowledge.
-        world.redis().ask(&["SREM", "online-fans:still1", "u1"]).await;
-        world.redis().ask(&["DEL", "online-fans:still2"]).await;
-        for live in ["still1", "still2"] {
-            world.fans_become_within(live, &one_fans, every * 3 / 2 + SLACK).await;
-        }
-    }
-}
-
 /// Only the walk over the open lives finds this live.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_live_that_only_a_killed_gateway_held_is_swept_by_the_walk() {

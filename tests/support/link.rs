@@ -294,7 +294,7 @@ async fn take_in(
 const ASTRAY: [(&[u8], &[u8]); 3] = [
     (b"rollcall:{live:", b"rollcall:{l1ve:"),
     (b"rollcall:gateways", b"rollcall:gatew4ys"),
-    (b"rollcall:beats:", b"rollcall:b3ats:"),
+    (b"rollcall:echo:", b"rollcall:ech0:"),
 ];
 
 /// Renames the channels to which messages are published, or from which they are delivered, and

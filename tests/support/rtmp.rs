@@ -16,6 +16,9 @@ use super::media::{SECRET, block_of_manual};
 use super::redis_server::free_port;
 use super::wait::{PATIENCE, same, throughout, until};
 
+/// What a media server needs to start on a busy machine.
+const STARTS_WITHIN: Duration = Duration::from_secs(40);
+
 /// A media server. It is gone when dropped.
 pub struct RtmpServer {
     child: Child,
@@ -44,7 +47,7 @@ impl RtmpServer {
         let config = format!(
             "load_module {};\n{user}\nworker_processes 1;\ndaemon off;\npid {path}/pid;\n\
              error_log {path}/log notice;\nevents {{}}\nrtmp {{ server {{ listen 127.0.0.1:{port};\n\
-             application live {{ live on; drop_idle_publisher 2s; on_publish {call};\n\
+             application live {{ live on; drop_idle_publisher 10s; on_publish {call};\n\
              on_publish_done {call}; {on_update} }} }} }}\n\
              http {{ access_log off; client_body_temp_path {path}/b; proxy_temp_path {path}/p;\n\
              fastcgi_temp_path {path}/f; uwsgi_temp_path {path}/u; scgi_temp_path {path}/s;\n\
@@ -178,7 +181,7 @@ impl RtmpServer {
     }
 
     async fn ready(self) -> Self {
-        until("the media server listens", PATIENCE, async || {
+        until("the media server listens", STARTS_WITHIN, async || {
             let connected = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await;
             connected.map_err(|why| format!("{why}: {}", self.log()))
         })

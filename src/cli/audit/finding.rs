@@ -60,7 +60,6 @@ impl FindingKind {
             Self::EntryWithoutLease => Some("within --lease and twice --check-every"),
             Self::ExpiredLease => Some("within --lease after any gateway has started"),
             Self::UnwrittenChanges => Some("as soon as Redis takes them"),
-            Self::EverlastingSlice => Some("with the next change of the slice"),
             _ => None,
         }
     }
@@ -90,8 +89,6 @@ kinds! {
     NoRecord = "no_record" Error,
     /// Keys of a slice that belongs to no open live, or to an older epoch
     OrphanedSlice = "orphaned_slice" Warning,
-    /// Keys of a slice that never expire
-    EverlastingSlice = "everlasting_slice" Warning,
     /// Bans or removals of a closed live
     OrphanedBans = "orphaned_bans" Warning,
     /// Users who are online and also remembered as seen, so that they count twice

@@ -66,7 +66,6 @@ impl Inspector<'_> {
             }
             seen.findings
                 .extend(self.check_rebuild(slice, &inside).await?);
-            seen.findings.extend(self.check_lifetimes(slice).await?);
             if record.is_some_and(|record| record.terms.attendance) {
                 self.check_sessions(slice, epoch, &mut seen).await?;
             }
@@ -272,22 +271,6 @@ impl Inspector<'_> {
                 .key(self.store.keys().fence(slice))
                 .members(inside.card),
         ))
-    }
-
-    /// Checks whether every key of a slice expires.
-    async fn check_lifetimes(&self, slice: &SliceId) -> StoreResult<Option<AuditFinding>> {
-        let names = self.store.keys();
-        let mut keys = vec![names.who(slice), names.gateways(slice), names.fence(slice)];
-        for group in slice.set.groups() {
-            keys.push(names.members(slice, *group));
-        }
-        let everlasting = self.store.everlasting(&keys).await?;
-        let Some(first) = everlasting.first() else {
-            return Ok(None);
-        };
-        let detail = format!("never expires: {}", everlasting.join(", "));
-        let finding = AuditFinding::new(FindingKind::EverlastingSlice, detail);
-        Ok(Some(finding.slice(slice, names).key(first)))
     }
 }
 

@@ -1,14 +1,17 @@
 //! The bus over sharded pub/sub. A message goes to the master of its channel's slot, and the
 //! [`super::subscriber`] hears it there.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use fred::types::Value;
 use tokio::sync::watch;
 
+use super::node::Share;
 use super::reply::{Reply, number};
 use super::scripts::Script;
 use super::{RedisStore, args};
-use crate::base::ids::LiveId;
+use crate::base::ids::{GatewayId, LiveId};
 use crate::store::{Bus, BusEvents, Channel, Doubt, StoreError, StoreResult};
 
 impl RedisStore {
@@ -31,7 +34,7 @@ impl RedisStore {
             let why = StoreError::Refused(why);
             self.router.count_error("tell", &why);
             let name = self.keys().channel(on);
-            self.subscriber.beats().note_refusal(&name, &why);
+            self.subscriber.echo().note_refusal(&name, &why);
         }
         Ok(reply)
     }
@@ -49,7 +52,7 @@ impl Bus for RedisStore {
             })
             .await;
         if let Err(why) = &said {
-            self.subscriber.beats().note_refusal(&name, why);
+            self.subscriber.echo().note_refusal(&name, why);
         }
         said
     }
@@ -86,7 +89,12 @@ impl Bus for RedisStore {
         self.subscriber.subscriptions().events()
     }
 
+    fn echo(&self, gateway: &GatewayId, renewal: u64) -> BTreeSet<u32> {
+        let router = self.router.with_share(Share::Lease);
+        self.subscriber.echo().send(&router, gateway, renewal)
+    }
+
     fn unheard(&self) -> watch::Receiver<Option<Doubt>> {
-        self.subscriber.beats().unheard()
+        self.subscriber.echo().unheard()
     }
 }

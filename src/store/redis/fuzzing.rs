@@ -3,7 +3,7 @@
 use fred::types::Value;
 
 use super::reply::Reply;
-use super::{lives, slices, slots};
+use super::{leases, lives, slices, slots};
 use crate::base::ids::LiveId;
 use crate::base::redis_address::Host;
 
@@ -20,6 +20,7 @@ pub(crate) fn reply(bytes: &[u8]) {
     let _ = slices::read_claims_page(answer.clone(), answer.clone());
     let _ = slices::read_fence(answer.clone());
     let _ = reply_of(&answer).counted_gateways();
+    let _ = leases::living_gateways(reply_of(&answer));
     let _ = reply_of(&answer).scored();
     let _ = reply_of(&answer).flag();
     let _ = reply_of(&answer).texts().count();

@@ -18,9 +18,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use crate::base::redis_address::Host;
 use crate::config::FanKey;
-use crate::store::{
-    ClaimedUser, Edge, Fence, MAX_BATCH, SliceEntry, SliceSize, StoreError, StoreResult,
-};
+use crate::store::{Edge, Fence, MAX_BATCH, SliceEntry, SliceSize, StoreError, StoreResult};
 
 /// The pause between two pages of keys, so that a scan takes only a fraction of a server's time.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -283,17 +281,6 @@ impl RedisStore {
         self.router.call("inspect_slice", steps).await
     }
 
-    /// What gateways claim of a user in a slice; `None` if nobody claims anything.
-    pub(crate) async fn claims_on(
-        &self,
-        slice: &SliceId,
-        user: &UserId,
-    ) -> StoreResult<Option<ClaimedUser>> {
-        self.router
-            .call("claims_on", self.read_claims_on(slice, user))
-            .await
-    }
-
     /// Every lease; skips fields that a former version of this program wrote.
     pub(crate) async fn inspect_leases(&self) -> StoreResult<BTreeMap<GatewayId, LeaseInside>> {
         let steps = async {
@@ -417,7 +404,7 @@ fn read_lease(value: &str, now: UnixMillis) -> Option<LeaseInside> {
             age: read_age(at, now)?,
             silent: read_age(renewed, now)?,
         }),
-        [_, renewed, count] => Some(LeaseInside::Living {
+        [_, renewed, count, _] => Some(LeaseInside::Living {
             age: read_age(renewed, now)?,
             count: count.parse().ok()?,
         }),

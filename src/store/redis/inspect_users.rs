@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use fred::types::Value;
 
-use super::keys::users_slice;
-use super::online_users::{read_lives, read_time};
+use super::online_users::read_time;
 use super::reply::{Reply, flag, nonsense, number};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
-use crate::store::{Claim, MAX_BATCH, Slices, StoreResult, Whereabouts};
+use crate::store::{MAX_BATCH, StoreResult};
 
 /// Maximum members per page.
 const PAGE: usize = 500;
@@ -22,8 +21,6 @@ pub(crate) struct UserInside {
     pub(crate) online: bool,
     /// When the user was seen last; a user who is online should have no such time.
     pub(crate) seen: Option<UnixMillis>,
-    /// The lives in which gateways say that the user is.
-    pub(crate) words: Whereabouts,
 }
 
 /// The cursor of the next page; `None` after the last page.
@@ -75,7 +72,8 @@ impl RedisStore {
         if users.is_empty() {
             return Ok(Vec::new());
         }
-        let on = self.keys().of_users(slice);
+        let keys = self.keys();
+        let on = vec![keys.online_users(slice), keys.last_seen(slice)];
         let mut args = args![self.seen_ids().as_str()];
         args.extend(users.iter().map(|user| Value::from(user.as_str())));
         let steps = async {
@@ -85,14 +83,12 @@ impl RedisStore {
                 .await?;
             let mut online = reply.list()?;
             let mut seen = reply.list()?;
-            let mut words = reply.list()?;
             let mut found = Vec::with_capacity(users.len());
             for _ in users {
-                match (online.piece(), seen.piece(), words.piece()) {
-                    (Some(online), Some(seen), Some(words)) => found.push(UserInside {
+                match (online.piece(), seen.piece()) {
+                    (Some(online), Some(seen)) => found.push(UserInside {
                         online: flag(&online)?,
                         seen: read_time(seen)?,
-                        words: read_lives(&words),
                     }),
                     _ => return Err(nonsense("too little of a user")),
                 }
@@ -100,28 +96,6 @@ impl RedisStore {
             Ok(found)
         };
         self.router.call("inspect_users", steps).await
-    }
-
-    /// A page of the users of a slice, each with the lives in which gateways say the user is, and
-    /// the cursor of the next page. The first page has cursor 0. A user may come twice, as in
-    /// HSCAN.
-    pub(crate) async fn whereabouts_page(
-        &self,
-        slice: u32,
-        cursor: u64,
-    ) -> StoreResult<(Vec<(UserId, Whereabouts)>, Option<u64>)> {
-        let page = self.claims_page(&users_slice(slice), cursor).await?;
-        let mut users = Vec::with_capacity(page.users.len());
-        for claimed in page.users {
-            let mut words = Whereabouts::default();
-            for (gateway, claim) in claimed.by {
-                if let (Some(gateway), Claim::In(lives)) = (gateway, claim) {
-                    words.extend(lives.into_iter().map(|live| (gateway.clone(), live)));
-                }
-            }
-            users.push((claimed.user, words));
-        }
-        Ok((users, page.next))
     }
 
     /// The number of users of a slice who were seen last between two times. Both are written as

@@ -192,9 +192,10 @@ impl Keys {
         self.key("rollcall:sweeper")
     }
 
-    /// HASH: gateway → its lease, `<start, Unix ms>:<last renewal, Unix ms>:<renewals>`; after a
-    /// burial `dead:<Unix ms>:<last renewal, Unix ms>`, or `dead:<Unix ms>` if the gateway ended
-    /// itself or had no lease, for a day.
+    /// HASH: gateway → its lease, `<start, Unix ms>:<last renewal, Unix ms>:<renewals>:<unheard>`,
+    /// where the last are the numbers of the channels on which the gateway is not heard, with
+    /// commas. After a burial `dead:<Unix ms>:<last renewal, Unix ms>`, or `dead:<Unix ms>` if the
+    /// gateway ended itself or had no lease, for a day.
     pub fn leases(&self) -> String {
         self.key("rollcall:leases")
     }
@@ -953,7 +954,7 @@ impl Keys {
             Channel::Gateways => format!("{begin}gateways"),
             Channel::Live(live) => format!("{begin}{{{}}}", self.live(live)),
             Channel::Moves(live) => format!("{begin}{{{}}}:moves", self.live(live)),
-            Channel::Beats(number) => format!("{begin}beats:{{{number}}}"),
+            Channel::Echo(number) => format!("{begin}echo:{{{number}}}"),
         }
     }
 
@@ -963,8 +964,8 @@ impl Keys {
         if name == "gateways" {
             return Some(Channel::Gateways);
         }
-        if let Some(number) = name.strip_prefix("beats:{") {
-            return number.strip_suffix('}')?.parse().ok().map(Channel::Beats);
+        if let Some(number) = name.strip_prefix("echo:{") {
+            return number.strip_suffix('}')?.parse().ok().map(Channel::Echo);
         }
         let (record, rest) = name.strip_prefix('{')?.split_once('}')?;
         let channel = match rest {
@@ -1006,7 +1007,7 @@ const PLATFORM_SETS: [(&str, OnlineSet, u32); 2] = [
 ];
 
 /// A slice of the users of the platform.
-pub(super) fn users_slice(index: u32) -> SliceId {
+fn users_slice(index: u32) -> SliceId {
     SliceId {
         set: OnlineSet::Users,
         index,
@@ -1352,7 +1353,7 @@ mod tests {
             Channel::Gateways,
             Channel::Live(live.clone()),
             Channel::Moves(live),
-            Channel::Beats(3),
+            Channel::Echo(3),
         ] {
             let in_databases = [1, 11].map(|database| Keys::new(KeyPrefix::default(), database));
             let all: Vec<Keys> = installations().into_iter().chain(in_databases).collect();
@@ -1374,8 +1375,8 @@ mod tests {
             "rollcall:{live:a b}",
             "rollcall:{live:42",
             "rollcall:{42}",
-            "rollcall:beats:",
-            "rollcall:beats:3",
+            "rollcall:echo:",
+            "rollcall:echo:3",
             "rollcall:{live:42}:",
             "42",
         ] {

@@ -1,14 +1,18 @@
 //! The calls on gateways' leases. The scripts must agree with the model,
 //! [`crate::store::LeaseTable`].
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 
 use super::node::Share;
-use super::reply::nonsense;
+use super::reply::{Reply, gateway, nonsense};
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::millis;
 use crate::base::ids::GatewayId;
-use crate::store::{DEATH_TTL, Lease, LeaseReply, LeaseStore, Leases, RenewLease, StoreResult};
+use crate::store::{
+    DEATH_TTL, Lease, LeaseReply, LeaseStore, Leases, LivingGateway, RenewLease, StoreResult,
+};
 
 impl RedisStore {
     async fn do_renew(&self, renewal: &RenewLease) -> StoreResult<LeaseReply> {
@@ -16,6 +20,7 @@ impl RedisStore {
             gateway,
             held,
             number,
+            unheard,
             burials,
         } = renewal;
         let (born, known_count) = match held {
@@ -27,6 +32,7 @@ impl RedisStore {
             born,
             known_count,
             number,
+            written(unheard),
             millis(DEATH_TTL),
             keys::LEASES_TTL.as_secs()
         ];
@@ -38,10 +44,6 @@ impl RedisStore {
             args.extend(args![burial.gateway, count]);
         }
         let router = self.router.with_share(Share::Lease);
-        let beats = self.subscriber.beats();
-        // The beat goes out first, so a gateway that reads the count of this renewal in the leases
-        // has mostly heard the beat before.
-        beats.send(&router, gateway, *number);
         let mut reply = router
             .script(&scripts::RENEW_LEASE, vec![self.keys().leases()], args)
             .await?;
@@ -51,9 +53,9 @@ impl RedisStore {
                     born: reply.number()?,
                     count: reply.number()?,
                 };
-                let living = reply.list()?.counted_gateways()?;
+                let living = living_gateways(reply.list()?)?;
                 let dead = reply.list()?.counted_gateways()?;
-                beats.looked(&living);
+                self.subscriber.echo().looked(&living);
                 Ok(LeaseReply::Renewed(Leases { own, living, dead }))
             }
             "dead" => Ok(LeaseReply::Dead),
@@ -81,4 +83,31 @@ impl LeaseStore for RedisStore {
         self.router.call("end_lease", steps).await?;
         Ok(())
     }
+}
+
+/// The numbers of channels as the lease has them.
+fn written(channels: &BTreeSet<u32>) -> String {
+    let numbers: Vec<String> = channels.iter().map(u32::to_string).collect();
+    numbers.join(",")
+}
+
+/// Reads them back. Passes over what is no number: one wrong lease must not keep every gateway from
+/// renewing its own.
+fn read(channels: &str) -> BTreeSet<u32> {
+    channels
+        .split(',')
+        .filter_map(|number| number.parse().ok())
+        .collect()
+}
+
+pub(super) fn living_gateways(mut reply: Reply) -> StoreResult<Vec<LivingGateway>> {
+    let mut living = Vec::new();
+    while let Some(name) = reply.piece() {
+        living.push(LivingGateway {
+            gateway: gateway(name)?,
+            count: reply.number()?,
+            unheard: read(&reply.text()?),
+        });
+    }
+    Ok(living)
 }

@@ -261,17 +261,6 @@ fn as_time(score: f64) -> UnixMillis {
     score.max(0.0) as UnixMillis
 }
 
-/// Reads the words about a user. Another program's bytes say nothing.
-pub(super) fn read_lives(words: &Value) -> Whereabouts {
-    let Some(bytes) = words.as_bytes() else {
-        return Whereabouts::default();
-    };
-    match std::str::from_utf8(bytes) {
-        Ok(words) => read_whereabouts(words),
-        Err(_) => Whereabouts::default(),
-    }
-}
-
 /// Reads the words of gateways about a user. Skips those that another program wrote.
 fn read_whereabouts(words: &str) -> Whereabouts {
     words.split(',').filter_map(read_place).collect()

@@ -193,7 +193,7 @@ pub(super) fn read_score(text: &str) -> StoreResult<f64> {
         .map_err(|_| nonsense("a score that is no number"))
 }
 
-fn gateway(piece: Value) -> StoreResult<GatewayId> {
+pub(super) fn gateway(piece: Value) -> StoreResult<GatewayId> {
     GatewayId::parse(&text(piece)?).map_err(|_| nonsense("a gateway's name"))
 }
 

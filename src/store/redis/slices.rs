@@ -16,9 +16,9 @@ use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet, SliceId, UserId};
 use crate::store::{
-    Apply, ApplyReply, Arrived, ClaimedUser, ClaimsPage, Drift, Entries, MAX_BATCH, MemberPage,
-    Pass, PassCursor, PassPhase, Passed, Refusal, SliceLook, SliceSize, SliceTotals, Slices,
-    StoreError, StoreResult, Uniques,
+    Apply, ApplyReply, Arrived, ClaimsPage, Drift, Entries, MAX_BATCH, MemberPage, Pass,
+    PassCursor, PassPhase, Passed, Refusal, SliceLook, SliceSize, SliceTotals, Slices, StoreError,
+    StoreResult, Uniques,
 };
 
 /// About as many users are on a page of a pass. A page takes Redis about 2 ms, and Redis does
@@ -320,27 +320,6 @@ impl RedisStore {
         let page = next_answer(&mut answers);
         let entries = next_answer(&mut answers);
         read_claims_page(page?, entries?)
-    }
-
-    pub(super) async fn read_claims_on(
-        &self,
-        slice: &SliceId,
-        user: &UserId,
-    ) -> StoreResult<Option<ClaimedUser>> {
-        let keys = self.keys();
-        let commands = vec![
-            ("HGET", args![keys.who(slice), user]),
-            ("HGETALL", args![keys.gateways(slice)]),
-        ];
-        let mut answers = self.router.read_all(commands).await.into_iter();
-        let claims = next_answer(&mut answers);
-        let entries = next_answer(&mut answers);
-        let claims = claims?;
-        if claims.is_null() {
-            return Ok(None);
-        }
-        let tokens = Tokens::of(read_entries(entries?)?);
-        Ok(Some(tokens.claimed(user.clone(), &text(claims)?)))
     }
 
     async fn read_since(

@@ -1,5 +1,6 @@
 //! The map from hash slots to masters: pure, read from the answers of a cluster.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
 
@@ -42,8 +43,8 @@ pub(super) struct SlotMap {
     nodes: Vec<Arc<Node>>,
     /// The place of each slot's node; the place after the last where nobody serves it.
     owners: Arc<[u16]>,
-    /// The number of each node's channel of beats, by the node's place.
-    beats: OnceLock<Vec<Option<u32>>>,
+    /// The number of each node's echo channel, by the node's place.
+    echoes: OnceLock<Vec<Option<u32>>>,
 }
 
 impl SlotMap {
@@ -69,7 +70,7 @@ impl SlotMap {
             ranges,
             nodes,
             owners: owners.into(),
-            beats: OnceLock::new(),
+            echoes: OnceLock::new(),
         }
     }
 
@@ -125,21 +126,29 @@ impl SlotMap {
         self.owner(slot).map(|node| node.host())
     }
 
-    /// The number of a server's channel of beats. All gateways with the same map find the same one.
-    pub(super) fn beats_at(&self, host: &Host, keys: &Keys) -> Option<u32> {
+    /// The number of a server's echo channel. All gateways with the same map find the same one.
+    pub(super) fn echo_at(&self, host: &Host, keys: &Keys) -> Option<u32> {
         let place = self.nodes.iter().position(|node| node.host() == host)?;
-        let beats = self.beats.get_or_init(|| {
-            self.nodes
-                .iter()
-                .map(|node| self.find_beats(node.host(), keys))
-                .collect()
-        });
-        *beats.get(place)?
+        *self.echoes(keys).get(place)?
     }
 
-    /// The first number whose channel of beats this server serves.
-    fn find_beats(&self, host: &Host, keys: &Keys) -> Option<u32> {
-        (0..MAX_CANARIES).find(|n| self.serves(host, &keys.channel(&Channel::Beats(*n))))
+    /// The numbers of the echo channels of all servers.
+    pub(super) fn echo_channels(&self, keys: &Keys) -> BTreeSet<u32> {
+        self.echoes(keys).iter().flatten().copied().collect()
+    }
+
+    fn echoes(&self, keys: &Keys) -> &[Option<u32>] {
+        self.echoes.get_or_init(|| {
+            self.nodes
+                .iter()
+                .map(|node| self.find_echo(node.host(), keys))
+                .collect()
+        })
+    }
+
+    /// The first number whose echo channel this server serves.
+    fn find_echo(&self, host: &Host, keys: &Keys) -> Option<u32> {
+        (0..MAX_CANARIES).find(|n| self.serves(host, &keys.channel(&Channel::Echo(*n))))
     }
 
     /// Whether this server serves the key, or the channel of this name.

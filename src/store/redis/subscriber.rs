@@ -19,15 +19,14 @@ use fred::clients::Client;
 use fred::error::Error;
 use fred::interfaces::{EventInterface, PubsubInterface};
 use fred::types::Message;
-use futures_util::future::join;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::beats::Beats;
 use super::client::connect;
+use super::echo::Echo;
 use super::errors::ServerError;
 use super::slots::{SlotMap, slot_of};
 use super::topology::Topology;
@@ -60,7 +59,7 @@ const BACKOFF: Backoff = Backoff {
 #[derive(Debug)]
 pub(super) struct Subscriber {
     subscriptions: Arc<Subscriptions>,
-    beats: Arc<Beats>,
+    echo: Arc<Echo>,
     _task: DropGuard,
 }
 
@@ -69,29 +68,24 @@ impl Subscriber {
     pub(super) fn open(topology: Arc<Topology>, metrics: Arc<Metrics>) -> Self {
         let subscriptions = Arc::new(Subscriptions::default());
         let stop = CancellationToken::new();
-        let beats = Arc::new(Beats::new(Arc::clone(&topology), Arc::clone(&metrics)));
+        let echo = Arc::new(Echo::new(Arc::clone(&topology), Arc::clone(&metrics)));
         let listening = listen(
             topology,
             Arc::clone(&subscriptions),
-            Arc::clone(&beats),
+            Arc::clone(&echo),
             metrics,
         );
-        let heard = Arc::clone(&beats);
         let stopped = stop.clone();
-        tokio::spawn(async move {
-            stopped
-                .run_until_cancelled(join(listening, heard.run()))
-                .await
-        });
+        tokio::spawn(async move { stopped.run_until_cancelled(listening).await });
         Self {
             subscriptions,
-            beats,
+            echo,
             _task: stop.drop_guard(),
         }
     }
 
-    pub(super) fn beats(&self) -> &Arc<Beats> {
-        &self.beats
+    pub(super) fn echo(&self) -> &Arc<Echo> {
+        &self.echo
     }
 
     pub(super) fn subscriptions(&self) -> &Subscriptions {
@@ -103,7 +97,7 @@ impl Subscriber {
 async fn listen(
     topology: Arc<Topology>,
     subscriptions: Arc<Subscriptions>,
-    beats: Arc<Beats>,
+    echo: Arc<Echo>,
     metrics: Arc<Metrics>,
 ) {
     let mut tasks: HashMap<Host, AbortOnDropHandle<()>> = HashMap::new();
@@ -118,7 +112,7 @@ async fn listen(
                     host: host.clone(),
                     topology: Arc::clone(&topology),
                     subscriptions: Arc::clone(&subscriptions),
-                    beats: Arc::clone(&beats),
+                    echo: Arc::clone(&echo),
                     metrics: Arc::clone(&metrics),
                     at_start,
                 };
@@ -138,7 +132,7 @@ struct Task {
     host: Host,
     topology: Arc<Topology>,
     subscriptions: Arc<Subscriptions>,
-    beats: Arc<Beats>,
+    echo: Arc<Echo>,
     metrics: Arc<Metrics>,
     /// This is the first session, so no message can have been missed.
     at_start: bool,
@@ -171,17 +165,17 @@ struct Pass {
 }
 
 impl Pass {
-    /// `every` is the time between two confirmations of a channel; `beats` is the number of the
-    /// server's own channel of beats.
+    /// `every` is the time between two confirmations of a channel; `echo` is the number of the
+    /// server's own echo channel.
     fn begin(
         subscriptions: &Subscriptions,
         confirmed: &Confirmed,
-        beats: Option<u32>,
+        echo: Option<u32>,
         every: impl Fn(&Channel) -> Duration,
     ) -> Self {
         let mut wanted = vec![(Channel::Gateways, 0)];
-        if let Some(number) = beats {
-            wanted.push((Channel::Beats(number), 0));
+        if let Some(number) = echo {
+            wanted.push((Channel::Echo(number), 0));
         }
         let mut seen = 0;
         wanted.extend(subscriptions.wanted_after(&mut seen));
@@ -356,14 +350,14 @@ impl Task {
         } else {
             CONFIRM
         };
-        let beats = self
+        let echo = self
             .topology
             .map()
-            .beats_at(&self.host, self.topology.keys());
+            .echo_at(&self.host, self.topology.keys());
         let mut pass = Pass::begin(
             &self.subscriptions,
             confirmed,
-            beats,
+            echo,
             |channel| match channel {
                 Channel::Gateways => PULSE,
                 _ => confirm_every,
@@ -419,8 +413,11 @@ impl Task {
         let known = confirmed.ticket(&channel);
         confirmed.channels.insert(channel.clone(), (now, ticket));
         let has_changed = known != Some(ticket);
-        if has_changed && !matches!(channel, Channel::Beats(_)) {
-            self.subscriptions.send(BusEvent::Ready(channel));
+        if has_changed {
+            match channel {
+                Channel::Echo(number) => self.echo.subscribed(number),
+                _ => self.subscriptions.send(BusEvent::Ready(channel)),
+            }
         }
         Ok(())
     }
@@ -453,12 +450,13 @@ impl Task {
         if text.len() > MAX_MESSAGE {
             return false;
         }
-        // An empty message only tests whether Redis takes messages; see `beats`.
+        // An empty message only tests whether Redis takes messages; see `echo`.
         if text.is_empty() {
             return true;
         }
-        if let Channel::Beats(number) = channel {
-            return self.beats.heard(number, &text);
+        if let Channel::Echo(number) = channel {
+            self.echo.heard(number, &text);
+            return true;
         }
         self.subscriptions.send(BusEvent::Message {
             channel,

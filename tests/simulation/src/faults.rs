@@ -17,7 +17,7 @@ use crate::timing::EXACT_AGAIN;
 use crate::world::{Order, World};
 
 /// Stores have found out by then that messages do not arrive.
-const SILENCE_NOTICED: Duration = Duration::from_secs(6);
+const SILENCE_NOTICED: Duration = Duration::from_secs(7);
 
 /// A kind of fault. The docs of the variants are the texts of `--help`.
 #[derive(

@@ -507,7 +507,7 @@ impl Bus for Link {
     async fn publish(&self, channel: &Channel, message: String) -> StoreResult<u64> {
         let node = match channel {
             Channel::Live(live) | Channel::Moves(live) => self.live(live),
-            Channel::Gateways | Channel::Beats(_) => self.list(),
+            Channel::Gateways | Channel::Echo(_) => self.list(),
         };
         let call = Call {
             name: "publish",

@@ -452,7 +452,7 @@ impl Network {
     fn channel_node(&self, channel: &Channel) -> usize {
         match channel {
             Channel::Live(live) | Channel::Moves(live) => self.node_of(live.to_string()),
-            Channel::Gateways | Channel::Beats(_) => 0,
+            Channel::Gateways | Channel::Echo(_) => 0,
         }
     }
 
@@ -476,7 +476,7 @@ impl Network {
         match &channel {
             Channel::Live(live) => self.truth.subscribe(live),
             Channel::Moves(live) => self.truth.hear_moves(live),
-            Channel::Gateways | Channel::Beats(_) => {}
+            Channel::Gateways | Channel::Echo(_) => {}
         }
         self.ask_ready(link, &channel);
     }
@@ -708,17 +708,18 @@ impl Network {
         self.judge_hearing_later();
     }
 
-    /// Stores find out within two renewals whom they do not hear.
+    /// A gateway finds out within two renewals that its words do not come back, and the others read
+    /// that with their next one.
     fn judge_hearing_later(self: &Arc<Self>) {
         let this = self.clone();
-        self.later(Duration::from_millis(4_500), move || this.judge_hearing());
+        self.later(Duration::from_secs(6), move || this.judge_hearing());
     }
 
     fn judge_hearing(&self) {
         let state = self.state.lock();
-        let somebody_is_mute = state.links.iter().any(|link| link.is_alive && link.is_mute);
+        let is_unheard = |link: &LinkState| link.is_alive && (link.is_mute || link.is_deaf);
+        let unheard = state.links.iter().any(is_unheard).then_some(Doubt::All);
         for link in &state.links {
-            let unheard = (somebody_is_mute || link.is_deaf).then_some(Doubt::All);
             link.unheard
                 .send_if_modified(|present| std::mem::replace(present, unheard.clone()) != unheard);
         }

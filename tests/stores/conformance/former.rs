@@ -1,11 +1,12 @@
-//! Leases of former gateways, and leases that Redis keeps for long. A lease of the former version
-//! is `<ms>:<ms>`: it is not touched, and not taken for one of this version's.
+//! Leases of former gateways, and leases that Redis keeps for long. A lease of a former version is
+//! `<ms>:<ms>` or `<ms>:<ms>:<number>`: it is not touched, and not taken for one of this version's.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rollcall::store::{Burial, Lease, LeaseReply, RenewLease, Store};
 
-use super::{connect, gateway};
+use super::{connect, gateway, living_gateway};
 use crate::redis_server::RedisServer;
 
 pub(super) async fn redis() -> (RedisServer, Arc<dyn Store>) {
@@ -18,17 +19,21 @@ pub(super) async fn redis() -> (RedisServer, Arc<dyn Store>) {
 async fn a_former_lease_neither_lives_nor_is_dead_nor_can_be_buried() {
     let (server, store) = redis().await;
     let former = "1732000000000:1732000005000";
+    // Before leases said where their gateways are not heard.
+    let counted = "1732000000000:1732000005000:7";
     server.cli(&[
         "HSET",
         "rollcall:leases",
         "former",
         former,
+        "counted",
+        counted,
         "other",
         "what is this",
     ]);
     let mut own = None;
-    for count in [None, Some(0), Some(1_732_000_005_000)] {
-        let burials = ["former", "other"]
+    for count in [None, Some(0), Some(7), Some(1_732_000_005_000)] {
+        let burials = ["former", "counted", "other"]
             .map(|name| Burial {
                 gateway: gateway(name),
                 count,
@@ -39,6 +44,7 @@ async fn a_former_lease_neither_lives_nor_is_dead_nor_can_be_buried() {
             gateway: gateway("a"),
             held: own,
             number,
+            unheard: BTreeSet::new(),
             burials,
         };
         let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else {
@@ -46,15 +52,17 @@ async fn a_former_lease_neither_lives_nor_is_dead_nor_can_be_buried() {
         };
         assert_eq!(
             (leases.living, leases.dead),
-            (vec![(gateway("a"), leases.own.count)], vec![])
+            (vec![living_gateway("a", leases.own.count)], vec![])
         );
         own = Some(leases.own);
     }
-    assert_eq!(server.cli(&["HGET", "rollcall:leases", "former"]), former);
-    assert_eq!(
-        server.cli(&["HGET", "rollcall:leases", "other"]),
-        "what is this"
-    );
+    for (name, value) in [
+        ("former", former),
+        ("counted", counted),
+        ("other", "what is this"),
+    ] {
+        assert_eq!(server.cli(&["HGET", "rollcall:leases", name]), value);
+    }
 }
 
 /// The platform may have stood still for hours before somebody buries a gateway.
@@ -65,7 +73,7 @@ async fn a_burial_keeps_when_the_lease_was_renewed_last() {
         "HSET",
         "rollcall:leases",
         "a",
-        "1732000000000:1732000005000:7",
+        "1732000000000:1732000005000:7:",
     ]);
     let burials = vec![Burial {
         gateway: gateway("a"),
@@ -75,6 +83,7 @@ async fn a_burial_keeps_when_the_lease_was_renewed_last() {
         gateway: gateway("b"),
         held: None,
         number: 1,
+        unheard: BTreeSet::new(),
         burials,
     };
     let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else {
@@ -114,6 +123,7 @@ async fn deaths_are_forgotten_after_a_day_and_not_before() {
         gateway: gateway("a"),
         held: None,
         number: 1,
+        unheard: BTreeSet::new(),
         burials: vec![],
     };
     let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else {

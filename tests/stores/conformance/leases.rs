@@ -1,12 +1,13 @@
 //! Gateways' leases: renewals count up, burials compare the count, and a death is final.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::ids::GatewayId;
-use rollcall::store::{Burial, Lease, LeaseReply, Leases, RenewLease, Store};
+use rollcall::store::{Burial, Lease, LeaseReply, Leases, LivingGateway, RenewLease, Store};
 
-use super::{gateway, on_each};
+use super::{gateway, living_gateway, on_each};
 
 on_each!(
     a_lease_counts_its_renewals,
@@ -17,6 +18,7 @@ on_each!(
     a_store_that_came_back_as_it_was_buries_the_gateway,
     a_renewal_whose_answer_was_lost_does_no_harm,
     a_renewal_that_arrives_again_renews_nothing,
+    a_lease_says_where_its_gateway_is_not_heard,
     a_gateway_that_ends_is_dead_at_once,
     a_dead_gateway_buries_nobody,
 );
@@ -40,6 +42,7 @@ async fn renew(
             gateway: gateway(name),
             held,
             number,
+            unheard: BTreeSet::new(),
             burials,
         })
         .await
@@ -70,9 +73,9 @@ fn dead(leases: &Leases) -> Vec<GatewayId> {
         .collect()
 }
 
-fn living(all: &[(&str, u64)]) -> Vec<(GatewayId, u64)> {
+fn living(all: &[(&str, u64)]) -> Vec<LivingGateway> {
     all.iter()
-        .map(|(name, count)| (gateway(name), *count))
+        .map(|(name, count)| living_gateway(name, *count))
         .collect()
 }
 
@@ -120,7 +123,7 @@ async fn a_lease_that_stands_still_is_buried_and_one_that_moved_on_is_not(store:
     for count in [None, Some(0), Some(1), Some(3)] {
         let leases = renewed(&store, "d", Some(d), &[("b", count)]).await;
         assert!(
-            leases.living.contains(&(gateway("b"), 2)),
+            leases.living.contains(&living_gateway("b", 2)),
             "seen at {count:?}: {leases:?}"
         );
         d = leases.own;
@@ -209,6 +212,7 @@ async fn a_renewal_whose_answer_was_lost_does_no_harm(store: Arc<dyn Store>) {
         gateway: gateway("a"),
         held: Some(a),
         number: 3,
+        unheard: BTreeSet::new(),
         burials: Vec::new(),
     };
     let LeaseReply::Renewed(leases) = store.renew_lease(&next).await.unwrap() else {
@@ -238,6 +242,7 @@ async fn a_renewal_that_arrives_again_renews_nothing(store: Arc<dyn Store>) {
         gateway: gateway("b"),
         held: Some(b),
         number: 1,
+        unheard: BTreeSet::new(),
         burials: Vec::new(),
     };
     assert!(matches!(
@@ -246,6 +251,39 @@ async fn a_renewal_that_arrives_again_renews_nothing(store: Arc<dyn Store>) {
     ));
     let leases = renewed(&store, "a", Some(third), &[("b", Some(1))]).await;
     assert_eq!(leases.dead, [(gateway("b"), b.born)]);
+}
+
+async fn a_lease_says_where_its_gateway_is_not_heard(store: Arc<dyn Store>) {
+    let renew = async |held: Option<Lease>, number, unheard: &[u32]| {
+        let renewal = RenewLease {
+            gateway: gateway("a"),
+            held,
+            number,
+            unheard: unheard.iter().copied().collect(),
+            burials: Vec::new(),
+        };
+        match store.renew_lease(&renewal).await.unwrap() {
+            LeaseReply::Renewed(leases) => leases,
+            LeaseReply::Dead => panic!("dead"),
+        }
+    };
+    let says = |leases: &Leases, unheard: &[u32]| {
+        let there = leases.living.iter().find(|l| l.gateway == gateway("a"));
+        assert!(
+            there.is_some_and(|there| there.unheard.iter().eq(unheard)),
+            "{unheard:?}: {leases:?}"
+        );
+    };
+    let first = renew(None, 1, &[7]).await;
+    says(&first, &[7]);
+    let second = renew(Some(first.own), 2, &[16_384, 0]).await;
+    says(&second, &[0, 16_384]);
+    let other = renewed(&store, "b", None, &[]).await;
+    says(&other, &[0, 16_384]);
+    // A renewal that arrives again, or after a later one, says nothing.
+    says(&renew(Some(first.own), 2, &[]).await, &[0, 16_384]);
+    says(&renew(Some(second.own), 3, &[]).await, &[]);
+    says(&renewed(&store, "b", Some(other.own), &[]).await, &[]);
 }
 
 async fn a_gateway_that_ends_is_dead_at_once(store: Arc<dyn Store>) {

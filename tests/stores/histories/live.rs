@@ -365,6 +365,8 @@ impl Side {
                 Seen::Ahead => Some(last + 1),
             }
         };
+        // Not always the same for a number that is repeated.
+        let unheard = (0..burials.len() as u32).collect();
         let burials = burials.iter().map(|(who, seen)| Burial {
             gateway: gateway(GATEWAYS[*who]),
             count: count(*who, *seen),
@@ -375,6 +377,7 @@ impl Side {
             gateway: gateway(GATEWAYS[who]),
             held,
             number,
+            unheard,
             burials: burials.collect(),
         };
         match self.store.renew_lease(&renewal).await.unwrap() {

@@ -1,6 +1,7 @@
 //! Users whom the bench writes into slices through the store's ordinary calls, as a gateway does
 //! that holds them, so that they look as in production without their sockets.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
@@ -88,6 +89,7 @@ async fn renew(
         gateway: gateway.clone(),
         held,
         number,
+        unheard: BTreeSet::new(),
         burials: Vec::new(),
     };
     match store.renew_lease(&renewal).await? {
