@@ -2,7 +2,8 @@
 //!
 //! Viewers keep a WebSocket open. Rollcall knows which of them follow the streamer, and keeps in
 //! Redis the sets of the viewers and of the fans who are online now. `docs/how-it-works.md`
-//! explains the protocol, and `docs/contributing.md` says which files a change touches.
+//! explains the protocol, `docs/how-lives-work.md` and `docs/how-users-work.md` what is built on it,
+//! and `docs/contributing.md` says which files a change touches.
 //!
 //! # The layers
 //!
@@ -88,8 +89,11 @@
 //! | is what Redis holds for this gateway right? | `sync/check.rs` |
 //! | when is it checked, and what gives reason for doubt? | `presence/checks.rs`, `store/redis/doubts.rs` |
 //! | how does a gateway know that another one lives? | `sync/lease.rs`, `presence/gateways.rs` |
-//! | what if a gateway dies? | `sync/lease.rs` buries it, `sync/walk.rs` has `sync/sweep.rs` remove its fans |
-//! | what if another program writes into the sets? | the scripts count what they put there; `sync/mend.rs` repairs |
+//! | what if a gateway dies? | `sync/lease.rs` buries it, `sync/walk.rs` has `sync/pass.rs` take out its claims |
+//! | what if another program writes into the sets? | `sync/pass.rs` puts them right |
+//! | what if Redis lost what gateways said, or somebody else wrote it? | `forget` in `store/redis/scripts/prelude/fences.lua` |
+//! | who says again whom a gateway holds, and how fast? | `presence/turn.rs`; `sync/resync_limit.rs` |
+//! | do the messages of a gateway arrive? | `store/redis/echo.rs` |
 //! | what do gateways tell each other? | `peers/message.rs` |
 //! | who writes the counts into a live's record? | `presence/counting.rs` says when, `sync/count.rs` writes |
 //! | how did the figures of a live move? | `store/history.rs`; `sync/count.rs` writes the points |
@@ -142,8 +146,12 @@
 //!   there is reason for doubt.
 //! - **No queue of changes.** A gateway keeps in memory the state that the store should hold. After
 //!   a failed call the flusher makes a new call from the present state.
-//! - **No counter without a set.** Gateways pass on absolute values only. Only the scripts add up
-//!   joins and leaves, in the step that changes a set, and compare the result with the set's size.
+//! - **No counter without claims.** Gateways pass on absolute values only. Only the scripts add up
+//!   joins and leaves, in the step that changes claims, and each call compares the result with the
+//!   number of claims.
+//! - **No search for what is wrong in the claims.** If they are not what the scripts counted, the
+//!   slice forgets all of them, and each gateway says again whom it holds. The sets that others
+//!   read stay meanwhile.
 //! - **No clock of the store in any decision about who lives.** A lease is a count that moves, and
 //!   each observer judges it by its own clock.
 //! - **No way back for a buried gateway.** It continues under a new id, so a sweep of the old id

@@ -14,7 +14,7 @@ use crate::base::clock::{UnixMillis, millis, unix_now};
 use crate::base::ids::GatewayId;
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::LeaseInside;
-use crate::store::{MAX_BATCH, StoreResult};
+use crate::store::StoreResult;
 
 #[derive(Debug)]
 pub(super) struct LeaseSnapshot {
@@ -63,11 +63,6 @@ impl LeaseSnapshot {
                 LeaseInside::Living { age, .. } => Some((gateway, *age)),
                 LeaseInside::Dead { .. } => None,
             })
-    }
-
-    /// Maximum members that a call may compare if it looks for each of them at every living gateway.
-    pub(super) fn page(&self) -> usize {
-        (MAX_BATCH / self.living().count().max(1)).max(10)
     }
 }
 

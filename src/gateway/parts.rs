@@ -498,7 +498,6 @@ impl Parts {
         let Core {
             rooms,
             gateways,
-            checks,
             outbox,
             clock,
             ..
@@ -531,7 +530,7 @@ impl Parts {
             store: store_for_clients.clone(),
             rooms: rooms.clone(),
             gateways: gateways.clone(),
-            checks: checks.clone(),
+            checks: core.checks.clone(),
             absent_streamers: absent_streamers.clone(),
             watched_streams: watched_streams.clone(),
             outbox: outbox.clone(),
@@ -652,7 +651,6 @@ impl Parts {
             feeds: feeds.clone(),
             follows: follows.clone(),
             outbox: outbox.clone(),
-            checks,
             streamer_timeout: streamer_timeout.clone(),
             clock,
             lease: config.lease,

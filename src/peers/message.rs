@@ -8,7 +8,7 @@ use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 use crate::store::EndedSession;
 
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
@@ -220,7 +220,7 @@ mod tests {
         };
         let text = PeerMessage::Counts(counts).text(&GatewayId::parse("gw-a").unwrap());
         let shape = concat!(
-            r#"{"v":3,"gateway":"gw-a","type":"counts","epoch":3,"number":9,"viewers":12,"#,
+            r#"{"v":4,"gateway":"gw-a","type":"counts","epoch":3,"number":9,"viewers":12,"#,
             r#""slices":[[2,5,3,8,17,16]]}"#
         );
         assert_eq!(text, shape);
@@ -232,22 +232,22 @@ mod tests {
             "",
             "[]",
             "{}",
-            r#"{"v":3}"#,
-            r#"{"v":3,"gateway":"a b","type":"record"}"#,
-            r#"{"v":3,"gateway":"a","type":"gone"}"#,
-            r#"{"v":3,"gateway":"a","type":"gone","lives":["42"],"silent":"9"}"#,
-            r#"{"v":3,"gateway":"a","type":"counts","epoch":1,"number":-1,"viewers":0}"#,
+            r#"{"v":4}"#,
+            r#"{"v":4,"gateway":"a b","type":"record"}"#,
+            r#"{"v":4,"gateway":"a","type":"gone"}"#,
+            r#"{"v":4,"gateway":"a","type":"gone","lives":["42"],"silent":"9"}"#,
+            r#"{"v":4,"gateway":"a","type":"counts","epoch":1,"number":-1,"viewers":0}"#,
         ] {
             assert_eq!(read(bad), Err(Ignored::Malformed), "{bad}");
         }
         for newer in [
-            r#"{"v":4,"said":7}"#,
-            r#"{"v":3,"gateway":"a","type":"ban","user":"u1","until":5}"#,
+            r#"{"v":5,"said":7}"#,
+            r#"{"v":4,"gateway":"a","type":"ban","user":"u1","until":5}"#,
         ] {
             assert_eq!(read(newer), Err(Ignored::Unknown), "{newer}");
         }
         // Fields that this version does not know do no harm.
-        let more = r#"{"v":3,"gateway":"a","type":"record","why":"moderated"}"#;
+        let more = r#"{"v":4,"gateway":"a","type":"record","why":"moderated"}"#;
         assert!(read(more).is_ok());
     }
 }

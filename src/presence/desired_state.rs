@@ -552,6 +552,8 @@ impl DesiredState {
         if draft.bye && refusal.entry.is_none() {
             // An earlier call took the entry away.
             self.entry = None;
+            self.call_required = false;
+            self.may_have_left = false;
             return;
         }
         let is_known_incarnation = self.incarnation != 0 && incarnation == self.incarnation;

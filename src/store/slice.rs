@@ -13,27 +13,26 @@
 mod by_hash;
 mod claims;
 mod counted;
+mod essence;
 mod meddling;
 mod pass;
+mod reading;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashSet};
-use std::hash::{Hash, Hasher};
 
 use self::by_hash::{ByHash, Members};
-use self::claims::{Claims, Presence, Token};
+use self::claims::{Claims, Token};
 use self::counted::{Counted, Rebuild};
 use super::limits::MAX_BATCH;
-use super::online_users::Whereabouts;
 use super::sessions::Stays;
 use super::slices::{
-    Apply, ApplyReply, Claim, ClaimedUser, ClaimsPage, Entries, Fence, MemberPage, REBUILD,
-    Refusal, SliceEntry, SliceLook, SliceSize, SliceTotals,
+    Apply, ApplyReply, Claim, Fence, REBUILD, Refusal, SliceEntry, SliceSize, SliceTotals,
 };
 use super::sums::Uniques;
 use crate::base::clock::{UnixMillis, millis};
-use crate::base::ids::{Epoch, GatewayId, Group, OnlineSet, UserId};
+use crate::base::ids::{Epoch, GatewayId, OnlineSet, UserId};
 
 /// One slice. The default is a slice that no call has used yet, or whose data was lost.
 ///
@@ -323,9 +322,7 @@ impl Slice {
             return (SliceTotals::default(), false);
         }
         let closed = Some(Fence::Closed(epoch));
-        if self.fence == closed {
-            return (self.closed, false);
-        }
+        let has_moved = self.fence != closed;
         let totals = if self.is_open_in(epoch) {
             SliceTotals {
                 arrived: self.counted.arrived,
@@ -334,214 +331,27 @@ impl Slice {
                     fans: self.different_fans.len() as u64,
                 },
             }
-        } else {
+        } else if has_moved {
             SliceTotals::default()
+        } else {
+            self.closed
         };
         self.wipe();
         self.closed = totals;
         self.fence = closed;
-        (totals, true)
+        (totals, has_moved)
     }
 
-    /// Forgets everything but the sessions.
+    /// Forgets everything but the sessions and the version, which goes on over a new epoch.
     fn wipe(&mut self) {
         *self = Self {
+            counted: Counted {
+                version: self.counted.version,
+                ..Counted::default()
+            },
             stays: std::mem::take(&mut self.stays),
             ..Self::default()
         };
-    }
-
-    /// Moves to the next version after a change. Versions follow the store's clock, so that they
-    /// keep growing after the slice's data was lost, and they grow even if the clock goes back.
-    fn move_on(&mut self, now: UnixMillis) -> u64 {
-        self.counted.version = (self.counted.version + 1).max(now * 1_000);
-        self.counted.version
-    }
-}
-
-/// What the slice is.
-impl Slice {
-    /// The epoch to which the slice belongs, if it was ever used.
-    pub fn fence(&self) -> Option<Fence> {
-        self.fence
-    }
-
-    fn is_open_in(&self, epoch: Epoch) -> bool {
-        self.fence == Some(Fence::Open(epoch))
-    }
-
-    fn is_in_rebuild(&self) -> bool {
-        self.counted.rebuild.is_some()
-    }
-
-    /// Whether there are as many claims and entries as the calls have counted.
-    fn is_intact(&self) -> bool {
-        self.counted.users() == Some(self.who.len())
-            && self.counted.entries == self.entries.len() as u64
-    }
-
-    /// Whether the public sets have other sizes than the claims.
-    fn differs(&self) -> bool {
-        self.members.len() != self.who.len() || self.fans.len() != self.counted.fans
-    }
-
-    /// Whether there is anything besides the fence.
-    fn has_keys(&self) -> bool {
-        let has_members = !self.members.is_empty() || !self.fans.is_empty();
-        has_members || !self.who.is_empty() || !self.entries.is_empty()
-    }
-
-    /// Whether the store may forget the slice.
-    pub fn is_unused(&self) -> bool {
-        self.fence.is_none() && !self.has_keys() && !self.has_stays()
-    }
-
-    /// The size of an open slice, as the calls have counted it; zeros otherwise.
-    pub fn size(&self) -> SliceSize {
-        match self.fence {
-            Some(Fence::Open(_)) => self.counted.size(self.differs()),
-            _ => SliceSize::default(),
-        }
-    }
-
-    /// The slice as a gateway finds it.
-    pub fn look(&self, gateway: &GatewayId, which: Entries) -> SliceLook {
-        let mut entries = Vec::new();
-        if which == Entries::All {
-            for (gateway, entry) in &self.entries {
-                entries.push((gateway.clone(), entry.state));
-            }
-        }
-        SliceLook {
-            fence: self.fence,
-            size: self.size(),
-            is_intact: self.is_intact(),
-            has_keys: self.has_keys(),
-            entry: self.entry(gateway),
-            entries,
-        }
-    }
-
-    /// The entry of a gateway.
-    pub fn entry(&self, gateway: &GatewayId) -> Option<SliceEntry> {
-        Some(self.entries.get(gateway)?.state)
-    }
-
-    /// The gateway to which a token belongs, and its entry.
-    fn owner_of(&self, token: Token) -> Option<(&GatewayId, &Entry)> {
-        self.entries.iter().find(|(_, entry)| entry.token == token)
-    }
-
-    /// Whether a user is there, and a fan, by the claims.
-    fn claimed(&self, user: &UserId) -> Presence {
-        match self.who.get(user) {
-            Some(claims) => claims.presence(),
-            None => Claims::default().presence(),
-        }
-    }
-
-    /// The claims on a user, the one made last at the end.
-    fn claims_on(&self, user: &UserId) -> impl Iterator<Item = (Token, &Claim)> {
-        self.who.get(user).into_iter().flat_map(Claims::iter)
-    }
-
-    /// A page of the users on whom there are claims.
-    pub fn claims_page(&self, cursor: u64) -> ClaimsPage {
-        let MemberPage { users, next } = self.who.page(cursor, MAX_BATCH);
-        let users = users.into_iter().map(|user| self.claimed_user(user));
-        ClaimsPage {
-            users: users.collect(),
-            next,
-        }
-    }
-
-    fn claimed_user(&self, user: UserId) -> ClaimedUser {
-        let mut by = Vec::new();
-        for (token, claim) in self.claims_on(&user) {
-            let gateway = self.owner_of(token).map(|(gateway, _)| gateway.clone());
-            by.push((gateway, claim.clone()));
-        }
-        let since = self.since(&user);
-        ClaimedUser { user, since, by }
-    }
-
-    /// The users on whom a gateway has a claim, and what it claims of each.
-    pub fn claimed_by(&self, gateway: &GatewayId) -> Vec<(UserId, Claim)> {
-        let mut users = Vec::new();
-        let Some(entry) = self.entries.get(gateway) else {
-            return users;
-        };
-        for (user, claims) in self.who.iter() {
-            for (token, claim) in claims.iter() {
-                if token == entry.token {
-                    users.push((user.clone(), claim.clone()));
-                }
-            }
-        }
-        users
-    }
-
-    /// The lives in which each user of the platform is, by the word of the living gateways.
-    pub fn whereabouts(&self) -> impl Iterator<Item = (&UserId, Whereabouts)> {
-        self.who
-            .iter()
-            .map(|(user, _)| (user, self.whereabouts_of(user)))
-    }
-
-    /// The lives in which a user of the platform is, by the word of the living gateways.
-    pub fn whereabouts_of(&self, user: &UserId) -> Whereabouts {
-        let mut whereabouts = Vec::new();
-        for (token, claim) in self.claims_on(user) {
-            if let Claim::In(lives) = claim
-                && let Some((gateway, entry)) = self.owner_of(token)
-                && entry.state != SliceEntry::Dead
-            {
-                whereabouts.extend(lives.iter().map(|live| (gateway.clone(), live.clone())));
-            }
-        }
-        whereabouts
-    }
-
-    /// When a user came to the slice, if the slice keeps that.
-    pub fn since(&self, user: &UserId) -> Option<UnixMillis> {
-        self.who.get(user)?.since
-    }
-
-    fn members_of(&self, group: Group) -> &Members {
-        match group {
-            Group::All => &self.members,
-            Group::Fans => &self.fans,
-        }
-    }
-
-    /// The number of users in the public set of a group.
-    pub fn card(&self, group: Group) -> u64 {
-        self.members_of(group).len()
-    }
-
-    /// A page of the public set of a group.
-    pub fn members_page(&self, group: Group, cursor: u64) -> MemberPage {
-        self.members_of(group).page(cursor, MAX_BATCH)
-    }
-
-    /// The users in the public set of a group.
-    pub fn members(&self, group: Group) -> impl Iterator<Item = &UserId> {
-        self.members_of(group).iter().map(|(user, ())| user)
-    }
-
-    /// Whether a user is in the public set of a group.
-    pub fn contains(&self, group: Group, user: &UserId) -> bool {
-        self.members_of(group).contains(user)
-    }
-
-    /// The sessions of an epoch; `None` if the slice keeps none.
-    pub fn stays(&self, epoch: Epoch) -> Option<&Stays> {
-        self.stays.get(&epoch)
-    }
-
-    /// Whether the slice keeps sessions of any epoch.
-    pub fn has_stays(&self) -> bool {
-        !self.stays.is_empty()
     }
 
     /// Forgets the sessions of an epoch.
@@ -554,26 +364,11 @@ impl Slice {
         self.stays.values_mut().map(|stays| stays.erase(user)).sum()
     }
 
-    /// What decides the answers of the slice from now on.
-    fn essence(&self) -> Essence<'_> {
-        let mut claims = Vec::new();
-        for (user, of_user) in self.who.iter() {
-            for (token, claim) in of_user.iter() {
-                let gateway = self.owner_of(token).map(|(gateway, _)| gateway);
-                claims.push((user, of_user.since, gateway, claim));
-            }
-        }
-        let entries = self.entries.iter();
-        Essence {
-            members: &self.members,
-            fans: &self.fans,
-            claims,
-            entries: entries.map(|(name, entry)| (name, entry.state)).collect(),
-            fence: self.fence,
-            counted: [self.counted.card(), self.counted.fans, self.counted.entries],
-            rebuild: self.counted.rebuild,
-            stays: &self.stays,
-        }
+    /// Moves to the next version after a change. Versions follow the store's clock, so that they
+    /// keep growing after the slice's data was lost, and they grow even if the clock goes back.
+    fn move_on(&mut self, now: UnixMillis) -> u64 {
+        self.counted.version = (self.counted.version + 1).max(now * 1_000);
+        self.counted.version
     }
 }
 
@@ -584,38 +379,5 @@ impl Entry {
             SliceEntry::At { is_complete, .. } => is_complete,
             SliceEntry::Dead => false,
         }
-    }
-}
-
-/// A slice without versions, totals and tokens.
-#[derive(PartialEq, Eq, Hash)]
-struct Essence<'a> {
-    members: &'a Members,
-    fans: &'a Members,
-    claims: Vec<(
-        &'a UserId,
-        Option<UnixMillis>,
-        Option<&'a GatewayId>,
-        &'a Claim,
-    )>,
-    entries: Vec<(&'a GatewayId, SliceEntry)>,
-    fence: Option<Fence>,
-    /// Members, fans, entries.
-    counted: [u64; 3],
-    rebuild: Option<Rebuild>,
-    stays: &'a BTreeMap<Epoch, Stays>,
-}
-
-impl PartialEq for Slice {
-    fn eq(&self, other: &Self) -> bool {
-        self.essence() == other.essence()
-    }
-}
-
-impl Eq for Slice {}
-
-impl Hash for Slice {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.essence().hash(state);
     }
 }

@@ -97,11 +97,6 @@ impl Apply {
         self.joins.iter().chain(&self.fans)
     }
 
-    /// The users of `leaves`, and when each was here last, if the call says so.
-    pub(crate) fn times_left(&self) -> impl Iterator<Item = (&UserId, UnixMillis)> {
-        self.leaves.iter().zip(self.left.iter().flatten().copied())
-    }
-
     /// Whether the call begins and ends sessions.
     pub fn keeps_sessions(&self) -> bool {
         self.left.is_some() && self.slice.set.live().is_some()
@@ -202,8 +197,13 @@ pub struct Refusal {
 /// A gateway's entry in a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SliceEntry {
-    /// The number of its last call, and whether it has said all that it holds.
-    At { number: u64, is_complete: bool },
+    /// It is alive, as far as the slice knows.
+    At {
+        /// The number of its last call.
+        number: u64,
+        /// Whether it has said all that it holds.
+        is_complete: bool,
+    },
     /// The gateway was buried, and a pass is taking its claims out.
     Dead,
 }

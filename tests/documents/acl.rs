@@ -25,14 +25,14 @@ use rollcall::store::{
     About, AnswerName, Answers, Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion,
     Attending, Burial, BuryReply, Bus, BusEvent, ChangeLive, ChangeReply, Channel, CheckLive,
     Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, Counts, DeadEvent,
-    Deliveries, Delivery, Edge, EndedSession, Entry, EntryId, Erasures, Event, EventAges, Events,
+    Deliveries, Delivery, Edge, EndedSession, Entries, Entry, EntryId, Erasures, Event, EventAges, Events,
     ExpectedSlice, FanoutJobs, FanoutTask, Figures, FinishClose, FinishedChanges, Followed,
-    Follows, Heard, HeldFrom, History, Holders, Job, LastSeen, LeaseReply, LeaseStore, LiftBan,
-    ListedLive, LiveChange, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation,
-    NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Over, Peaks, Post, Profiles,
+    Follows, Heard, History, Job, LastSeen, LeaseReply, LeaseStore, LiftBan,
+    ListedLive, LiveChange, LiveRecord, LiveStore, MAX_EVENTS, MAX_TIMELINE, Moderation,
+    NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Over, Pass, Peaks, Post, Profiles,
     PutInList, QueueKind, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease,
     SenderTurn, SessionEnds, Sessions, SharedSecrets, SliceSize, Slices, Span, Standing, StatusId,
-    Statuses, Strays, StreamChange, StreamStore, Streams, StreamsReply, Summary, Terms, Timeline,
+    Statuses, StreamChange, StreamStore, Streams, StreamsReply, Summary, Terms, Timeline,
     Timelines, Uniques, UserLists, WebhookQueue, WriteStreams, find_attendees,
 };
 use tokio::time::Instant;
@@ -342,6 +342,8 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         number,
         follows,
         known: SliceSize::default(),
+        more: false,
+        bye: false,
         uniques: true,
         joins: joins.to_vec(),
         fans: Vec::new(),
@@ -383,62 +385,27 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
             "{call:?}"
         );
     }
-    store.read_slice(&slice, &one).await.unwrap();
-    store
-        .survey(std::slice::from_ref(&slice))
-        .await
-        .remove(0)
-        .unwrap();
-    let holders = Holders {
-        slice: slice.clone(),
-        gateways: vec![other.clone()],
-        overlap: true,
-    };
-    store.differ_from_held(&[holders]).await.remove(0).unwrap();
+    for entries in [Entries::Own, Entries::All] {
+        store
+            .look(std::slice::from_ref(&slice), &one, entries)
+            .await
+            .remove(0)
+            .unwrap();
+    }
+    store.claims_page(&slice, 0).await.unwrap();
     for group in slice.set.groups() {
-        store.held_page(&slice, *group, &other, 0).await.unwrap();
         store.members_page(&slice, *group, 0).await.unwrap();
-        store
-            .strays(&slice, *group, 0, MAX_BATCH, Strays::Drop)
-            .await
-            .unwrap();
-        let from = HeldFrom {
-            group: *group,
-            cursor: 0,
-            most: MAX_BATCH,
-        };
-        store
-            .put_back(&slice, record.epoch, &other, from)
-            .await
-            .unwrap();
         assert!(store.is_member(&slice, *group, &fans[0]).await.unwrap());
         assert_eq!(
             store.are_members(&slice, *group, &fans).await.unwrap(),
             [true; 2]
         );
     }
-    let compared = store
-        .compare(&slice, record.epoch, SliceSize::default())
-        .await
-        .unwrap()
-        .unwrap();
-    store
-        .settle(&slice, record.epoch, compared.surplus)
-        .await
-        .unwrap();
-    assert!(
-        store
-            .drop_foreign_keys(&slice, &one)
-            .await
-            .unwrap()
-            .is_empty()
-    );
     store.since_of(&slice, &fans).await.unwrap();
     let expected = ExpectedSlice {
         slice: slice.clone(),
+        epoch: record.epoch,
         entry: Some(4),
-        held: 0,
-        held_fans: 0,
         size: SliceSize {
             card: 2,
             fans: if has_fans { 2 } else { 0 },
@@ -454,19 +421,21 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         counted: Some(Figures::default()),
         slices: vec![expected],
     };
-    for checked in store.check_slices(&one, &live.slices).await {
-        checked.unwrap();
-    }
     for checked in store.check(&one, &[live]).await {
         checked.complete.unwrap();
     }
-    assert!(
-        store
-            .sweep(&slice, &other, MAX_BATCH, 0)
-            .await
-            .unwrap()
-            .done
-    );
+    let mut pass = Pass {
+        slice: slice.clone(),
+        epoch: record.epoch,
+        known: SliceSize::default(),
+        wrong: None,
+        dead: vec![(other, 0)],
+        from: None,
+        only_claims: false,
+    };
+    while let Some(next) = store.pass(&pass).await.unwrap().unwrap().next {
+        pass.from = Some(next);
+    }
     assert!(!store.is_member(&slice, Group::All, &fans[0]).await.unwrap());
     store.close_slice(&slice, record.epoch).await.unwrap();
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rollcall::auth::permissions;
 use rollcall::base::ids::{
-    Epoch, GatewayId, Group, ListName, LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES,
+    Epoch, Group, ListName, LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES,
     UserId,
 };
 use rollcall::base::key_prefix::KeyPrefix;
@@ -259,7 +259,6 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         LiveId::parse("live_id").unwrap(),
         UserId::parse("user_id").unwrap(),
     );
-    let gateway = GatewayId::parse("gateway_id").unwrap();
     let only = SliceId::of_live(live.clone(), 1, 1);
     let third = SliceId::of_live(live.clone(), 3, 8);
     let epoch = Epoch(99);
@@ -295,11 +294,9 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.slice(&third),
         keys.members(&only, Group::All),
         keys.members(&third, Group::All),
-        keys.held(&only, Group::All, &gateway),
-        keys.held(&only, Group::Fans, &gateway),
         keys.gateways(&only),
         keys.fence(&only),
-        keys.notes(&only).unwrap(),
+        keys.who(&only),
         keys.slice(&SliceId {
             set: OnlineSet::Users,
             index: 3,
@@ -311,7 +308,7 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
             of: STREAMERS_SLICES,
         }),
         keys.last_seen(3),
-        keys.whereabouts(3),
+
         keys.last_seen_ids(),
         keys.stays(&only, epoch),
         keys.sessions(&only, epoch),

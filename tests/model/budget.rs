@@ -10,7 +10,7 @@ pub enum Mutation {
     NoFollows,
     /// A call may make an entry however late it arrives.
     NoNotAfter,
-    /// A check passes through no slice that is not in order.
+    /// Only the claims of the dead are passed through, whatever else is not in order.
     NoPass,
     /// A call does not say what its gateway knows of the slice.
     NoKnown,

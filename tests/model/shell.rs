@@ -54,6 +54,7 @@ impl World {
             look: false,
             known: SliceSize::default(),
             refused: None,
+            unconfirmed: false,
             refuted: false,
         };
         if let Some(picture) = seen
@@ -129,7 +130,7 @@ impl World {
             room.refused = None;
         }
         let context = TurnContext {
-            known_open: now - room.touched < LEASE || !look,
+            known_open: now - room.touched < LEASE && !room.unconfirmed || !look,
             most_users: MAX_BATCH,
         };
         let mut turn = Turn::new(context, &room.desired);
@@ -237,6 +238,7 @@ impl World {
                 }
                 if is_refusal {
                     room.refused = Some(renewals);
+                    room.unconfirmed = true;
                 }
                 let verdict: Verdict = room.desired.answered(&draft, &reply);
                 turn.note_verdict(verdict, &room.desired);
@@ -452,6 +454,7 @@ impl Room {
     /// `Keeper::keep`, after the store said that the record is open.
     pub fn is_open(&mut self, now: u64) {
         self.touched = self.touched.max(now);
+        self.unconfirmed = false;
     }
 
     /// `Rooms::hear_size`.

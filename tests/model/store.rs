@@ -608,7 +608,8 @@ impl Store {
         } else {
             members == shown
         };
-        self.torn &= !is_shown || slice.size().rebuild;
+        let is_open = matches!(slice.fence(), Some(Fence::Open(_)));
+        self.torn &= !is_shown || !is_open || slice.size().rebuild;
         if !is_shown && !self.torn && !slice.size().differs {
             return Some("the public sets do not show the claims");
         }

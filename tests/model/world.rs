@@ -169,6 +169,8 @@ pub struct Room {
     pub known: SliceSize,
     /// How many renewals the gateway had begun when the slice last refused a call of this life.
     pub refused: Option<u64>,
+    /// Whether the slice has refused a call since the gateway last saw that the record is open.
+    pub unconfirmed: bool,
     /// Whether the store refused a call when the record said that the epoch was over.
     pub refuted: bool,
 }

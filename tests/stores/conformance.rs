@@ -15,8 +15,8 @@ use rollcall::store::memory::MemoryStore;
 use rollcall::store::redis::{Access, ConnectError, RedisStore};
 use rollcall::store::{
     Apply, ApplyReply, Arrived, ClaimedUser, CloseLive, CloseReason, Drift, Entries, Fence,
-    FinishClose, LiveRecord, LivingGateway, OpenLive, OpenReply, OpenedBy, Pass, Peaks, RecordEvents, Refusal,
-    SliceEntry, SliceLook, SliceSize, Store, StoreResult, Terms, Uniques,
+    FinishClose, LiveRecord, LivingGateway, OpenLive, OpenReply, OpenedBy, Pass, Peaks,
+    RecordEvents, Refusal, SliceEntry, SliceLook, SliceSize, Store, StoreResult, Terms, Uniques,
 };
 
 use crate::redis_server::RedisServer;
@@ -275,7 +275,7 @@ impl Caller {
             known: SliceSize::default(),
             more: false,
             bye: false,
-            uniques: true,
+            uniques: self.slice.live().is_some(),
             since: vec![1; fans.len()],
             lives: if self.slice.set == OnlineSet::Users {
                 vec![Vec::new(); joins.len()]

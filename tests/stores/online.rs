@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::clock::{UnixMillis, unix_now};
-use rollcall::base::ids::{Epoch, Group, LiveId, OnlineSet, SliceId, UserId};
+use rollcall::base::ids::{LiveId, OnlineSet, SliceId, UserId};
 use rollcall::config::SeenIds;
 use rollcall::store::{
     Apply, OnlineCount, Seen, SliceEntry, Span, Store, StoreError, UserPresence,
@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::conformance::{Caller, connect, look, memory, passes, sweep, user, users};
+use crate::conformance::{Caller, connect, gateway, look, memory, passes, sweep, user, users};
 use crate::redis_cluster::RedisCluster;
 use crate::redis_server::RedisServer;
 

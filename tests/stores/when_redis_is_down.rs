@@ -466,7 +466,7 @@ async fn refusals_and_nonsense_are_told_apart_and_counted() {
     let text = metrics.render().unwrap();
     for line in [
         "rollcall_store_errors_total{call=\"apply\",error=\"refused\"} 1",
-        "rollcall_store_errors_total{call=\"apply\",error=\"nonsense\"} 1",
+        "rollcall_store_errors_total{call=\"members_page\",error=\"nonsense\"} 1",
         "rollcall_store_errors_total{call=\"load_live\",error=\"nonsense\"} 1",
         "rollcall_store_up 1",
     ] {

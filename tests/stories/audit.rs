@@ -147,6 +147,8 @@ impl Planter {
         for user in users.split(' ') {
             self.claim(slice, user, "", &format!("{token}=")).await;
         }
+        self.say(&format!("HSET {{{slice}}}:gateways #{token} {gateway}"))
+            .await;
         self.say(&format!("SADD {slice} {users}")).await;
         self.fence(slice, 1).await;
     }
@@ -170,10 +172,7 @@ impl Planter {
 
     /// Writes the fence of a slice, with what there is to be counted.
     async fn fence(&self, slice: &str, epoch: u32) {
-        let members = self
-            .redis
-            .ask(&["HLEN", &format!("{{{slice}}}:who")])
-            .await;
+        let members = self.redis.ask(&["HLEN", &format!("{{{slice}}}:who")]).await;
         let fans = if slice.starts_with("online-fans:") {
             self.redis.ask(&["SCARD", slice]).await
         } else {

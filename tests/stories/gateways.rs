@@ -126,18 +126,18 @@ on_redis! {
         world.live_is_heard_by("42", 1).await;
         let epoch = world.epoch("42").await;
         let counts = |epoch: u64, rest: serde_json::Value| {
-            let mut word = json!({"v": 3, "gateway": "gw-liar", "type": "counts", "epoch": epoch, "number": 1});
+            let mut word = json!({"v": 4, "gateway": "gw-liar", "type": "counts", "epoch": epoch, "number": 1});
             word.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
             word.to_string()
         };
         for word in [
-            r#"{"v":3,"gateway":"gw-liar","type":"record"}"#.to_owned(),
-            r#"{"v":3,"gateway":"gw-liar","type":"doubt"}"#.to_owned(),
+            r#"{"v":4,"gateway":"gw-liar","type":"record"}"#.to_owned(),
+            r#"{"v":4,"gateway":"gw-liar","type":"doubt"}"#.to_owned(),
             counts(epoch + 8, json!({"viewers": 5})),
             counts(epoch - 1, json!({"viewers": 5})),
             counts(epoch, json!({"viewers": 0, "slices": [[0, 1, 1], [9, 9, 9]]})),
             r#"{"v":9,"gateway":"gw-later","type":"counts"}"#.to_owned(),
-            r#"{"v":3,"gateway":"gw-later","type":"ban","user":"u1"}"#.to_owned(),
+            r#"{"v":4,"gateway":"gw-later","type":"ban","user":"u1"}"#.to_owned(),
             "no word at all".to_owned(),
         ] {
             assert_eq!(world.redis().ask(&["SPUBLISH", "rollcall:{live:42}", &word]).await, 1, "somebody listens");

@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use rollcall::store::DOUBT_AFTER_LOSS;
+use rollcall::store::REBUILD;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -97,7 +97,7 @@ impl Dashboard {
 
     /// Waits until the newest `counts` are as wished. After a loss they are in doubt for a while.
     pub async fn sees_that(&mut self, what: &str, wish: impl Fn(&Counts) -> bool) -> Counts {
-        let deadline = Instant::now() + DOUBT_AFTER_LOSS + PATIENCE;
+        let deadline = Instant::now() + REBUILD + PATIENCE;
         loop {
             self.catch_up(Instant::now()).await;
             if let Some(newest) = self.log.last().filter(|newest| wish(newest)) {

@@ -1,4 +1,5 @@
-//! The repairs of `--fix`, for findings that gateways do not repair by themselves, or not for sure.
+//! The repairs of `--fix`, for findings that gateways do not repair by themselves, or not for sure,
+//! and for members of slices, which an audit repairs as gateways would.
 //! Each step checks the state again at the moment in which it acts, and changes nothing in a slice
 //! of another epoch, so nothing of a closed epoch comes back.
 

@@ -5,7 +5,7 @@ use crate::base::clock::UnixMillis;
 use crate::store::slices::SliceSize;
 use crate::store::sums::Arrived;
 
-/// The counts of an open slice; zeros for another.
+/// The counts of an open slice; of another, all but the version are zero.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counted {
     /// Grows with every change.

@@ -55,11 +55,14 @@ impl Slice {
             PassPhase::Members => self.pass_group(Group::All, pass, from.cursor, now),
             PassPhase::Fans => self.pass_group(Group::Fans, pass, from.cursor, now),
         };
-        has_changed |= page.has_changed() || self.counted.rebuild != rebuild;
         let next = self.place_after(pass, from.phase, page.next);
         if next.is_none() {
+            if from.phase == PassPhase::Fans {
+                self.compare_fans(pass, now);
+            }
             has_changed |= self.drop_dead(pass);
         }
+        has_changed |= page.has_changed() || self.counted.rebuild != rebuild;
         if has_changed {
             self.move_on(now);
         }
@@ -106,8 +109,7 @@ impl Slice {
             drift: self.drift_among(&found.users),
             ..Page::default()
         };
-        let is_all = cursor == 0 && found.next.is_none();
-        if self.is_unexplained(page.drift) || is_all && self.has_other_fans(&found.users) {
+        if self.is_unexplained(page.drift) {
             self.forget(pass.known, now);
             return Page::default();
         }
@@ -139,12 +141,6 @@ impl Slice {
     /// program wrote to the public sets or to the claims.
     fn is_unexplained(&self, drift: Drift) -> bool {
         drift != Drift::default() && !self.differs()
-    }
-
-    /// Whether other claims than the calls have counted say fan. `users` are all users with claims.
-    fn has_other_fans(&self, users: &[UserId]) -> bool {
-        let are_fans = users.iter().filter(|user| self.claimed(user).is_fan);
-        !self.is_in_rebuild() && are_fans.count() as u64 != self.counted.fans
     }
 
     /// Drops the claims on a user that are no living gateway's, and shows the others.
@@ -224,6 +220,14 @@ impl Slice {
             next: found.next,
             drift,
             ..Page::default()
+        }
+    }
+
+    /// A whole pass leaves as many fans as the claims say. If the calls have counted another number,
+    /// another program wrote a claim in the place of another one.
+    fn compare_fans(&mut self, pass: &Pass, now: UnixMillis) {
+        if !self.is_in_rebuild() && self.fans.len() != self.counted.fans {
+            self.forget(pass.known, now);
         }
     }
 

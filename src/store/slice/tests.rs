@@ -1,7 +1,7 @@
 //! What a slice promises. Whether Redis does the same is tested in `tests/stores/histories`.
 
 use super::*;
-use crate::base::ids::{LiveId, SliceId};
+use crate::base::ids::{Group, LiveId, SliceId};
 use crate::store::slices::{Drift, Pass, Passed};
 
 fn user(name: &str) -> UserId {
@@ -489,6 +489,19 @@ fn a_swapped_public_member_makes_the_slice_forget() {
         "stray u2 u3",
         "nothing is repaired"
     );
+}
+
+#[test]
+fn a_claim_in_the_place_of_another_one_makes_the_slice_forget() {
+    let mut world = World::with_three();
+    let g = gateway("g");
+    world
+        .slice
+        .invent_claim(&user("u3"), Some(&g), Claim::Member);
+    world.slice.take_out(Group::Fans, &user("u3"));
+    world.pass(&[]);
+    assert!(world.is_in_rebuild(), "the calls have counted a fan");
+    assert_eq!(world.members().join(" "), "u1 u2 u3");
 }
 
 #[test]

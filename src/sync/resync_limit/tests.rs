@@ -3,16 +3,34 @@
 use super::*;
 use crate::base::ids::{LiveId, SliceId, UserId};
 use crate::presence::desired_state::Standing;
+use crate::presence::turn::{Step, TurnContext};
+use crate::store::MAX_BATCH;
 
-/// A slice that wants this many members.
+/// A slice that says this many members again.
 fn lost(members: usize) -> Slice {
-    let id = SliceId::of_live(LiveId::parse("42").unwrap(), 1, 1);
+    lost_of(
+        SliceId::of_live(LiveId::parse("42").unwrap(), 1, 1),
+        members,
+    )
+}
+
+fn lost_of(id: SliceId, members: usize) -> Slice {
+    const CONTEXT: TurnContext = TurnContext {
+        known_open: true,
+        most_users: MAX_BATCH,
+    };
     let slice = Slice::new(id, 0);
+    let mut state = slice.lock();
     for i in 0..members {
-        slice
-            .lock()
-            .want(&UserId::parse(&format!("u{i}")).unwrap(), Standing::Member);
+        state.want(&UserId::parse(&format!("u{i}")).unwrap(), Standing::Member);
     }
+    // The gateway goes on under a new id.
+    let mut turn = state.begin_turn(1, CONTEXT);
+    if let Step::Call(draft) = state.next_step(&mut turn) {
+        state.failed(&draft, 0);
+    }
+    state.begin_turn(2, CONTEXT);
+    drop(state);
     slice
 }
 
@@ -73,19 +91,12 @@ async fn an_empty_slice_does_not_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_user_of_the_platform_counts_twice() {
     let rate = ResyncLimit::default();
-    let slice = Slice::new(
-        SliceId {
-            set: OnlineSet::Users,
-            index: 1,
-            of: 1,
-        },
-        0,
-    );
-    for i in 0..RESYNC_RATE {
-        slice
-            .lock()
-            .want(&UserId::parse(&format!("u{i}")).unwrap(), Standing::Member);
-    }
+    let id = SliceId {
+        set: OnlineSet::Users,
+        index: 1,
+        of: 1,
+    };
+    let slice = lost_of(id, RESYNC_RATE as usize);
     assert_eq!(rate.at(&slice, 0), None);
     let next = rate.book(1);
     assert!((1_750..=2_000).contains(&next), "{next}");

@@ -11,8 +11,8 @@ use rollcall::base::clock::{UnixMillis, unix_now};
 use rollcall::base::ids::{Epoch, GatewayId, Group, UserId};
 use rollcall::store::slice::Slice;
 use rollcall::store::{
-    Apply, ApplyReply, Claim, ClaimedUser, Entries, Pass, PassCursor, Passed, Refusal, SliceEntry,
-    SliceLook, SliceSize, SliceTotals,
+    Apply, ApplyReply, Claim, ClaimedUser, Entries, Fence, Pass, PassCursor, Passed, Refusal,
+    SliceEntry, SliceLook, SliceSize, SliceTotals,
 };
 
 use super::{Redis, agree_on};
@@ -380,6 +380,7 @@ impl<'a> Side<'a> {
     /// Moves the clock. Redis's own stays, so the begin of a rebuild moves the other way.
     fn move_clock(&mut self, by: i64) {
         self.went_back |= by < 0;
+        self.forget_versions();
         match &mut self.place {
             Place::Model { off, .. } => *off += by,
             Place::Redis(redis) => {
@@ -397,14 +398,14 @@ impl<'a> Side<'a> {
     }
 
     /// Gateways know nothing of versions that the clock has not reached again.
-    fn note_lost_fence(&mut self) {
+    fn forget_versions(&mut self) {
         if self.went_back {
             self.told = [SliceSize::default(); 3];
         }
     }
 
     fn lose_data(&mut self) {
-        self.note_lost_fence();
+        self.forget_versions();
         match &mut self.place {
             Place::Model { slice, .. } => **slice = Slice::default(),
             Place::Redis(redis) => redis.empty(),
@@ -412,7 +413,7 @@ impl<'a> Side<'a> {
     }
 
     fn written_by_another(&mut self, what: &Foreign) {
-        self.note_lost_fence();
+        self.forget_versions();
         match &mut self.place {
             Place::Model { slice, .. } => write_model(slice, what),
             Place::Redis(redis) => redis.written_by_another(what),
@@ -683,6 +684,8 @@ async fn take(step: &Step, sides: &mut [Side<'_>; 2], sent: &mut Sent) -> [Strin
             }
         }
         Step::LoseData => sides.iter_mut().for_each(Side::lose_data),
+        // A closed slice has nothing to write to.
+        Step::Foreign(_) if matches!(sides[0].found.fence, Some(Fence::Closed(_))) => {}
         Step::Foreign(what) => {
             for side in sides {
                 side.written_by_another(what);

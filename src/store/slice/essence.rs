@@ -1,0 +1,69 @@
+//! Which slices are equal. A model checker uses this to tell states apart.
+
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+
+use super::Slice;
+use super::by_hash::Members;
+use super::counted::Rebuild;
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Epoch, GatewayId, UserId};
+use crate::store::sessions::Stays;
+use crate::store::slices::{Claim, Fence, SliceEntry};
+
+impl Slice {
+    /// What decides the answers of the slice from now on.
+    fn essence(&self) -> Essence<'_> {
+        let mut claims = Vec::new();
+        for (user, of_user) in self.who.iter() {
+            for (token, claim) in of_user.iter() {
+                let gateway = self.owner_of(token).map(|(gateway, _)| gateway);
+                claims.push((user, of_user.since, gateway, claim));
+            }
+        }
+        let entries = self.entries.iter();
+        Essence {
+            members: &self.members,
+            fans: &self.fans,
+            claims,
+            entries: entries.map(|(name, entry)| (name, entry.state)).collect(),
+            fence: self.fence,
+            counted: [self.counted.card(), self.counted.fans, self.counted.entries],
+            rebuild: self.counted.rebuild,
+            stays: &self.stays,
+        }
+    }
+}
+
+/// A slice without versions, totals and tokens.
+#[derive(PartialEq, Eq, Hash)]
+struct Essence<'a> {
+    members: &'a Members,
+    fans: &'a Members,
+    claims: Vec<(
+        &'a UserId,
+        Option<UnixMillis>,
+        Option<&'a GatewayId>,
+        &'a Claim,
+    )>,
+    entries: Vec<(&'a GatewayId, SliceEntry)>,
+    fence: Option<Fence>,
+    /// Members, fans, entries.
+    counted: [u64; 3],
+    rebuild: Option<Rebuild>,
+    stays: &'a BTreeMap<Epoch, Stays>,
+}
+
+impl PartialEq for Slice {
+    fn eq(&self, other: &Self) -> bool {
+        self.essence() == other.essence()
+    }
+}
+
+impl Eq for Slice {}
+
+impl Hash for Slice {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.essence().hash(state);
+    }
+}
