@@ -152,7 +152,8 @@ impl Explainer<'_> {
                     let held = held.entry(gateway).or_default();
                     held.members += 1;
                     held.fans += u64::from(is_fan);
-                    held.has_user_as_fan |= is_fan && self.args.user.as_ref() == Some(&claimed.user);
+                    held.has_user_as_fan |=
+                        is_fan && self.args.user.as_ref() == Some(&claimed.user);
                 }
             }
             cursor = page.next;

@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use crate::base::clock::{UnixMillis, millis, unix_now};
 use crate::base::ids::GatewayId;
+use crate::store::StoreResult;
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::LeaseInside;
-use crate::store::StoreResult;
 
 #[derive(Debug)]
 pub(super) struct LeaseSnapshot {

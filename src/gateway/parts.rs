@@ -229,12 +229,7 @@ impl Core {
         }
     }
 
-    fn checker(
-        &self,
-        keeper: &Arc<Keeper>,
-        lives: &Arc<Lives>,
-        passer: &Arc<Passer>,
-    ) -> Checker {
+    fn checker(&self, keeper: &Arc<Keeper>, lives: &Arc<Lives>, passer: &Arc<Passer>) -> Checker {
         Checker {
             rooms: self.rooms.clone(),
             gateways: self.gateways.clone(),

@@ -279,8 +279,7 @@ impl Checker {
                         continue;
                     };
                     as_expected[index] = false;
-                    self.handle_slice(&room.into(), *place, slice, &found)
-                        .await
+                    self.handle_slice(&room.into(), *place, slice, &found).await
                 }
             };
             result = both(result, repaired);
@@ -382,10 +381,7 @@ impl Checker {
         for ((place, expected), answer) in expected.iter().zip(answers) {
             let handled = match answer {
                 Ok(found) if expected.is_met(&found) => Ok(()),
-                Ok(found) => {
-                    self.handle_slice(&audience, *place, expected, &found)
-                        .await
-                }
+                Ok(found) => self.handle_slice(&audience, *place, expected, &found).await,
                 Err(why) => {
                     self.pass_if_garbled(&audience, *place, &why).await;
                     Err(why)

@@ -118,9 +118,7 @@ impl Passer {
 
     fn begin(&self, slice: &SliceId, epoch: Epoch, dead: &[GatewayId]) -> Pass {
         let known = match self.place_of(slice) {
-            Some((audience, place)) if audience.epoch() == epoch => {
-                audience.slices()[place].size()
-            }
+            Some((audience, place)) if audience.epoch() == epoch => audience.slices()[place].size(),
             _ => SliceSize::default(),
         };
         Pass {

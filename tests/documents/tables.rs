@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use rollcall::auth::permissions;
 use rollcall::base::ids::{
-    Epoch, Group, ListName, LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES,
-    UserId,
+    Epoch, Group, ListName, LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId,
 };
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::session_key::{ENDS_KEPT, KEY_BYTES, SessionKey};
@@ -308,7 +307,6 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
             of: STREAMERS_SLICES,
         }),
         keys.last_seen(3),
-
         keys.last_seen_ids(),
         keys.stays(&only, epoch),
         keys.sessions(&only, epoch),

@@ -12,8 +12,6 @@ pub enum Mutation {
     NoNotAfter,
     /// Only the claims of the dead are passed through, whatever else is not in order.
     NoPass,
-    /// A call does not say what its gateway knows of the slice.
-    NoKnown,
     /// A gateway does not say that somebody else changed its entry.
     NoComplaint,
     /// No gateway walks.

@@ -278,9 +278,6 @@ impl Store {
             left: None,
             leaves: draft.leaves.clone(),
         };
-        if rules.lack(Mutation::NoKnown) {
-            call.known = SliceSize::default();
-        }
         if rules.lack(Mutation::NoFollows)
             && let Some(SliceEntry::At { number, .. }) = self.look(*id).entry
         {

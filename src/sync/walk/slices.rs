@@ -74,7 +74,9 @@ impl Walk {
         let look = match look {
             Ok(look) => look,
             // Another program wrote there. The pass removes what is no key of a slice.
-            Err(StoreError::Nonsense(_)) => return self.compare(id, epoch, &SliceLook::default()).await,
+            Err(StoreError::Nonsense(_)) => {
+                return self.compare(id, epoch, &SliceLook::default()).await;
+            }
             Err(why) => return Err(why),
         };
         let dead = self.passer.dead_in(&look);

@@ -152,54 +152,31 @@ fn wrong_whereabouts(world: &World, truth: &Truth) -> Vec<(String, Vec<(GatewayI
     wrong
 }
 
-/// Slices whose claims are not exactly what the gateways hold, or whose public sets and sizes are
-/// not what the claims say.
+/// Open slices with claims that no gateway can have made, or whose public sets and sizes are not
+/// what the claims say.
 fn wrong_claims(world: &World, truth: &Truth) -> Vec<String> {
     let mut wrong = Vec::new();
     for (set, slice) in world.network.truth.all_slices() {
         if !matches!(slice.fence(), Some(Fence::Open(_))) {
             continue;
         }
-        let holders = set.live().and_then(|live| {
-            let mut lives = truth.lives.iter().enumerate();
-            let (number, of_live) = lives.find(|(number, _)| world.live_id(*number) == *live)?;
-            of_live.epoch?;
-            Some((number, of_live))
-        });
+        let live = (0..truth.lives.len()).find(|live| set.live() == Some(&world.live_id(*live)));
         for claimed in every_claim(&slice) {
-            let user = &claimed.user;
-            if claimed.by.iter().any(|(gateway, _)| gateway.is_none()) {
-                wrong.push(format!(
-                    "there is a claim of nobody on {user} in {set}: {:?}",
-                    claimed.by
-                ));
+            let ClaimedUser { user, by, .. } = claimed;
+            let gateways: BTreeSet<_> = by.iter().filter_map(|(of, _)| of.as_ref()).collect();
+            if by.is_empty() || gateways.len() != by.len() {
+                wrong.push(format!("the claims on {user} in {set} are {by:?}"));
             }
-            // The platform's users may have several sockets.
-            let Some((live, of_live)) = holders else {
+            let Some(live) = live.filter(|live| truth.lives[*live].epoch.is_some()) else {
                 continue;
             };
-            let held = |number: &&User| world.user_id(**number) == *user;
-            let expectation = of_live
-                .expectations
-                .keys()
-                .find(held)
-                .and_then(|number| Some((*number, of_live.expectations.get(number)?)));
-            let gateways = expectation.map_or(0, |(_, expectation)| expectation.gateways().len());
-            if claimed.by.len() != gateways {
+            let users = truth.lives[live].expectations.keys();
+            let is_fan = users
+                .filter(|number| world.user_id(**number) == user)
+                .any(|number| world.is_fan(*number, live));
+            if by.iter().any(|(_, claim)| (*claim == Claim::Fan) != is_fan) {
                 wrong.push(format!(
-                    "{gateways} gateways hold {user} in l{live}, and the claims are {:?}",
-                    claimed.by
-                ));
-            }
-            let is_fan = expectation.is_some_and(|(number, _)| world.is_fan(number, live));
-            if claimed
-                .by
-                .iter()
-                .any(|(_, claim)| (*claim == Claim::Fan) != is_fan)
-            {
-                wrong.push(format!(
-                    "{user} is a fan in l{live}: {is_fan}, and {:?}",
-                    claimed.by
+                    "{user} is a fan in l{live}: {is_fan}, and claimed as {by:?}"
                 ));
             }
         }

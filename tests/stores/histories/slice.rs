@@ -271,7 +271,7 @@ impl<'a> Side<'a> {
             Known::Nothing => SliceSize::default(),
             Known::Last => self.told[who],
             Known::LaterVersion => SliceSize {
-                version: there.version + 60_000_000,
+                version: there.version + 1,
                 ..there
             },
             Known::MoreJoins => SliceSize {
@@ -313,10 +313,13 @@ impl<'a> Side<'a> {
         place.map_or(0, |place| place + 1)
     }
 
-    /// The model, and the time by its clock.
+    /// The model, and the time by its clock, in which no two calls come in the same millisecond.
     fn model(&mut self) -> Option<(&mut Slice, UnixMillis)> {
         match &mut self.place {
-            Place::Model { slice, off } => Some((slice, unix_now().saturating_add_signed(*off))),
+            Place::Model { slice, off } => {
+                *off += 1;
+                Some((slice, unix_now().saturating_add_signed(*off)))
+            }
             Place::Redis(_) => None,
         }
     }

@@ -18,8 +18,8 @@ use rollcall::base::secret::Secret;
 use rollcall::config::AttendanceForm;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{
-    Apply, ApplyReply, Attendance, Attending, LiveEpoch, MAX_BATCH, SESSIONS_A_CALL, SliceSize,
-    Slices,
+    Apply, ApplyReply, Attendance, Attending, Entries, LiveEpoch, MAX_BATCH, SESSIONS_A_CALL,
+    SliceEntry, SliceSize, Slices,
 };
 use serde_json::json;
 
@@ -339,7 +339,14 @@ async fn change(
         of: 2,
     };
     let gateway = GatewayId::parse("gw-a")?;
-    let read = store.read_slice(&slice, &gateway).await?;
+    let looks = store
+        .look(std::slice::from_ref(&slice), &gateway, Entries::Own)
+        .await;
+    let look = looks.into_iter().next().context("no look")??;
+    let follows = match look.entry {
+        Some(SliceEntry::At { number, .. }) => Some(number),
+        Some(SliceEntry::Dead) | None => None,
+    };
     let now = unix_now();
     let (joins, leaves) = if joins {
         (users.to_vec(), Vec::new())
@@ -350,8 +357,10 @@ async fn change(
         epoch: Epoch(7),
         gateway,
         number,
-        follows: read.entry,
+        follows,
         known: SliceSize::default(),
+        more: false,
+        bye: false,
         uniques: false,
         since: vec![now; joins.len()],
         lives: Vec::new(),

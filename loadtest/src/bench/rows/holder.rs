@@ -43,6 +43,8 @@ impl Holder {
                     number,
                     follows: if number > 1 { Some(number - 1) } else { None },
                     known: SliceSize::default(),
+                    more: false,
+                    bye: false,
                     uniques: false,
                     since: vec![1; fans.len()],
                     lives: if slice.set == OnlineSet::Users {

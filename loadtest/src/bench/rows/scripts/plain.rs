@@ -38,7 +38,7 @@ impl Plain {
                     pipeline.sadd::<(), _, _>(&key, member).await?;
                     pipeline.expire::<(), _>(&key, EXPIRE_S, None).await?;
                 }
-                Work::Read | Work::HeldPage | Work::CheckPage => {
+                Work::Look | Work::ClaimsPage | Work::Pass => {
                     pipeline.sismember::<(), _, _>(&key, member).await?
                 }
                 Work::FanCheck => pipeline.zscore::<(), _, _>(&followers, member).await?,

@@ -1,15 +1,14 @@
 //! Rollcall's contender: the scripts of its Redis store. Other gateways have an entry in each
-//! slice, too. All of them hold the same one fan, so a leave must look into every entry while the
-//! slice has only one more member.
+//! slice, too. All of them hold the same one fan.
 
 use std::sync::Arc;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use rollcall::base::ids::{Epoch, GatewayId, Group, LiveId, SliceId, UserId};
+use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::base::secret::Secret;
 use rollcall::store::redis::RedisStore;
-use rollcall::store::{Apply, ApplyReply, Follows, MAX_BATCH, SliceSize, Slices, Strays};
+use rollcall::store::{Apply, ApplyReply, Entries, Follows, Pass, SliceSize, Slices};
 
 use super::work::{AT_ONCE, Batch, GATEWAYS, Work};
 use crate::bench::generator::order::{live, streamer, user};
@@ -40,15 +39,12 @@ impl Scripted {
             let gateway = self.peers[other].clone();
             let fans = vec![UserId::parse("other")?];
             let since = vec![1];
-            self.apply(
-                &Apply {
-                    gateway,
-                    fans,
-                    since,
-                    ..self.join(slice, batch)?
-                },
-                1,
-            )
+            self.apply(&Apply {
+                gateway,
+                fans,
+                since,
+                ..self.join(slice, batch)?
+            })
             .await
         });
         stream::iter(calls)
@@ -61,6 +57,7 @@ impl Scripted {
     /// Makes one call.
     pub(super) async fn call(&self, work: Work, number: usize, batch: Batch) -> anyhow::Result<()> {
         let members = batch.shape.members as u64;
+        let others = u64::from(batch.shape.gateways > 1);
         let slice = slice(number)?;
         let join = self.join(number, batch)?;
         match work {
@@ -72,39 +69,30 @@ impl Scripted {
                     Work::JoinLast => (11, None),
                     _ => (1, None),
                 };
-                self.apply(
-                    &Apply {
-                        number,
-                        follows,
-                        ..join
-                    },
-                    members,
-                )
+                self.apply(&Apply {
+                    number,
+                    follows,
+                    ..join
+                })
                 .await?;
             }
-            Work::Read => {
-                let reading = self.store.read_slice(&slice, &self.me).await?;
-                ensure!(reading.held == members, "{reading:?}");
+            Work::Look => {
+                let slices = std::slice::from_ref(&slice);
+                let looks = self.store.look(slices, &self.me, Entries::Own).await;
+                let look = looks.into_iter().next().context("no look")??;
+                ensure!(look.entry.is_some() && look.is_intact, "{look:?}");
             }
-            Work::HeldPage => {
-                let page = self
-                    .store
-                    .held_page(&slice, Group::Fans, &self.me, 0)
-                    .await?;
+            Work::ClaimsPage => {
+                let page = self.store.claims_page(&slice, 0).await?;
                 ensure!(
                     page.next.is_some() || page.users.len() >= batch.shape.members,
                     "{page:?}"
                 );
             }
-            Work::CheckPage => {
-                let page = self
-                    .store
-                    .strays(&slice, Group::Fans, 0, MAX_BATCH, Strays::Count)
-                    .await?;
-                ensure!(
-                    page.size.card == members + 1 && page.strays == 0,
-                    "{page:?}"
-                );
+            Work::Pass => {
+                let passed = self.store.pass(&pass(slice, batch, None)).await?;
+                let passed = passed.context("another epoch")?;
+                ensure!(passed.size.card == others + members, "{passed:?}");
             }
             Work::FanCheck => {
                 let fans = self
@@ -125,11 +113,20 @@ impl Scripted {
                     leaves,
                     ..join
                 };
-                self.apply(&leave, 0).await?;
+                self.apply(&leave).await?;
             }
             Work::Sweep => {
-                let swept = self.store.sweep(&slice, &self.me, MAX_BATCH, 0).await?;
-                ensure!(swept.released == members && swept.done, "{swept:?}");
+                let mut pass = pass(slice, batch, Some(&self.me));
+                let mut released = 0;
+                loop {
+                    let passed = self.store.pass(&pass).await?.context("another epoch")?;
+                    released += passed.released;
+                    pass.from = passed.next;
+                    if pass.from.is_none() {
+                        break;
+                    }
+                }
+                ensure!(released == members, "{released} of {members} swept");
             }
             Work::Close => drop(self.store.close_slice(&slice, Epoch(batch.epoch)).await?),
         }
@@ -145,6 +142,8 @@ impl Scripted {
             number: 1,
             follows: None,
             known: SliceSize::default(),
+            more: false,
+            bye: false,
             uniques: false,
             joins: Vec::new(),
             fans: users.collect::<Result<_, _>>()?,
@@ -155,17 +154,26 @@ impl Scripted {
         })
     }
 
-    async fn apply(&self, call: &Apply, holds_then: u64) -> anyhow::Result<()> {
+    async fn apply(&self, call: &Apply) -> anyhow::Result<()> {
         let reply = self.store.apply(call).await?;
-        let held = match &reply {
-            ApplyReply::Done(view) => Some(view.held),
-            _ => None,
-        };
-        ensure!(
-            held == Some(holds_then),
-            "{reply:?} instead of {holds_then} held"
-        );
+        ensure!(matches!(reply, ApplyReply::Done(_)), "{reply:?}");
         Ok(())
+    }
+}
+
+/// A pass through the claims, which sweeps this gateway.
+fn pass(slice: SliceId, batch: Batch, dead: Option<&GatewayId>) -> Pass {
+    Pass {
+        slice,
+        epoch: Epoch(batch.epoch),
+        known: SliceSize::default(),
+        wrong: None,
+        dead: dead
+            .map(|gateway| (gateway.clone(), 1))
+            .into_iter()
+            .collect(),
+        from: None,
+        only_claims: true,
     }
 }
 

@@ -21,9 +21,9 @@ pub(super) const AT_ONCE: usize = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     Join,
-    Read,
-    HeldPage,
-    CheckPage,
+    Look,
+    ClaimsPage,
+    Pass,
     FanCheck,
     Leave,
     /// Fills the slice for the sweep.
@@ -37,9 +37,9 @@ pub(super) enum Work {
 impl Work {
     pub(super) const ALL: [Self; 10] = [
         Self::Join,
-        Self::Read,
-        Self::HeldPage,
-        Self::CheckPage,
+        Self::Look,
+        Self::ClaimsPage,
+        Self::Pass,
         Self::FanCheck,
         Self::Leave,
         Self::JoinAgain,
@@ -52,9 +52,9 @@ impl Work {
     pub(super) fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::Join => "apply with joins",
-            Self::Read => "reading of a slice",
-            Self::HeldPage => "held page",
-            Self::CheckPage => "strays page",
+            Self::Look => "look at a slice",
+            Self::ClaimsPage => "claims page",
+            Self::Pass => "pass page",
             Self::FanCheck => "fan check",
             Self::Leave => "apply with leaves",
             Self::Sweep => "sweep",
@@ -65,10 +65,7 @@ impl Work {
 
     /// Whether the script reads the entries of other gateways.
     fn reads_other_gateways(self) -> bool {
-        matches!(
-            self,
-            Self::Join | Self::Leave | Self::Sweep | Self::CheckPage
-        )
+        matches!(self, Self::Join | Self::Leave | Self::Sweep | Self::Pass)
     }
 }
 
