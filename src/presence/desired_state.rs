@@ -365,7 +365,7 @@ impl DesiredState {
 
     /// Requires one more call after the one in flight, even if nothing is unsettled.
     pub fn require_call(&mut self) {
-        self.call_required |= self.entry.is_some();
+        self.call_required |= self.entry.is_some() || self.in_flight;
     }
 
     /// Notes the incarnation of the slice. If the slice forgot since the last call, the entry is
@@ -500,6 +500,7 @@ impl DesiredState {
                 return Verdict::Refused;
             }
             ApplyReply::Dead => {
+                self.done = draft.number;
                 self.say_again();
                 return Verdict::Refused;
             }
@@ -554,6 +555,7 @@ impl DesiredState {
             self.entry = None;
             self.call_required = false;
             self.may_have_left = false;
+            self.done = draft.number;
             return;
         }
         let is_known_incarnation = self.incarnation != 0 && incarnation == self.incarnation;
@@ -561,6 +563,7 @@ impl DesiredState {
             self.complaint = Some(incarnation);
         }
         self.incarnation = incarnation;
+        self.done = draft.number;
         self.say_again();
     }
 
@@ -592,7 +595,7 @@ impl DesiredState {
 
     fn mark_unsure(&mut self, draft: &Draft) {
         // The draft may have been an empty call that was required.
-        self.require_call();
+        self.call_required |= self.entry.is_some() || draft.is_empty();
         for (user, _) in draft.users() {
             let before = match self.unsettled.get(user) {
                 Some(in_store) => in_store.before(),

@@ -229,12 +229,12 @@ impl Flusher {
             Audience::Platform(_) => Ok(()),
         };
         let own = self.gateways.own.incarnation();
+        let confirmed = audience.confirmed_open_at();
+        let refused = slice.lock().refused_at();
         let context = TurnContext {
-            known_open: self
-                .clock
-                .now()
-                .saturating_sub(audience.confirmed_open_at())
-                < millis(self.lease),
+            // A refusal may mean that the epoch is over.
+            known_open: self.clock.now().saturating_sub(confirmed) < millis(self.lease)
+                && (refused == 0 || confirmed > refused),
             most_users: audience.most_users_a_call(),
         };
         let mut turn = slice.lock().begin_turn(own.number, context);

@@ -125,7 +125,8 @@ impl World {
             can.extend((slice && record).then_some(LoseAll));
         }
         can.extend((left.lost_leases > 0).then_some(LoseLeases));
-        if left.meddles > 0 && slice {
+        // What somebody writes to a closed slice expires with its keys.
+        if left.meddles > 0 && self.open_slice().is_some() {
             can.extend(self.meddlings(users).into_iter().map(Meddle));
         }
         if left.rollbacks + left.failovers > 0 {
