@@ -91,7 +91,7 @@
 //! | how does a gateway know that another one lives? | `sync/lease.rs`, `presence/gateways.rs` |
 //! | what if a gateway dies? | `sync/lease.rs` buries it, `sync/walk.rs` has `sync/pass.rs` take out its claims |
 //! | what if another program writes into the sets? | `sync/pass.rs` puts them right |
-//! | what if Redis lost what gateways said, or somebody else wrote it? | `forget` in `store/redis/scripts/prelude/fences.lua` |
+//! | what if Redis lost what gateways said? | `forget` in `store/redis/scripts/prelude/fences.lua` |
 //! | who says again whom a gateway holds, and how fast? | `presence/turn.rs`; `sync/resync_limit.rs` |
 //! | do the messages of a gateway arrive? | `store/redis/echo.rs` |
 //! | what do gateways tell each other? | `peers/message.rs` |

@@ -10,9 +10,10 @@ use crate::base::ids::OnlineSet;
 use crate::base::rate_limiter::RateLimiter;
 use crate::presence::Slice;
 
-/// The most members per second that this gateway says again because the store lost them. A member costs Redis about 2 µs, so one gateway takes at most a twentieth of
-/// the time of a Redis that has just come back. A user of the platform counts twice: the call also
-/// takes out when the user was seen. Ordinary joins and leaves do not count and do not wait.
+/// The most members per second that this gateway says again because the store lost them. A member
+/// costs Redis about 2 µs, so one gateway takes at most a twentieth of the time of a Redis that has
+/// just come back. A user of the platform counts twice: the call also takes out when the user was
+/// seen. Ordinary joins and leaves do not count and do not wait.
 pub const RESYNC_RATE: u32 = 20_000;
 
 /// How far a burst after a quiet time may exceed the rate, as a time at the rate.

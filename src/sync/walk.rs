@@ -2,8 +2,8 @@
 //! walks, once per `check-every` and at once after a burial. The walk sweeps the dead, finishes
 //! closes that another gateway began, closes slices of older epochs, notes gateways that have an
 //! entry without a lease, finds lives whose streamer is gone, and compares the public sets with the
-//! claims. It also finishes changes of the follow graph and of logins that a gateway left half done, and tells followers of
-//! lives that were not announced.
+//! claims. It also finishes changes of the follow graph and of logins that a gateway left half done,
+//! and tells followers of lives that were not announced.
 //!
 //! This file takes the turn and goes over the list. `visit` works on the lives, `slices` on their
 //! slices, `platform` on the sets of the platform; `finish` completes what gateways left half done,

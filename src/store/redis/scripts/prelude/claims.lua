@@ -1,12 +1,12 @@
 -- Reads and changes what gateways claim of users.
 --
--- The hash of claims has '<since> <claim> <claim>…' for each user: when the user of a live came, ms, or nothing; and the
--- claims in the order in which gateways made them last. A claim is the token of a gateway, and behind it nothing for a
--- member, 'f' for a fan, or '=<live>,<live>…' for a user of the platform.
+-- The hash of claims has '<since> <claim> <claim>…' for each user: when the user of a live came, ms, or nothing; and
+-- the claims in the order in which gateways made them last. A claim is the token of a gateway, and behind it nothing for
+-- a member, 'f' for a fan, or '=<live>,<live>…' for a user of the platform.
 --
--- The hash of entries has '<token>:<number of its last call>' for each gateway, with '+' behind it until the gateway has
--- said all that it holds; '<token>:dead' after its burial. For the users of the platform it also has '#<token>' with the
--- name of each living gateway, because a question in which lives a few users are must not read all entries.
+-- The hash of entries has '<token>:<number of its last call>' for each gateway, with '+' behind it until the gateway
+-- has said all that it holds; '<token>:dead' after its burial. For the users of the platform it also has '#<token>'
+-- with the name of each living gateway, because a question in which lives a few users are must not read all entries.
 
 -- Reads an entry. Returns the token, and the number or 'dead'; nil if there is none, or if no script wrote it.
 local function read_entry(value)
