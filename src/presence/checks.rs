@@ -233,9 +233,10 @@ impl Checks {
         now + every - every / 10 + rand::random_range(0..=every / 5)
     }
 
-    /// The greatest age of a check that makes up for missing messages, in ms.
+    /// The greatest age of a check that makes up for missing messages, in ms: a little more than the
+    /// time between two of them, so that figures stay exact while a check is under way.
     pub fn enough(&self) -> Millis {
-        self.check_deaf
+        self.check_deaf * 5 / 4
     }
 
     /// Notes that this gateway may miss a live's messages from now on: more frequent checks make up

@@ -29,7 +29,7 @@ fn checks_seldom(config: &mut Config) {
 /// lost, the grace and a renewal until its gateway knows, and one until the peer reads that in the
 /// lease; and then the wait for a check.
 fn within(world: &World) -> Duration {
-    world.config.lease_refresh * 3 + GRACE + world.config.lease_refresh * 2 + SLACK
+    world.config.lease_refresh * 3 + GRACE + world.config.lease_refresh * 2 + SLACK * 3
 }
 
 /// The figures of a live as a gateway's API reports them, if it calls them exact.
