@@ -283,33 +283,46 @@ impl<'a> AttendanceInspector<'a> {
         of: &LiveEpoch,
         attended: &Attended,
     ) -> StoreResult<(u64, Vec<String>)> {
+        let parts = self
+            .store
+            .attendance_parts(std::slice::from_ref(of))
+            .await?;
+        let mut found = stream::iter(parts)
+            .map(|part| self.without_session_in_part(of, attended, part))
+            .buffered(MAX_CONCURRENT_READS);
         let mut count = 0;
         let mut names = Vec::new();
-        let lives = std::slice::from_ref(of);
-        for part in self.store.attendance_parts(lives).await? {
-            let came = self
-                .store
-                .attendees(Attending::Any, lives, part)
-                .await?
-                .page(None, usize::MAX - 1);
-            for users in came.chunks(MAX_BATCH) {
-                let there = self
-                    .store
-                    .were_there(of, attended, users, Span::ALL)
-                    .await?;
-                for (user, was_there) in users.iter().zip(there) {
-                    if was_there {
-                        continue;
-                    }
-                    count += 1;
-                    if names.len() < EXAMPLES {
-                        names.push(user.to_string());
-                    }
-                }
-            }
-            sleep(PAUSE).await;
+        while let Some(users) = found.try_next().await? {
+            count += users.len() as u64;
+            let wanted = EXAMPLES - names.len();
+            names.extend(users.iter().take(wanted).map(ToString::to_string));
         }
         Ok((count, names))
+    }
+
+    /// The fans of one part who came to an epoch and have no session.
+    async fn without_session_in_part(
+        &self,
+        of: &LiveEpoch,
+        attended: &Attended,
+        part: u32,
+    ) -> StoreResult<Vec<UserId>> {
+        let came = self
+            .store
+            .attendees(Attending::Any, std::slice::from_ref(of), part)
+            .await?
+            .page(None, usize::MAX - 1);
+        let mut found = Vec::new();
+        for users in came.chunks(MAX_BATCH) {
+            let there = self
+                .store
+                .were_there(of, attended, users, Span::ALL)
+                .await?;
+            let absent = users.iter().zip(there).filter(|(_, was_there)| !was_there);
+            found.extend(absent.map(|(user, _)| user.clone()));
+        }
+        sleep(PAUSE).await;
+        Ok(found)
     }
 }
 

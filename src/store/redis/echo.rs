@@ -119,7 +119,9 @@ impl Echo {
         for number in present {
             let channel = channels.entry(number).or_default();
             if channel.begin(&word, now) {
-                let (echo, router, word) = (Arc::clone(self), router.clone(), word.clone());
+                let echo = Arc::clone(self);
+                let router = router.clone();
+                let word = word.clone();
                 // Boxed: the library's futures are large.
                 tokio::spawn(Box::pin(async move {
                     let said = echo.publish_word(&router, number, word.clone()).await;
