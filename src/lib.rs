@@ -128,7 +128,7 @@
 //! | how is a user erased? | `sync/erasure.rs`; `store/redis/keys/personal_data.rs` knows which keys name users |
 //! | what if a gateway heard nothing of an erasure? | `sync/eraser.rs`: the gateway erases once more |
 //! | into which slice does a user fall? | `base/slice_of_user.rs` |
-//! | of which set is a slice? | `base/ids.rs`; `presence/audience.rs` says whose slices the loops work on |
+//! | of which set is a slice? | `base/ids.rs`; `presence/slice_ref.rs` says whose slices the loops work on |
 //! | who is online on the platform? | `presence/platform.rs` |
 //! | how does a gateway stop? | `gateway/mod.rs`, `session/drain.rs` |
 //! | what do signals do, and which exit code is that? | `gateway/process.rs`, `base/exit.rs` |

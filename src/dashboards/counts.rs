@@ -70,7 +70,7 @@ impl CountsTask {
                 () = stop.cancelled() => return,
                 () = self.rooms.to_count.wait() => {
                     for room in self.rooms.to_count.take() {
-                        room.counts_queued.clear();
+                        room.schedule.counts_queued.clear();
                         self.look(room, &mut later, &mut wakes);
                     }
                 }
@@ -89,7 +89,7 @@ impl CountsTask {
     fn look(&self, room: Arc<Room>, later: &mut Later, wakes: &mut JoinSet<()>) {
         let now = self.clock.now();
         let shown = self.show(&room, now);
-        let mut throttle = room.throttle.lock();
+        let mut throttle = room.schedule.throttle.lock();
         let step = throttle.step(shown);
         let lag = throttle.lag();
         drop(throttle);

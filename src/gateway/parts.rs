@@ -106,7 +106,7 @@ impl Core {
     fn new(config: &Config, store: &Arc<dyn Store>, metrics: &Arc<Metrics>) -> Self {
         let clock = Clock::start();
         let gateways = Arc::new(Gateways::new(config.lease, config.lease_refresh));
-        let rooms = Arc::new(Rooms::new(config, gateways.own.clone(), clock.now()));
+        let rooms = Arc::new(Rooms::new(config, gateways.own.clone(), clock));
         Self {
             store: store.clone(),
             checks: Arc::new(Checks::new(clock, rooms.clone(), config)),

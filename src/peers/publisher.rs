@@ -158,7 +158,7 @@ impl Publisher {
 
     /// Sends a room's counts if they changed.
     async fn publish(&self, room: Arc<Room>) {
-        room.published.queued.clear();
+        room.schedule.publish_queued.clear();
         if room.end().is_some() {
             return;
         }
@@ -171,7 +171,7 @@ impl Publisher {
             for (slice, _) in updates {
                 slice.set_unpublished();
             }
-            room.published.require();
+            room.figures.published.require();
             self.checks
                 .check_at(&room, self.clock.now() + RETRY_DELAY_MS);
         }
@@ -210,11 +210,11 @@ impl Publisher {
     /// Tells the peers the sizes of slices that changed, and how many viewers this gateway has:
     /// that tells them whose lease matters.
     async fn tell_counts(&self, room: &Arc<Room>, slices: SliceUpdates) -> StoreResult<()> {
-        let is_required = room.published.take_required();
-        let asks = room.published.take_asks();
+        let is_required = room.figures.published.take_required();
+        let asks = room.figures.published.take_asks();
         let number = self.outbox.next_number();
-        let count = room.own_viewers();
-        let has_changed = !slices.is_empty() || room.published.differs_from(count);
+        let count = room.figures.own_viewers();
+        let has_changed = !slices.is_empty() || room.figures.published.differs_from(count);
         if !is_required && !asks && !has_changed {
             return Ok(());
         }
@@ -227,12 +227,12 @@ impl Publisher {
             .await
         {
             if asks {
-                room.published.ask();
+                room.figures.published.ask();
             }
             return Err(why);
         }
         // The peers know at least this count by now. The next message tells of later changes.
-        room.published.note(count);
+        room.figures.published.note(count);
         Ok(())
     }
 
@@ -352,7 +352,7 @@ mod tests {
         for n in 0..MAX_JOBS * 2 {
             let room = open_live(sessions, &format!("hung{n}")).await;
             store.hangs_for(&room.record.live);
-            room.published.require();
+            room.figures.published.require();
             parts.app.rooms.publish(&room);
         }
         let (answers, told) = (
@@ -364,7 +364,7 @@ mod tests {
         let running = tokio::spawn(parts.publisher.clone().run(stop.clone()));
         tokio::time::sleep(SLOW / 2).await;
         parts.publisher.outbox.doubt(&told.record.live);
-        answers.published.require();
+        answers.figures.published.require();
         parts.app.rooms.publish(&answers);
         // Half of those that hang wait for a place until the others are slow.
         timeout(SLOW * 2, heard(&mut events, "told"))
@@ -389,7 +389,7 @@ mod tests {
         let stop = CancellationToken::new();
         let running = tokio::spawn(parts.publisher.clone().run(stop.clone()));
         for _ in 0..3 {
-            room.published.require();
+            room.figures.published.require();
             parts.app.rooms.publish(&room);
             tokio::time::sleep(SLOW * 4).await;
         }
@@ -404,12 +404,15 @@ mod tests {
         let parts = parts_on(&Config::default(), store.clone());
         let room = open_live(&parts.app.sessions, "42").await;
         // A slice on another node has had no answer for long.
-        (0..10).for_each(|_| room.check.unanswered());
-        assert!(room.check.wait() > RETRY_DELAY_MS);
-        room.check.take(Millis::MAX);
+        (0..10).for_each(|_| room.schedule.check.unanswered());
+        assert!(room.schedule.check.wait() > RETRY_DELAY_MS);
+        room.schedule.check.take(Millis::MAX);
         store.hangs_for(&room.record.live);
-        room.published.require();
+        room.figures.published.require();
         parts.publisher.publish(room.clone()).await;
-        assert_eq!(room.check.at(), parts.app.clock.now() + RETRY_DELAY_MS);
+        assert_eq!(
+            room.schedule.check.at(),
+            parts.app.clock.now() + RETRY_DELAY_MS
+        );
     }
 }

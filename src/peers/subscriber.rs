@@ -18,7 +18,7 @@ use crate::presence::checks::Checks;
 use crate::presence::ended_sessions::EndedSessions;
 use crate::presence::gateways::Gateways;
 use crate::presence::tally::ViewerCount;
-use crate::presence::{Room, Rooms};
+use crate::presence::{Audience, Room, Rooms};
 use crate::store::{BusEvent, Channel, LiveRecord, SliceSize, Store};
 
 /// The most viewers or fans that a message may claim.
@@ -50,7 +50,7 @@ impl Subscriber {
                 Some(BusEvent::Ready(Channel::Live(live))) => {
                     let room = self.rooms.get(&live);
                     if let Some(room) = &room {
-                        room.check.hears();
+                        room.schedule.check.hears();
                         self.note_friends_asked(room);
                         self.ask_peers(room);
                     }
@@ -178,7 +178,7 @@ impl Subscriber {
     /// come: the earlier `Ready` may be among the lost messages.
     fn ask_ready_if_deaf(&self, room: &Room) {
         let live = &room.record.live;
-        if room.check.is_deaf() {
+        if room.schedule.check.is_deaf() {
             self.store.ask_ready(&Channel::Live(live.clone()));
         }
         if room.friends.is_deaf() {
@@ -188,7 +188,7 @@ impl Subscriber {
 
     /// Asks the peers for their viewers again, because messages may have been missed.
     fn ask_peers(&self, room: &Arc<Room>) {
-        if room.ask_peers(&self.gateways.roster()) {
+        if room.figures.ask_peers(&self.gateways.roster()) {
             self.rooms.count(room);
         }
         self.rooms.publish(room);
@@ -233,18 +233,22 @@ impl Subscriber {
             viewers: counts.viewers,
             away: counts.away,
         };
-        if room.note_peer_viewers(peer, count, counts.number, &self.gateways.roster()) {
+        if room
+            .figures
+            .note_peers(|peers| peers.heard(peer, count, counts.number, &self.gateways.roster()))
+        {
             self.rooms.count(room);
         }
-        if counts.asks && room.has_published_viewers() {
-            room.published.require();
+        if counts.asks && room.figures.has_published_viewers() {
+            room.figures.published.require();
             self.rooms.publish(room);
         }
         let LiveRecord {
             live, slices: of, ..
         } = &room.record;
+        let audience = Audience::from(room);
         for (index, card, fans, leaves, version, incarnation) in &counts.slices {
-            let place = room.place_of(&SliceId::of_live(live.clone(), *index, *of));
+            let slice = audience.slice(&SliceId::of_live(live.clone(), *index, *of));
             let size = SliceSize {
                 card: *card,
                 fans: *fans,
@@ -256,7 +260,7 @@ impl Subscriber {
                 differs: false,
             };
             self.rooms
-                .hear_size(room, place.ok_or("malformed")?, size, self.clock.now());
+                .hear_size(&slice.ok_or("malformed")?, size, self.clock.now());
         }
         Ok(())
     }
@@ -298,23 +302,23 @@ mod tests {
         // As in the middle of subscribing to everything again.
         store.unsubscribe(&silent.record.live);
         for room in [&silent, &hears] {
-            room.check.set_deaf();
+            room.schedule.check.set_deaf();
         }
         lose_messages(&store);
         let hears = async {
-            while hears.check.is_deaf() {
+            while hears.schedule.check.is_deaf() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         tokio::time::timeout(Duration::from_secs(5), hears)
             .await
             .expect("the loss is dealt with");
-        assert!(silent.check.is_deaf() && silent.friends.is_deaf());
+        assert!(silent.schedule.check.is_deaf() && silent.friends.is_deaf());
         store.subscribe(&silent.record.live);
         store.hear_moves(&silent.record.live);
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert!(
-            !silent.check.is_deaf() && !silent.friends.is_deaf(),
+            !silent.schedule.check.is_deaf() && !silent.friends.is_deaf(),
             "each is ready"
         );
         subscriber.abort();
@@ -327,10 +331,10 @@ mod tests {
         let room = open_live(&parts.app.sessions, "42").await;
         let subscriber = tokio::spawn(parts.subscriber.run(CancellationToken::new()));
         tokio::task::yield_now().await;
-        room.check.set_deaf();
+        room.schedule.check.set_deaf();
         lose_messages(&store);
         let hears = async {
-            while room.check.is_deaf() {
+            while room.schedule.check.is_deaf() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
@@ -338,7 +342,7 @@ mod tests {
             .await
             .expect("the room hears again");
         assert!(
-            room.check.at() <= parts.app.clock.now(),
+            room.schedule.check.at() <= parts.app.clock.now(),
             "what the lost messages said is read"
         );
         subscriber.abort();

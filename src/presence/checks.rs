@@ -23,7 +23,10 @@ use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::LiveId;
 use crate::base::timer_wheel::TimerWheel;
 use crate::config::Config;
-use crate::store::{LiveEpoch, MAX_CHECKED};
+use crate::store::LiveEpoch;
+
+/// Maximum rooms of one check.
+pub const MAX_CHECKED: usize = 200;
 
 /// The interval at which upkeep takes the due items.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -101,7 +104,7 @@ impl Checks {
     pub fn admit(&self, room: &Arc<Room>) {
         let now = self.clock.now();
         self.takes_fan_turn(room, now);
-        room.check.by(self.next_check(now));
+        room.schedule.check.by(self.next_check(now));
         self.file_next_look(room.clone());
     }
 
@@ -114,7 +117,8 @@ impl Checks {
 
     /// Whether a turn of fan checks has come since the last call.
     pub fn takes_fan_turn(&self, room: &Room, now: Millis) -> bool {
-        room.check
+        room.schedule
+            .check
             .take_fan_turn(self.place(room, now) / self.fan_ttl)
     }
 
@@ -133,8 +137,8 @@ impl Checks {
         };
         let now = self.clock.now();
         for room in rooms {
-            room.check.doubt();
-            room.check.answered();
+            room.schedule.check.doubt();
+            room.schedule.check.answered();
             self.check_at(&room, now + rand::random_range(0..=spread));
         }
     }
@@ -169,18 +173,18 @@ impl Checks {
 
     /// Makes a room's check due at that time, unless it is due earlier.
     pub fn check_at(&self, room: &Arc<Room>, at: Millis) {
-        let due = room.check.at();
+        let due = room.schedule.check.at();
         if at < due || due == Millis::MAX {
-            room.check.by(at);
+            room.schedule.check.by(at);
             self.wheel.lock().file(at, Due::Check(room.clone()));
         }
     }
 
     /// Notes that a check got no answer, and schedules its retry.
     pub fn unanswered(&self, room: &Arc<Room>) {
-        room.check.doubt();
-        self.check_at(room, self.clock.now() + room.check.wait());
-        room.check.unanswered();
+        room.schedule.check.doubt();
+        self.check_at(room, self.clock.now() + room.schedule.check.wait());
+        room.schedule.check.unanswered();
     }
 
     /// Schedules further looks at a live whose room has ended: this gateway's data in the store
@@ -216,14 +220,14 @@ impl Checks {
     /// Notes the end of a check, and schedules the next one.
     pub fn checked(&self, room: &Arc<Room>) {
         let now = self.clock.now();
-        if room.check.may_miss_messages() {
+        if room.schedule.check.may_miss_messages() {
             let every = self.check_deaf;
             self.check_at(
                 room,
                 now + every - every / 5 + rand::random_range(0..=every / 10),
             );
         } else {
-            room.check.by(self.next_check(now));
+            room.schedule.check.by(self.next_check(now));
         }
     }
 
@@ -242,8 +246,9 @@ impl Checks {
     /// Notes that this gateway may miss a live's messages from now on: more frequent checks make up
     /// for that.
     pub fn set_deaf(&self, room: &Room) {
-        if room.check.set_deaf() {
-            room.check
+        if room.schedule.check.set_deaf() {
+            room.schedule
+                .check
                 .by(self.clock.now() + rand::random_range(0..=self.check_deaf));
         }
     }
@@ -253,14 +258,14 @@ impl Checks {
         self.rooms
             .update_friends_where(|room| room.friends.roster_changed());
         for room in self.rooms.all() {
-            let changed = room.roster_changed(roster);
+            let changed = room.figures.note_peers(|peers| peers.sum_up(roster));
             if changed {
                 self.rooms.count(&room);
             }
             // Even if nothing changes now: an earlier message may have applied the new roster.
-            let has_unswept = !room.unswept().is_empty();
+            let has_unswept = !room.figures.unswept().is_empty();
             if has_unswept {
-                room.check.doubt();
+                room.schedule.check.doubt();
             }
             if changed || has_unswept {
                 // The sweep of a dead gateway's members comes about now, and perhaps no message

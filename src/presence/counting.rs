@@ -5,7 +5,7 @@
 //! changes cost nothing. All gateways of a live hear every change, and one of them writes
 //! ([`crate::presence::Room::is_counted_here`]).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use parking_lot::Mutex;
 
 use super::queue::Queued;
 use crate::base::clock::{Millis, millis};
@@ -19,31 +19,37 @@ const LAG: Millis = 500;
 pub struct Counting {
     /// Whether the room waits for the recorder.
     pub queued: Queued,
+    next: Mutex<NextWrite>,
+}
+
+#[derive(Debug, Default)]
+struct NextWrite {
+    not_before: Millis,
     /// The record has wrong figures, even if another gateway should have written them.
-    required: AtomicBool,
-    not_before: AtomicU64,
+    required: bool,
 }
 
 impl Counting {
     /// When the write of a change is due.
     pub fn due(&self, now: Millis) -> Millis {
-        (now + LAG).max(self.not_before.load(Ordering::Relaxed))
+        (now + LAG).max(self.next.lock().not_before)
     }
 
     /// Notes that the record is up to date, or that another gateway writes it.
     pub fn settled(&self, now: Millis) {
-        self.not_before
-            .store(now + millis(COUNT_EVERY), Ordering::Relaxed);
+        self.next.lock().not_before = now + millis(COUNT_EVERY);
     }
 
     /// Makes this gateway write, at this time at the earliest.
     pub fn require(&self, at: Millis) {
-        self.not_before.store(at, Ordering::Relaxed);
-        self.required.store(true, Ordering::Release);
+        *self.next.lock() = NextWrite {
+            not_before: at,
+            required: true,
+        };
     }
 
     /// Whether this gateway must write, even if another gateway writes too. The call resets it.
     pub fn take_required(&self) -> bool {
-        self.required.swap(false, Ordering::AcqRel)
+        std::mem::take(&mut self.next.lock().required)
     }
 }

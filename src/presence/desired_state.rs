@@ -34,6 +34,9 @@ pub enum Standing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum InStore {
     Known(Standing),
+    /// The store lost the claim on this user, who is said again. Calls name such users last: who
+    /// comes or leaves meanwhile does not wait for them.
+    Lost,
     /// The gateway must send this user again: a call about the user had no answer, or the store's
     /// note on the user is out of date. Holds the last known standing.
     Unsure(Standing),
@@ -46,11 +49,26 @@ impl InStore {
     fn before(self) -> Standing {
         match self {
             Self::Known(standing) | Self::Unsure(standing) | Self::InFlight(standing) => standing,
+            Self::Lost => Standing::Gone,
         }
     }
 
-    fn is_unsure(self) -> bool {
-        matches!(self, Self::Unsure(_))
+    /// The standing in the store, if it is certain.
+    fn certain(self) -> Option<Standing> {
+        match self {
+            Self::Known(standing) => Some(standing),
+            Self::Lost => Some(Standing::Gone),
+            Self::Unsure(_) | Self::InFlight(_) => None,
+        }
+    }
+
+    /// When a call names the user, compared with others.
+    fn rank(self) -> Rank {
+        match self {
+            Self::Unsure(_) => Rank::First,
+            Self::Known(_) | Self::InFlight(_) => Rank::Second,
+            Self::Lost => Rank::Again,
+        }
     }
 }
 
@@ -151,12 +169,10 @@ pub struct DesiredState {
     /// The fans among the wanted users.
     fans: HashSet<UserId>,
     unsettled: HashMap<UserId, InStore>,
-    /// The unsettled users whom the store held before the claims were lost. Calls name them last:
-    /// who comes or leaves meanwhile does not wait for them.
-    again: HashSet<UserId>,
     /// The number of the gateway's entry, if it has one.
     entry: Option<u64>,
-    /// The incarnation of the slice in which the last answered call was made; 0 is none.
+    /// The incarnation of the slice in which the last answered call was made; 0 is none, or a call
+    /// that takes the entry away had no answer since.
     incarnation: u64,
     /// The number of the last call.
     number: u64,
@@ -170,8 +186,6 @@ pub struct DesiredState {
     complaint: Option<u64>,
     /// The gateway lets go of the slice once nobody is wanted and the store knows it.
     leaving: bool,
-    /// A call that takes the entry away had no answer.
-    may_have_left: bool,
 }
 
 /// Only the model check hashes desired states. The sets stay unordered because every join looks
@@ -181,10 +195,9 @@ impl Hash for DesiredState {
         BTreeSet::from_iter(&self.wanted).hash(state);
         BTreeSet::from_iter(&self.fans).hash(state);
         BTreeMap::from_iter(&self.unsettled).hash(state);
-        BTreeSet::from_iter(&self.again).hash(state);
         (self.entry, self.number, self.done, self.incarnation).hash(state);
         (self.in_flight, self.call_required, self.complaint).hash(state);
-        (self.leaving, self.may_have_left).hash(state);
+        self.leaving.hash(state);
     }
 }
 
@@ -228,9 +241,8 @@ impl DesiredState {
                 self.unsettled.insert(user.clone(), InStore::Known(before));
             }
             // The store still holds the user as wanted again.
-            Some(InStore::Known(in_store)) if *in_store == standing => {
+            Some(in_store) if in_store.certain() == Some(standing) => {
                 self.unsettled.remove(user);
-                self.again.remove(user);
             }
             Some(_) => {}
         }
@@ -247,7 +259,7 @@ impl DesiredState {
             .get(user)
             .copied()
             .unwrap_or(InStore::Known(standing));
-        if in_store != InStore::Known(Standing::Gone) {
+        if in_store.certain() != Some(Standing::Gone) {
             self.unsettled
                 .insert(user.clone(), InStore::Unsure(in_store.before()));
         }
@@ -309,9 +321,7 @@ impl DesiredState {
         match self.unsettled.get(user) {
             None | Some(InStore::Known(Standing::Member | Standing::Fan)) => false,
             // A call that is under way, or had no answer, may have removed a user who came back.
-            Some(InStore::Known(Standing::Gone) | InStore::Unsure(_) | InStore::InFlight(_)) => {
-                self.wanted.contains(user)
-            }
+            Some(_) => self.wanted.contains(user),
         }
     }
 
@@ -355,12 +365,13 @@ impl DesiredState {
 
     /// Whether users are said again.
     pub fn says_again(&self) -> bool {
-        !self.again.is_empty()
+        self.unsettled.values().any(|it| *it == InStore::Lost)
     }
 
     /// How many users are said again.
     pub fn to_say_again(&self) -> usize {
-        self.again.len()
+        let lost = self.unsettled.values().filter(|it| **it == InStore::Lost);
+        lost.count()
     }
 
     /// Requires one more call after the one in flight, even if nothing is unsettled.
@@ -454,11 +465,6 @@ impl DesiredState {
             more: false,
             bye: self.says_bye(),
         };
-        let rank = |user: &UserId, in_store: &InStore| match in_store {
-            _ if self.again.contains(user) => Rank::Again,
-            InStore::Unsure(_) => Rank::First,
-            InStore::Known(_) | InStore::InFlight(_) => Rank::Second,
-        };
         for turn in [Rank::First, Rank::Second, Rank::Again] {
             if turn == Rank::Again && !limit.may_say_again {
                 break;
@@ -467,7 +473,7 @@ impl DesiredState {
                 if draft.len() == limit.users {
                     break;
                 }
-                if rank(user, in_store) == turn {
+                if in_store.rank() == turn {
                     self.name(&mut draft, user, *in_store);
                 }
             }
@@ -493,15 +499,10 @@ impl DesiredState {
         self.in_flight = false;
         let size = match reply {
             ApplyReply::Done(size) => size,
-            ApplyReply::Closed | ApplyReply::Newer(_) => return Verdict::Over,
+            ApplyReply::Over => return Verdict::Over,
             ApplyReply::Refused(refusal) => {
                 self.mark_unsure(draft);
                 self.refused(draft, refusal);
-                return Verdict::Refused;
-            }
-            ApplyReply::Dead => {
-                self.done = draft.number;
-                self.say_again();
                 return Verdict::Refused;
             }
             ApplyReply::Late(_) => {
@@ -513,7 +514,6 @@ impl DesiredState {
             self.settle(user, standing);
         }
         self.done = draft.number;
-        self.may_have_left = false;
         self.incarnation = size.incarnation;
         self.entry = if draft.bye { None } else { Some(draft.number) };
         // The entry says that there is more to come until a call says that there is not.
@@ -523,12 +523,7 @@ impl DesiredState {
 
     /// Notes that the store has claimed a user with this standing.
     fn settle(&mut self, user: &UserId, standing: Standing) {
-        self.again.remove(user);
-        let must_tell_again = match self.unsettled.get(user) {
-            Some(in_store) => in_store.is_unsure(),
-            None => false,
-        };
-        if must_tell_again {
+        if let Some(InStore::Unsure(_)) = self.unsettled.get(user) {
             self.unsettled
                 .insert(user.clone(), InStore::Unsure(standing));
         } else if self.standing(user) == standing {
@@ -554,12 +549,11 @@ impl DesiredState {
             // An earlier call took the entry away.
             self.entry = None;
             self.call_required = false;
-            self.may_have_left = false;
             self.done = draft.number;
             return;
         }
         let is_known_incarnation = self.incarnation != 0 && incarnation == self.incarnation;
-        if refusal.entry.is_some() || is_known_incarnation && !self.may_have_left {
+        if refusal.entry.is_some() || is_known_incarnation {
             self.complaint = Some(incarnation);
         }
         self.incarnation = incarnation;
@@ -576,20 +570,17 @@ impl DesiredState {
     fn say_again(&mut self) {
         self.entry = None;
         self.call_required = false;
-        self.may_have_left = false;
-        self.again = self.wanted.clone();
-        self.unsettled = self
-            .wanted
-            .iter()
-            .map(|user| (user.clone(), InStore::Known(Standing::Gone)))
-            .collect();
+        let lost = self.wanted.iter().map(|user| (user.clone(), InStore::Lost));
+        self.unsettled = lost.collect();
     }
 
     /// Notes that the call in flight had no answer: the store may have applied it, or may apply it
     /// later.
     pub fn failed(&mut self, draft: &Draft) {
         self.in_flight = false;
-        self.may_have_left |= draft.bye;
+        if draft.bye {
+            self.incarnation = 0;
+        }
         self.mark_unsure(draft);
     }
 
@@ -614,9 +605,7 @@ impl DesiredState {
             number: self.number,
         };
         for (user, in_store) in &self.unsettled {
-            let InStore::Known(in_store) = *in_store else {
-                return None;
-            };
+            let in_store = in_store.certain()?;
             if in_store != Standing::Gone {
                 held.members += 1;
             }
@@ -639,7 +628,6 @@ impl DesiredState {
         self.wanted.shrink_to(self.wanted.len() * 2);
         self.fans.shrink_to(self.fans.len() * 2);
         self.unsettled.shrink_to(self.unsettled.len() * 2);
-        self.again.shrink_to(self.again.len() * 2);
     }
 
     /// Forgets everything: the epoch is over.

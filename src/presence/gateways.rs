@@ -51,8 +51,6 @@ impl Roster {
 #[derive(Debug)]
 pub struct Gateways {
     pub(crate) own: Arc<OwnLease>,
-    /// The time without a renewal after which a lease is late.
-    late: Duration,
     roster: ArcSwap<Roster>,
     observer: Mutex<Observer>,
     /// Dead gateways whose members may still be in some slice, and when this gateway learned of the
@@ -77,8 +75,7 @@ impl Gateways {
     /// every `refresh`.
     pub fn new(lease: Duration, refresh: Duration) -> Self {
         Self {
-            own: Arc::default(),
-            late: lease / 2,
+            own: Arc::new(OwnLease::new(lease / 2)),
             roster: ArcSwap::default(),
             observer: Mutex::new(Observer {
                 lease: millis(lease),
@@ -92,23 +89,7 @@ impl Gateways {
     }
 
     pub(crate) fn id(&self) -> GatewayId {
-        self.own.id()
-    }
-
-    /// Whether this gateway's own lease is late. Then the gateway does not see which peers live.
-    pub(crate) fn own_lease_is_late(&self, now: Millis) -> bool {
-        self.own.is_late(now, self.late)
-    }
-
-    /// Whether this gateway's first lease is late. Without a lease the gateway makes no entries, so
-    /// its fans are not in the store.
-    pub(crate) fn has_no_lease(&self, now: Millis) -> bool {
-        !self.own.was_ever_renewed() && self.own_lease_is_late(now)
-    }
-
-    /// Whether this gateway has no lease, and never had one, under this id or a former one.
-    pub(crate) fn never_had_a_lease(&self, now: Millis) -> bool {
-        self.has_no_lease(now) && !self.own.was_ever_renewed_at_all()
+        self.own.life().id.clone()
     }
 
     pub(crate) async fn next_burial(&self) {

@@ -1,5 +1,6 @@
 //! Sets the gauges that are computed from the rooms when Prometheus scrapes.
 
+use super::audience::Audience;
 use super::gateways::Gateways;
 use super::rooms::Rooms;
 use crate::base::clock::Millis;
@@ -12,7 +13,7 @@ pub fn update_gauges(rooms: &Rooms, gateways: &Gateways, metrics: &Metrics, now:
     };
     let mut out_of_order = 0;
     for audience in rooms.audiences() {
-        let slices = audience.slices().iter();
+        let slices = audience.slices();
         out_of_order += slices.filter(|slice| !slice.size().is_in_order()).count();
     }
     let rooms = rooms.all();
@@ -20,12 +21,10 @@ pub fn update_gauges(rooms: &Rooms, gateways: &Gateways, metrics: &Metrics, now:
     let mut fans = 0;
     let mut unchecked = 0;
     for room in &rooms {
-        members += room.own_viewers().viewers;
-        for (place, slice) in room.slices().iter().enumerate() {
-            let state = slice.lock();
-            fans += state.desired().wanted_fans();
-            drop(state);
-            unchecked += room.unchecked(place);
+        members += room.figures.own_viewers().viewers;
+        for slice in Audience::from(room).slices() {
+            fans += slice.lock().desired().wanted_fans();
+            unchecked += slice.unchecked();
         }
     }
     metrics.slices_out_of_order.set(out_of_order as i64);

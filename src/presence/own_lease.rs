@@ -1,54 +1,73 @@
-//! This gateway's own lease and its ids, as the parts of the gateway read them. `sync::lease`
-//! renews the lease.
+//! This gateway's own lease and its ids, as the parts of the gateway read them, and whether the
+//! gateway knows its peers. `sync::lease` renews the lease.
 //!
 //! Peers may bury a gateway that does not renew its lease. A buried gateway never comes back under
-//! the same id: it goes on under a new one, which is a new [`Incarnation`].
+//! the same id: it goes on under a new one, which is a new [`Life`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::base::clock::{Millis, millis};
 use crate::base::ids::GatewayId;
+use crate::store::Health;
 
 /// One life of this gateway: from one id to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Incarnation {
+pub struct Life {
     pub id: GatewayId,
     /// Counts the lives of this process, from 1.
     pub number: u32,
 }
 
-#[derive(Debug, Default)]
+/// The state of this gateway's own lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseState {
+    /// The gateway renewed it in time, or has just started.
+    InTime,
+    /// The gateway did not renew it in time, and so does not see which peers live.
+    Late,
+    /// Late, and the gateway never had a lease under its present id. So it makes no entries, and
+    /// its fans are not in the store.
+    NoneUnderThisId,
+    /// The same, and the gateway never had a lease under a former id either.
+    NeverAny,
+}
+
+/// No heartbeat takes the lock.
+#[derive(Debug)]
 pub struct OwnLease {
-    incarnation: ArcSwap<Incarnation>,
-    /// The ids under which this gateway was buried.
-    former: Mutex<Vec<GatewayId>>,
-    /// When the gateway asked for the last renewal that had an answer, under the present id; 0 is
-    /// never.
-    renewed: AtomicU64,
-    /// The same under a former id.
-    renewed_before: AtomicU64,
-    /// When the last renewal ended, with an answer or without; 0 is never.
-    tried: AtomicU64,
-    /// How often the lease was renewed, under all ids.
-    renewals: AtomicU64,
-    /// Since this gateway last found that the store lost data, some other gateway has not renewed
-    /// its lease twice.
-    peers_unproven: AtomicBool,
-    /// The lease is late, or the store is away: this gateway does not know the state of the others.
-    out_of_touch: AtomicBool,
-    /// A slice answered that it has no entry of this gateway, and the lease was not renewed since.
-    in_doubt: AtomicBool,
+    /// The time without a renewal after which the lease is late.
+    late_after: Duration,
+    state: Mutex<State>,
     /// The lease is to be renewed before its time.
     wanted: Notify,
 }
 
-impl Default for Incarnation {
+#[derive(Debug, Default)]
+struct State {
+    life: Arc<Life>,
+    /// The ids under which this gateway was buried.
+    former: Vec<GatewayId>,
+    /// When the gateway asked for the last renewal that had an answer, under the present id.
+    renewed: Option<Millis>,
+    /// The same under a former id.
+    renewed_before: Option<Millis>,
+    /// When the last renewal ended, with an answer or without.
+    tried: Option<Millis>,
+    /// How often the lease was renewed, under all ids.
+    renewals: u64,
+    /// A slice answered that it has no entry of this gateway, and the lease was not renewed since.
+    entry_lost: bool,
+    store_is_down: bool,
+    /// Since this gateway last found that the store lost data, some other gateway has not renewed
+    /// its lease twice.
+    peers_unproven: bool,
+}
+
+impl Default for Life {
     fn default() -> Self {
         Self {
             id: GatewayId::random(),
@@ -58,58 +77,91 @@ impl Default for Incarnation {
 }
 
 impl OwnLease {
-    /// Gives the first incarnation its id, before any call is made under another one.
+    /// A lease that was never renewed, and is late after this time without a renewal.
+    pub fn new(late_after: Duration) -> Self {
+        Self {
+            late_after,
+            state: Mutex::default(),
+            wanted: Notify::new(),
+        }
+    }
+
+    // ------------------------------------------------------------------------------------- the ids
+
+    /// Gives the first life its id, before any call is made under another one.
     pub fn begin_as(&self, id: GatewayId) {
-        self.incarnation
-            .store(Arc::new(Incarnation { id, number: 1 }));
+        self.state.lock().life = Arc::new(Life { id, number: 1 });
     }
 
-    pub fn incarnation(&self) -> Arc<Incarnation> {
-        self.incarnation.load_full()
-    }
-
-    pub fn id(&self) -> GatewayId {
-        self.incarnation.load().id.clone()
+    pub fn life(&self) -> Arc<Life> {
+        self.state.lock().life.clone()
     }
 
     /// Whether an id is, or was, this gateway's.
     pub fn is_own(&self, gateway: &GatewayId) -> bool {
-        self.incarnation.load().id == *gateway || self.former.lock().contains(gateway)
+        let state = self.state.lock();
+        state.life.id == *gateway || state.former.contains(gateway)
     }
 
-    /// Whether the lease was renewed less than `within` ago.
-    pub fn is_fresh(&self, now: Millis, within: Duration) -> bool {
-        let renewed = self.renewed_at();
-        renewed != 0 && now.saturating_sub(renewed) <= millis(within)
+    /// Takes a new id, and returns the life that begins with it.
+    pub fn begin_anew(&self) -> Arc<Life> {
+        let mut state = self.state.lock();
+        let next = Arc::new(Life {
+            id: GatewayId::random(),
+            number: state.life.number + 1,
+        });
+        let former = std::mem::replace(&mut state.life, next.clone());
+        state.former.push(former.id.clone());
+        let renewed = state.renewed.take();
+        state.renewed_before = state.renewed_before.max(renewed);
+        next
     }
 
-    /// Whether the gateway renewed no lease for the time `after`, under this id or a former one. If
-    /// it never renewed one, the time counts from the start.
-    pub fn is_late(&self, now: Millis, after: Duration) -> bool {
-        let last = self
-            .renewed_at()
-            .max(self.renewed_before.load(Ordering::Relaxed));
-        now.saturating_sub(last) > millis(after)
+    // ----------------------------------------------------------------------------------- the lease
+
+    /// The state of the lease at `now`. A gateway without a lease is late when its process has run
+    /// for as long.
+    pub fn state(&self, now: Millis) -> LeaseState {
+        let state = self.state.lock();
+        if !state.is_late(now, self.late_after) {
+            LeaseState::InTime
+        } else if state.renewed.is_some() {
+            LeaseState::Late
+        } else if state.renewed_before.is_some() {
+            LeaseState::NoneUnderThisId
+        } else {
+            LeaseState::NeverAny
+        }
     }
 
-    /// Whether the lease was ever renewed under the present id.
-    pub fn was_ever_renewed(&self) -> bool {
-        self.renewed_at() != 0
-    }
-
-    /// The same under this id or a former one.
-    pub fn was_ever_renewed_at_all(&self) -> bool {
-        self.was_ever_renewed() || self.renewed_before.load(Ordering::Relaxed) != 0
-    }
-
+    /// When the gateway asked for the last renewal under its present id; 0 is never.
     pub fn renewed_at(&self) -> Millis {
-        self.renewed.load(Ordering::Relaxed)
+        self.state.lock().renewed.unwrap_or(0)
+    }
+
+    /// How often the lease was renewed, under all ids.
+    pub fn renewals(&self) -> u64 {
+        self.state.lock().renewals
+    }
+
+    /// Notes that the renewal asked for at `asked` succeeded. Peaks noted before become sure, so a
+    /// caller that found a loss with this renewal must note the doubt first.
+    pub fn note_renewal(&self, asked: Millis) {
+        let mut state = self.state.lock();
+        state.renewals += 1;
+        state.entry_lost = false;
+        state.renewed = Some(asked);
+    }
+
+    /// Notes that a renewal ended, with an answer or without.
+    pub fn note_attempt(&self, now: Millis) {
+        self.state.lock().tried = Some(now);
     }
 
     /// Notes that a slice has no entry of this gateway: a peer may have buried the gateway, or the
     /// store lost data.
-    pub fn doubt(&self) {
-        self.in_doubt.store(true, Ordering::Relaxed);
+    pub fn note_entry_lost(&self) {
+        self.state.lock().entry_lost = true;
     }
 
     /// Has the lease renewed at once: a slice refused a call, so the gateway may have been buried.
@@ -127,63 +179,57 @@ impl OwnLease {
     /// was frozen has not tried to renew. A peer may have buried it meanwhile, so it must try
     /// first.
     pub fn may_register(&self, now: Millis, fresh: Duration) -> bool {
-        let tried = now.saturating_sub(self.tried.load(Ordering::Relaxed)) <= millis(fresh);
-        self.is_fresh(now, fresh)
-            || (tried && self.was_ever_renewed() && !self.in_doubt.load(Ordering::Relaxed))
+        let state = self.state.lock();
+        let tries_in_vain = state.renewed.is_some() && is_recent(state.tried, now, fresh);
+        is_recent(state.renewed, now, fresh) || (tries_in_vain && !state.entry_lost)
     }
 
-    /// Notes that a renewal ended, with an answer or without.
-    pub fn note_attempt(&self, now: Millis) {
-        self.tried.store(now, Ordering::Relaxed);
-    }
+    // ----------------------------------------------------------------------------------- the peers
 
-    /// How often the lease was renewed, under all ids.
-    pub fn renewals(&self) -> u64 {
-        self.renewals.load(Ordering::Relaxed)
+    /// Whether this gateway knows which peers live, and they know what the store holds.
+    pub fn knows_peers(&self, now: Millis) -> bool {
+        let state = self.state.lock();
+        // A gateway that cannot renew its lease cannot see which peers live. A store that lost its
+        // data may lack what other gateways hold, or have what they hold no longer.
+        !state.is_late(now, self.late_after) && !state.peers_unproven
     }
 
     /// Notes whether other gateways may not have found yet that the store lost data.
-    pub fn set_peers_unproven(&self, unproven: bool) {
-        self.peers_unproven.store(unproven, Ordering::Relaxed);
+    pub(super) fn set_peers_unproven(&self, unproven: bool) {
+        self.state.lock().peers_unproven = unproven;
     }
 
-    /// Whether other gateways may not have found yet that the store lost data: figures are in
-    /// doubt.
+    /// Whether other gateways may not have found yet that the store lost data.
     pub fn are_peers_unproven(&self) -> bool {
-        self.peers_unproven.load(Ordering::Relaxed)
+        self.state.lock().peers_unproven
     }
 
-    /// Notes whether the lease is late, or the store away.
-    pub fn set_out_of_touch(&self, is_out: bool) {
-        self.out_of_touch.store(is_out, Ordering::SeqCst);
+    /// Notes whether the store answers. A caller that found that the store is back must have noted
+    /// first what is in doubt.
+    pub fn note_store(&self, health: Health) {
+        self.state.lock().store_is_down = health == Health::Down;
     }
 
-    /// Whether this gateway knows which peers live, and they know what the store holds.
-    pub fn sees_peers(&self) -> bool {
-        !self.are_peers_unproven() && !self.out_of_touch.load(Ordering::SeqCst)
+    pub fn is_store_down(&self) -> bool {
+        self.state.lock().store_is_down
     }
+}
 
-    /// Notes that the renewal asked for at `asked` succeeded. Peaks noted before become sure, so a
-    /// caller that found a loss with this renewal must note the doubt first.
-    pub fn note_renewal(&self, asked: Millis) {
-        self.renewals.fetch_add(1, Ordering::Relaxed);
-        self.in_doubt.store(false, Ordering::Relaxed);
-        self.renewed.store(asked.max(1), Ordering::Relaxed);
+impl State {
+    fn is_late(&self, now: Millis, after: Duration) -> bool {
+        let last = self.renewed.max(self.renewed_before).unwrap_or(0);
+        now.saturating_sub(last) > millis(after)
     }
+}
 
-    /// Takes a new id, and returns the incarnation that begins with it.
-    pub fn begin_anew(&self) -> Arc<Incarnation> {
-        let former = self.incarnation();
-        let next = Arc::new(Incarnation {
-            id: GatewayId::random(),
-            number: former.number + 1,
-        });
-        self.former.lock().push(former.id.clone());
-        self.renewed_before
-            .fetch_max(self.renewed_at(), Ordering::Relaxed);
-        self.renewed.store(0, Ordering::Relaxed);
-        self.incarnation.store(next.clone());
-        next
+fn is_recent(at: Option<Millis>, now: Millis, within: Duration) -> bool {
+    at.is_some_and(|at| now.saturating_sub(at) <= millis(within))
+}
+
+#[cfg(test)]
+impl Default for OwnLease {
+    fn default() -> Self {
+        Self::new(Duration::from_millis(7_500))
     }
 }
 
@@ -193,9 +239,13 @@ mod tests {
 
     const FRESH: Duration = Duration::from_secs(5);
 
+    fn lease() -> OwnLease {
+        OwnLease::new(Duration::from_secs(7))
+    }
+
     #[test]
     fn a_gateway_makes_entries_with_a_fresh_lease_or_while_it_tries_in_vain_to_renew_it() {
-        let lease = OwnLease::default();
+        let lease = lease();
         lease.note_attempt(1_000);
         assert!(!lease.may_register(1_000, FRESH), "it never had a lease");
         lease.note_renewal(1_000);
@@ -205,7 +255,7 @@ mod tests {
             lease.may_register(20_000, FRESH),
             "the node of the leases is away"
         );
-        lease.doubt();
+        lease.note_entry_lost();
         assert!(
             !lease.may_register(20_000, FRESH),
             "a slice knew nothing of this gateway"
@@ -214,21 +264,37 @@ mod tests {
 
     #[test]
     fn a_lease_is_late_too_if_it_was_never_renewed() {
-        let (lease, late) = (OwnLease::default(), Duration::from_secs(7));
-        assert!(!lease.is_late(7_000, late), "the gateway has just started");
-        assert!(lease.is_late(7_001, late));
+        let lease = lease();
+        assert_eq!(
+            lease.state(7_000),
+            LeaseState::InTime,
+            "the gateway has just started"
+        );
+        assert_eq!(lease.state(7_001), LeaseState::NeverAny);
         lease.note_renewal(8_000);
-        assert!(!lease.is_late(15_000, late) && lease.is_late(15_001, late));
+        assert_eq!(lease.state(15_000), LeaseState::InTime);
+        assert_eq!(lease.state(15_001), LeaseState::Late);
         lease.begin_anew();
-        assert!(
-            !lease.is_late(15_000, late) && lease.is_late(15_001, late),
+        assert_eq!(lease.state(15_000), LeaseState::InTime);
+        assert_eq!(
+            lease.state(15_001),
+            LeaseState::NoneUnderThisId,
             "a new id is no lease"
         );
     }
 
     #[test]
+    fn a_gateway_knows_its_peers_while_its_lease_is_in_time_and_they_have_proven_their_data() {
+        let lease = lease();
+        lease.note_renewal(1_000);
+        assert!(lease.knows_peers(8_000) && !lease.knows_peers(8_001));
+        lease.set_peers_unproven(true);
+        assert!(!lease.knows_peers(8_000));
+    }
+
+    #[test]
     fn a_gateway_that_was_frozen_makes_no_entry_before_it_tried_to_renew_its_lease() {
-        let lease = OwnLease::default();
+        let lease = lease();
         lease.note_renewal(1_000);
         lease.note_attempt(1_000);
         assert!(

@@ -113,7 +113,7 @@ impl Platform {
     }
 
     /// The place of a user's slice in [`Platform::slices`].
-    pub fn place_of(&self, user: &UserId) -> usize {
+    pub(super) fn place_of(&self, user: &UserId) -> usize {
         user.slice_index(self.slices.len() as u32) as usize - 1
     }
 
@@ -201,7 +201,7 @@ impl Platform {
 
     /// The part of a call about the lives of the users who are there, and of those who left.
     /// [`Self::not_told`] takes it back if the call fails.
-    pub fn telling(&self, place: usize, here: &[UserId], gone: &[UserId]) -> Telling {
+    pub(super) fn telling(&self, place: usize, here: &[UserId], gone: &[UserId]) -> Telling {
         if self.set != OnlineSet::Users {
             return Telling::default();
         }
@@ -220,7 +220,7 @@ impl Platform {
     }
 
     /// Takes back the part of a call that failed.
-    pub fn not_told(&self, place: usize, telling: Telling) {
+    pub(super) fn not_told(&self, place: usize, telling: Telling) {
         let mut users = self.users[place].lock();
         for (live, user) in telling.moved {
             users.note_moved(&user, &live);
@@ -229,7 +229,7 @@ impl Platform {
 
     /// Notes that any user of the slice at this place may have moved: the store lost the lives of
     /// users, or other programs wrote there.
-    pub fn forget_moves(&self, place: usize) {
+    pub(super) fn forget_moves(&self, place: usize) {
         let mut users = self.users[place].lock();
         users.moved.clear();
         users.anybody_moved = true;
@@ -237,7 +237,7 @@ impl Platform {
 
     /// Whether any user of the slice at this place may have moved, now that the store knows the
     /// whole slice. The call resets it.
-    pub fn take_anybody_moved(&self, place: usize) -> bool {
+    pub(super) fn take_anybody_moved(&self, place: usize) -> bool {
         let mut users = self.users[place].lock();
         users.anybody_moved
             && !self.slices[place].lock().is_dirty()
@@ -261,19 +261,19 @@ impl Platform {
     }
 
     /// Whether the flusher has something to do for the slice at this place.
-    pub fn is_dirty(&self, place: usize) -> bool {
+    pub(super) fn is_dirty(&self, place: usize) -> bool {
         !self.users[place].lock().seen.is_empty() || self.slices[place].lock().is_dirty()
     }
 
     /// When each of these users of the slice at this place was last heard; `None` if this gateway
     /// does not know.
-    pub fn left(&self, place: usize, users: &[UserId]) -> Vec<Option<Millis>> {
+    pub(super) fn left(&self, place: usize, users: &[UserId]) -> Vec<Option<Millis>> {
         let seen = &self.users[place].lock().seen;
         users.iter().map(|user| seen.get(user).copied()).collect()
     }
 
     /// Notes that the store knows when these users were last heard.
-    pub fn note_left_told(&self, place: usize, users: &[UserId], heard: &[Option<Millis>]) {
+    pub(super) fn note_left_told(&self, place: usize, users: &[UserId], heard: &[Option<Millis>]) {
         let seen = &mut self.users[place].lock().seen;
         for (user, heard) in users.iter().zip(heard) {
             // The user may have come and gone once more.
@@ -284,14 +284,14 @@ impl Platform {
     }
 
     /// The users of the slice at this place who went, and of whom the store is yet to be told when.
-    pub fn seen(&self, place: usize) -> Vec<UserId> {
+    pub(super) fn seen(&self, place: usize) -> Vec<UserId> {
         self.users[place].lock().seen.keys().cloned().collect()
     }
 
     /// Takes up to [`MAX_BATCH`] users of the slice at this place who went and are not in the set
     /// any more, so that no change of the set notes when they were seen. Each comes with the time
     /// when the user was last heard.
-    pub fn take_seen(&self, place: usize) -> Vec<(UserId, Millis)> {
+    pub(super) fn take_seen(&self, place: usize) -> Vec<(UserId, Millis)> {
         let mut users = self.users[place].lock();
         let state = self.slices[place].lock();
         let settled = users
@@ -307,16 +307,16 @@ impl Platform {
     }
 
     /// Puts back users from [`Self::take_seen`] because the call about them failed.
-    pub fn note_seen(&self, place: usize, seen: Vec<(UserId, Millis)>) {
+    pub(super) fn note_seen(&self, place: usize, seen: Vec<(UserId, Millis)>) {
         let mut users = self.users[place].lock();
         for (user, heard) in seen {
             users.note_seen(&user, heard);
         }
     }
 
-    /// Notes a slice's size from the store.
-    pub fn note_size(&self, place: usize, size: SliceSize, now: Millis) {
-        self.slices[place].note(size, now, &self.online);
+    /// Notes a slice's size from the store. True if more than the version changed.
+    pub(super) fn note_size(&self, place: usize, size: SliceSize, now: Millis) -> bool {
+        self.slices[place].note(size, now, &self.online)
     }
 }
 

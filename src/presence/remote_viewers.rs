@@ -13,8 +13,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use parking_lot::Mutex;
-
 use super::gateways::Roster;
 use super::tally::ViewerCount;
 use crate::base::ids::GatewayId;
@@ -32,49 +30,51 @@ struct Peer {
     is_sure: bool,
 }
 
+impl Peer {
+    fn has_viewers(&self) -> bool {
+        self.count.viewers > 0
+    }
+}
+
 /// Viewers on other gateways.
 #[derive(Debug, Default)]
-pub struct RemoteViewers(Mutex<Known>);
-
-#[derive(Debug, Default)]
-struct Known {
+pub struct RemoteViewers {
     peers: HashMap<GatewayId, Peer>,
     /// The viewers on the living gateways among the peers who are away.
     away: u64,
-    /// A gateway with viewers is late with its lease, or dead and not swept.
-    doubt: bool,
+    /// See [`RemoteViewers::is_peer_late`].
+    is_peer_late: bool,
     /// Dead gateways that had viewers and may still have members in the live's slices.
     unswept: BTreeSet<GatewayId>,
 }
 
 impl RemoteViewers {
     /// Viewers on the other living gateways who are away.
-    pub fn away(&self) -> u64 {
-        self.0.lock().away
+    pub(crate) fn away(&self) -> u64 {
+        self.away
     }
 
     /// Whether a gateway with viewers is late with its lease, or dead and not swept.
-    pub(crate) fn in_doubt(&self) -> bool {
-        self.0.lock().doubt
+    pub(crate) fn is_peer_late(&self) -> bool {
+        self.is_peer_late
     }
 
     /// The dead gateways that may still have members in the live's slices.
     pub(crate) fn unswept(&self) -> BTreeSet<GatewayId> {
-        self.0.lock().unswept.clone()
+        self.unswept.clone()
     }
 
     /// Notes that these gateways have no members in the live's slices. True as for
     /// [`RemoteViewers::heard`].
-    pub(crate) fn swept(&self, gone: &BTreeSet<GatewayId>, roster: &Roster) -> bool {
-        let mut known = self.0.lock();
-        known.unswept.retain(|gateway| !gone.contains(gateway));
-        known.sum_up(roster)
+    pub(crate) fn swept(&mut self, gone: &BTreeSet<GatewayId>, roster: &Roster) -> bool {
+        self.unswept.retain(|gateway| !gone.contains(gateway));
+        self.sum_up(roster)
     }
 
-    /// Notes the viewers of a peer. True if the number of viewers who are away, or the doubt,
-    /// changed.
+    /// Notes the viewers of a peer. True if the number of viewers who are away, or
+    /// [`RemoteViewers::is_peer_late`], changed.
     pub(crate) fn heard(
-        &self,
+        &mut self,
         peer: &GatewayId,
         count: ViewerCount,
         number: u64,
@@ -84,12 +84,11 @@ impl RemoteViewers {
         if roster.dead.contains(peer) {
             return false;
         }
-        let mut known = self.0.lock();
         let count = ViewerCount {
             away: count.away.min(count.viewers),
             ..count
         };
-        known.note(
+        self.note(
             peer,
             Peer {
                 count,
@@ -97,34 +96,27 @@ impl RemoteViewers {
                 is_sure: true,
             },
         );
-        known.sum_up(roster)
+        self.sum_up(roster)
     }
 
     /// Notes that peers have an entry in a slice. A peer that sent no message yet may have viewers;
     /// the slices say how many. True as for [`RemoteViewers::heard`].
-    pub(crate) fn holds(&self, gateways: &[GatewayId], roster: &Roster) -> bool {
-        let mut known = self.0.lock();
+    pub(crate) fn holds(&mut self, gateways: &[GatewayId], roster: &Roster) -> bool {
         for gateway in gateways {
-            known.note_entry(gateway);
+            self.note_entry(gateway);
         }
-        known.sum_up(roster)
+        self.sum_up(roster)
     }
 
     /// Notes that this gateway may have missed messages. Until a peer sends its viewers again, none
     /// of them counts as away, and the peer does not count as a writer of figures. True as for
     /// [`RemoteViewers::heard`].
-    pub(crate) fn doubt(&self, roster: &Roster) -> bool {
-        let mut known = self.0.lock();
-        for peer in known.peers.values_mut() {
+    pub(crate) fn miss_messages(&mut self, roster: &Roster) -> bool {
+        for peer in self.peers.values_mut() {
             peer.count.away = 0;
             peer.is_sure = false;
         }
-        known.sum_up(roster)
-    }
-
-    /// Applies a new roster. True as for [`RemoteViewers::heard`].
-    pub(crate) fn roster_changed(&self, roster: &Roster) -> bool {
-        self.0.lock().sum_up(roster)
+        self.sum_up(roster)
     }
 
     /// The other living gateways that certainly have viewers. A gateway that has an entry in a
@@ -132,7 +124,7 @@ impl RemoteViewers {
     /// viewers.
     pub(crate) fn with_viewers(&self, roster: &Roster) -> Vec<GatewayId> {
         let mut with_viewers = Vec::new();
-        for (gateway, peer) in &self.0.lock().peers {
+        for (gateway, peer) in &self.peers {
             if peer.is_sure && peer.has_viewers() && roster.counts(gateway) {
                 with_viewers.push(gateway.clone());
             }
@@ -140,21 +132,8 @@ impl RemoteViewers {
         with_viewers
     }
 
-    /// Forgets all gateways: the room has ended.
-    pub(crate) fn clear(&self) {
-        *self.0.lock() = Known::default();
-    }
-}
-
-impl Peer {
-    fn has_viewers(&self) -> bool {
-        self.count.viewers > 0
-    }
-}
-
-impl Known {
-    /// Computes the sums again. True if one changed.
-    fn sum_up(&mut self, roster: &Roster) -> bool {
+    /// Computes the sums again, with this roster. True as for [`RemoteViewers::heard`].
+    pub(crate) fn sum_up(&mut self, roster: &Roster) -> bool {
         // The store lost these burials, so the gateways never hear of them and go on.
         let risen: Vec<GatewayId> = self
             .unswept
@@ -175,19 +154,18 @@ impl Known {
             }
         }
         let mut away: u64 = 0;
-        let mut late = false;
+        let mut is_peer_late = !self.unswept.is_empty();
         for (gateway, peer) in &self.peers {
             if roster.counts(gateway) {
                 away = away.saturating_add(peer.count.away);
             }
             if peer.has_viewers() && roster.late.contains(gateway) {
-                late = true;
+                is_peer_late = true;
             }
         }
-        let doubt = late || !self.unswept.is_empty();
-        let changed = away != self.away || doubt != self.doubt;
+        let changed = away != self.away || is_peer_late != self.is_peer_late;
         self.away = away;
-        self.doubt = doubt;
+        self.is_peer_late = is_peer_late;
         changed
     }
 
@@ -248,7 +226,7 @@ mod tests {
 
     #[test]
     fn an_older_value_changes_nothing() {
-        let peers = RemoteViewers::default();
+        let mut peers = RemoteViewers::default();
         let all = roster(&["a", "b"], &[], &[]);
         assert!(peers.heard(&gateway("a"), count(5, 2), 10, &all));
         assert!(!peers.heard(&gateway("a"), count(7, 3), 9, &all));
@@ -258,21 +236,21 @@ mod tests {
 
     #[test]
     fn dead_and_unknown_gateways_do_not_count_and_late_ones_are_in_doubt() {
-        let peers = RemoteViewers::default();
+        let mut peers = RemoteViewers::default();
         let only_a = roster(&["a"], &[], &[]);
         peers.heard(&gateway("a"), count(5, 5), 1, &only_a);
         peers.heard(&gateway("b"), count(3, 3), 1, &only_a);
         assert_eq!(
-            (peers.away(), peers.in_doubt()),
+            (peers.away(), peers.is_peer_late()),
             (5, false),
             "b is not known yet"
         );
-        assert!(peers.roster_changed(&roster(&["a", "b"], &["a"], &[])));
-        assert_eq!((peers.away(), peers.in_doubt()), (8, true));
+        assert!(peers.sum_up(&roster(&["a", "b"], &["a"], &[])));
+        assert_eq!((peers.away(), peers.is_peer_late()), (8, true));
         let a_died = roster(&["b"], &[], &["a"]);
-        assert!(peers.roster_changed(&a_died));
+        assert!(peers.sum_up(&a_died));
         assert_eq!(
-            (peers.away(), peers.in_doubt()),
+            (peers.away(), peers.is_peer_late()),
             (3, true),
             "a may have members in the slices"
         );
@@ -280,28 +258,28 @@ mod tests {
             !peers.heard(&gateway("a"), count(5, 5), 9, &a_died),
             "a message that comes late"
         );
-        assert!(!peers.swept(&BTreeSet::new(), &a_died) && peers.in_doubt());
-        assert!(peers.swept(&peers.unswept(), &a_died) && !peers.in_doubt());
+        assert!(!peers.swept(&BTreeSet::new(), &a_died) && peers.is_peer_late());
+        assert!(peers.swept(&peers.unswept(), &a_died) && !peers.is_peer_late());
         assert!(
-            !peers.roster_changed(&roster(&["a", "b"], &[], &[])),
+            !peers.sum_up(&roster(&["a", "b"], &[], &[])),
             "the dead are forgotten"
         );
     }
 
     #[test]
     fn a_gateway_whose_burial_the_store_forgot_is_in_doubt_no_longer() {
-        let peers = RemoteViewers::default();
+        let mut peers = RemoteViewers::default();
         let both = roster(&["a", "b"], &[], &[]);
         peers.heard(&gateway("a"), count(5, 0), 1, &both);
-        assert!(peers.roster_changed(&roster(&["b"], &[], &["a"])) && peers.in_doubt());
-        assert!(peers.roster_changed(&both) && !peers.in_doubt());
+        assert!(peers.sum_up(&roster(&["b"], &[], &["a"])) && peers.is_peer_late());
+        assert!(peers.sum_up(&both) && !peers.is_peer_late());
         assert_eq!(
             peers.with_viewers(&both),
             [],
             "it has not said again what it has"
         );
         assert!(
-            peers.roster_changed(&roster(&["b"], &[], &["a"])),
+            peers.sum_up(&roster(&["b"], &[], &["a"])),
             "it may have viewers all the same"
         );
         assert_eq!(peers.unswept(), BTreeSet::from([gateway("a")]));
@@ -310,11 +288,11 @@ mod tests {
     #[test]
     fn a_peer_with_an_entry_is_taken_to_have_viewers_when_its_lease_is_late_but_not_to_write_figures()
      {
-        let peers = RemoteViewers::default();
+        let mut peers = RemoteViewers::default();
         let all = roster(&["a", "b"], &[], &[]);
         peers.holds(&[gateway("a"), gateway("b")], &all);
         assert_eq!(peers.with_viewers(&all), []);
-        assert!(peers.roster_changed(&roster(&["a", "b"], &["a"], &[])) && peers.in_doubt());
+        assert!(peers.sum_up(&roster(&["a", "b"], &["a"], &[])) && peers.is_peer_late());
         peers.heard(&gateway("b"), count(1, 0), 7, &all);
         assert_eq!(peers.with_viewers(&all), [gateway("b")]);
         peers.heard(&gateway("b"), count(0, 0), 8, &all);
@@ -323,10 +301,10 @@ mod tests {
 
     #[test]
     fn what_peers_said_before_messages_were_missed_counts_when_they_say_it_again() {
-        let peers = RemoteViewers::default();
+        let mut peers = RemoteViewers::default();
         let all = roster(&["a"], &[], &[]);
         peers.heard(&gateway("a"), count(5, 2), 10, &all);
-        assert!(peers.doubt(&all));
+        assert!(peers.miss_messages(&all));
         assert_eq!((peers.away(), peers.with_viewers(&all)), (0, vec![]));
         assert!(
             !peers.heard(&gateway("a"), count(5, 3), 9, &all),

@@ -1,9 +1,12 @@
-//! One epoch of one live on this gateway: its slices, its figures, the sockets that listen to them,
-//! and its end. Sessions join and leave; the loops in `sync`, `peers` and `dashboards` bring the
-//! news of the store and the peers.
+//! One epoch of one live on this gateway: its slices, the users who sit here, its figures, what is
+//! due, the sockets that listen, and its end. Sessions join and leave; the loops in `sync`, `peers`
+//! and `dashboards` bring the news of the store and the peers.
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+mod figures;
+mod schedule;
+mod seats;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,32 +15,26 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use self::figures::RoomFigures;
+use self::schedule::Schedule;
+use self::seats::RoomSeats;
 use super::acks::CachedAcks;
-use super::attendance::Unrecorded;
-use super::bans::{Bans, KnownBans};
-use super::check_due::CheckDue;
-use super::counting::Counting;
+use super::bans::KnownBans;
 use super::figures::{Figures, Quality};
 use super::friends_here::FriendsHere;
 use super::gateways::Roster;
 use super::moves::Moves;
 use super::own_lease::OwnLease;
-use super::published_viewers::PublishedViewers;
 use super::pushed_counts::PushedCounts;
-use super::queue::Queued;
-use super::remote_viewers::RemoteViewers;
 use super::room_info::RoomInfo;
-use super::room_peaks::RoomPeaks;
 use super::room_stream::{RoomStream, ShownStream};
-use super::seats::Seats;
-use super::slice::{SetSize, Slice};
-use super::tally::{Tally, ViewerCount};
-use super::throttle::{Shown, Throttle};
-use crate::base::clock::Millis;
+use super::slice::Slice;
+use super::throttle::Shown;
+use crate::base::clock::{Clock, Millis};
 use crate::base::ids::{GatewayId, SliceId, UserId};
 use crate::config::FanSource;
 use crate::presence::conn::{Conn, Signals};
-use crate::store::{Arrived, LiveRecord, LiveState, Peaks, SliceSize};
+use crate::store::{Arrived, LiveRecord, LiveState, SliceSize};
 
 /// How a room ended.
 #[derive(Debug, Clone)]
@@ -79,19 +76,9 @@ pub struct RoomTerms {
     /// Whether the gateway counts different users.
     pub uniques: bool,
     pub own: Arc<OwnLease>,
+    pub clock: Clock,
     /// How long a live that a stream opened outlives it.
     pub stream_grace: Duration,
-}
-
-impl Default for RoomTerms {
-    fn default() -> Self {
-        Self {
-            fan_source: FanSource::default(),
-            uniques: true,
-            own: Arc::default(),
-            stream_grace: Duration::from_secs(20),
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -99,110 +86,50 @@ pub struct Room {
     /// The live as it was when the room was made: its epoch, streamer and slices do not change. See
     /// [`Room::record_now`].
     pub record: LiveRecord,
-    /// By the index of the users' slice. The room seats users in `seating.rs`.
-    pub(super) seats: Box<[Mutex<Seats>]>,
     pub(super) slices: Box<[Slice]>,
+    /// `seating.rs` seats the users.
+    pub seats: RoomSeats,
+    pub figures: RoomFigures,
+    pub schedule: Schedule,
     end: OnceLock<End>,
     /// Set while eviction checks whether the room is in use. The room refuses a join then, and the
     /// session looks for the live again.
     leaving: AtomicBool,
-    pub(super) tally: Tally,
-    own: Arc<OwnLease>,
-    /// Whether the gateway counts different users.
-    pub uniques: bool,
-    pub bans: Bans,
-    remote: RemoteViewers,
-    pub published: PublishedViewers,
-    size: SetSize,
-    /// The highest exact figures that this gateway knows of.
-    peaks: Mutex<RoomPeaks>,
-    /// The peaks that the store heard of last.
-    written_peaks: Mutex<Peaks>,
     listeners: Mutex<Vec<(Arc<Conn>, Interest)>>,
     /// The viewers who get pushed counts.
     pub pushed: PushedCounts,
     /// The viewers who asked for their friends here.
     pub friends: FriendsHere,
-    /// Whether the room is in the queue of the friends task.
-    pub friends_queued: Queued,
     /// The users who came or left, for the gateways with viewers who asked for their friends here.
     pub moves: Moves,
-    pub throttle: Mutex<Throttle>,
-    /// Whether the room is in the queue of the counts task.
-    pub counts_queued: Queued,
     pub acks: ArcSwap<CachedAcks>,
     /// The information that a back end wrote about the live.
     pub info: RoomInfo,
     pub stream: RoomStream,
     stream_grace: Duration,
-    pub counting: Counting,
-    /// The fans whose attendance the store does not have yet.
-    pub unrecorded: Unrecorded,
-    /// When a user last joined or left.
-    used: AtomicU64,
-    /// When the store last confirmed that this epoch is open.
-    confirmed_open: AtomicU64,
-    /// The state of the rate limit of joins.
-    pub(super) joins: AtomicU64,
-    pub check: CheckDue,
-    /// Whether a system other than the store knows the fans.
-    pub(super) asks_elsewhere: bool,
+    /// Whether the gateway counts different users.
+    pub uniques: bool,
 }
 
 impl Room {
     /// An empty room of an open live.
     pub fn new(record: LiveRecord, bans: KnownBans, now: Millis, terms: RoomTerms) -> Self {
-        let RoomTerms {
-            fan_source,
-            uniques,
-            own,
-            stream_grace,
-        } = terms;
-        let by_token = match fan_source {
-            FanSource::Token => Some(&record.streamer),
-            _ => None,
-        };
-        let seats = (0..record.slices)
-            .map(|_| Mutex::new(Seats::new(by_token.cloned())))
-            .collect();
-        let slices = record.all_slices().map(|id| Slice::new(id, now)).collect();
-        let slices_with_attendance = if record.terms.attendance {
-            record.slices
-        } else {
-            0
-        };
         Self {
-            seats,
-            slices,
+            slices: record.all_slices().map(|id| Slice::new(id, now)).collect(),
+            seats: RoomSeats::new(&record, bans, terms.fan_source, now),
+            figures: RoomFigures::new(record.peaks, terms.own, terms.clock),
+            schedule: Schedule::new(now),
             end: OnceLock::new(),
             leaving: AtomicBool::new(false),
-            tally: Tally::default(),
-            own,
-            uniques,
-            bans: Bans::new(bans, now),
-            remote: RemoteViewers::default(),
-            published: PublishedViewers::default(),
-            size: SetSize::default(),
-            peaks: Mutex::new(RoomPeaks::new(record.peaks)),
-            written_peaks: Mutex::new(record.peaks),
             listeners: Mutex::new(Vec::new()),
             pushed: PushedCounts::default(),
             friends: FriendsHere::default(),
-            friends_queued: Queued::default(),
             moves: Moves::default(),
-            throttle: Mutex::default(),
-            counts_queued: Queued::default(),
             acks: ArcSwap::from_pointee(CachedAcks::default()),
             info: RoomInfo::new(&record),
             stream: RoomStream::new(record.stream),
-            stream_grace,
-            counting: Counting::default(),
-            unrecorded: Unrecorded::new(slices_with_attendance),
-            used: AtomicU64::new(now),
-            confirmed_open: AtomicU64::new(now),
-            joins: AtomicU64::new(0),
-            check: CheckDue::default(),
-            asks_elsewhere: fan_source.is_elsewhere(),
+            stream_grace: terms.stream_grace,
+            uniques: terms.uniques,
             record,
         }
     }
@@ -244,70 +171,51 @@ impl Room {
         Some(place)
     }
 
-    pub fn own_viewers(&self) -> ViewerCount {
-        self.tally.here()
+    /// The place of a user's slice in [`Room::slices`].
+    pub fn place_of_user(&self, user: &UserId) -> usize {
+        self.seats.place_of(user)
     }
 
-    /// The viewers on all gateways who are away, as each gateway counts them; never more than the
-    /// number of viewers.
-    pub fn away(&self) -> u64 {
-        self.tally.away().min(self.figures().viewers)
+    /// Since when a change here waits for the store.
+    pub fn waits_for_store_since(&self) -> Option<Instant> {
+        self.slices
+            .iter()
+            .filter_map(|slice| slice.lock().unconfirmed_since())
+            .min()
     }
 
-    /// Makes the publisher ask the peers for their viewers, and doubts their former messages. True
-    /// as for [`Self::note_peer_viewers`].
-    pub fn ask_peers(&self, roster: &Roster) -> bool {
-        self.published.ask();
-        self.remote_changed(self.remote.doubt(roster))
+    /// When the store last told the size of the slice with the oldest news.
+    pub fn oldest_update(&self) -> Millis {
+        self.slices.iter().map(Slice::heard).min().unwrap_or(0)
     }
 
-    /// Whether a peer that asks may lack something that this gateway told, or has yet to tell.
-    pub fn has_published_viewers(&self) -> bool {
-        !self.published.is_nothing() || self.published.differs_from(self.own_viewers())
+    /// Whether a user counts here whom the store does not hold for this gateway yet, so that its
+    /// figures may be older than the user's join.
+    pub fn is_newcomer(&self, user: &UserId) -> bool {
+        self.slices[self.place_of_user(user)]
+            .lock()
+            .desired()
+            .is_newcomer(user)
     }
 
-    /// Notes the viewers of a peer. This and the next two methods return true if the number of
-    /// viewers who are away, or the quality of the figures, changed.
-    pub fn note_peer_viewers(
-        &self,
-        peer: &GatewayId,
-        count: ViewerCount,
-        number: u64,
-        roster: &Roster,
-    ) -> bool {
-        self.remote_changed(self.remote.heard(peer, count, number, roster))
-    }
+    // --------------------------------------------------------------------------------- the figures
 
-    /// Notes that these other gateways have an entry in a slice.
-    pub fn note_holders(&self, gateways: &[GatewayId], roster: &Roster) -> bool {
-        self.remote_changed(self.remote.holds(gateways, roster))
-    }
-
-    pub fn roster_changed(&self, roster: &Roster) -> bool {
-        self.remote_changed(self.remote.roster_changed(roster))
-    }
-
-    /// Dead gateways that may still have members in the slices, so that the figures are too high.
-    pub fn unswept(&self) -> BTreeSet<GatewayId> {
-        self.remote.unswept()
-    }
-
-    /// Notes that these gateways have no members in the slices. True if the quality of the figures
-    /// changed.
-    pub fn note_swept(&self, gone: &BTreeSet<GatewayId>, roster: &Roster) -> bool {
-        self.remote_changed(self.remote.swept(gone, roster))
+    /// The viewers and fans on all gateways. Each heartbeat asks for them.
+    pub fn figures(&self) -> Figures {
+        self.figures.now()
     }
 
     /// Whether this gateway is the one that writes the live's figures into its record. Among the
     /// gateways with viewers, the gateway with the highest hash writes. If no gateway has viewers
     /// left, each gateway that had some may write.
     pub fn is_counted_here(&self, own: &GatewayId, roster: &Roster) -> bool {
-        let peers = self.remote.with_viewers(roster);
+        let peers = self.figures.remote.lock().with_viewers(roster);
         let highest_peer = peers.iter().map(|peer| self.writer_rank(peer)).max();
+        let has_viewers = self.figures.own_viewers().viewers > 0;
         match highest_peer {
-            Some(peer) => self.own_viewers().viewers > 0 && peer < self.writer_rank(own),
+            Some(peer) => has_viewers && peer < self.writer_rank(own),
             None => {
-                self.own_viewers().viewers > 0
+                has_viewers
                     || self
                         .slices
                         .iter()
@@ -321,55 +229,6 @@ impl Room {
         let live = xxh3_64(self.record.live.as_str().as_bytes());
         let hash = xxh3_64_with_seed(gateway.as_str().as_bytes(), live);
         (hash, gateway.clone())
-    }
-
-    fn remote_changed(&self, changed: bool) -> bool {
-        if changed {
-            self.tally.set_away_elsewhere(|| self.remote.away());
-            self.note_peaks();
-        }
-        changed
-    }
-
-    /// The viewers and fans on all gateways, as the store last said; at least the viewers who are
-    /// here, since the store may not know all of them yet.
-    pub fn figures(&self) -> Figures {
-        Figures {
-            viewers: self.size.members().max(self.tally.viewers_here()),
-            fans: self.size.fans(),
-        }
-    }
-
-    /// Whether a user counts here whom the store does not hold for this gateway yet, so that its
-    /// figures may be older than the user's join.
-    pub fn is_newcomer(&self, user: &UserId) -> bool {
-        self.slices[self.place_of_user(user)]
-            .lock()
-            .desired()
-            .is_newcomer(user)
-    }
-
-    /// The figures for a newcomer: one more viewer than the store knows of. The store may know the
-    /// newcomer from another gateway, so these are never exact.
-    pub fn figures_for_newcomer(&self) -> Figures {
-        let Figures { viewers, fans } = self.figures();
-        Figures {
-            viewers: viewers.max(self.size.members() + 1),
-            fans,
-        }
-    }
-
-    /// [`Self::show`] for a newcomer.
-    pub fn show_newcomer(&self, at: Millis, quality: impl FnOnce() -> Quality) -> Shown {
-        let shown = self.show(at, quality);
-        Shown {
-            figures: self.figures_for_newcomer(),
-            quality: match shown.quality {
-                Quality::Exact => Quality::Partial,
-                worse => worse,
-            },
-            ..shown
-        }
     }
 
     /// The figures as the store last said, and the numbers of users who came and left, of one
@@ -393,7 +252,7 @@ impl Room {
         Shown {
             at,
             figures,
-            away: self.tally.away().min(figures.viewers),
+            away: self.figures.tally.away().min(figures.viewers),
             arrived,
             stream: self.shown_stream(),
             quality: quality(),
@@ -409,101 +268,28 @@ impl Room {
     /// Notes the size of a slice, which the store told this gateway or a peer, and a new peak if it
     /// makes one. True if more than the version changed.
     pub fn note_size(&self, place: usize, size: SliceSize, now: Millis) -> bool {
-        let has_changed = self.slices[place].note(size, now, &self.size);
-        self.note_peaks();
+        let has_changed = self.slices[place].note(size, now, &self.figures.size);
+        self.figures.note_peaks();
         has_changed
-    }
-
-    /// Notes the figures as peaks, if they are exact as far as this room can tell. Returns the
-    /// peaks.
-    pub fn note_peaks(&self) -> Peaks {
-        let Figures { viewers, fans } = self.figures();
-        if self.quality() == Quality::Exact && self.own.sees_peers() {
-            self.peaks
-                .lock()
-                .note(Peaks { viewers, fans }, self.own.renewals());
-        }
-        self.peaks()
-    }
-
-    /// The highest figures that are certain: this gateway has renewed its lease since it noted
-    /// them. So it would know by now if the store had lost its data, or come back with older data,
-    /// before.
-    pub fn sure_peaks(&self) -> Peaks {
-        self.peaks.lock().sure(self.own.renewals())
-    }
-
-    /// The highest figures, including the latest ones.
-    pub fn peaks(&self) -> Peaks {
-        self.peaks.lock().highest()
     }
 
     /// Notes that everything that the store said of this live is in doubt from `now` on, until a
     /// later call or check shows that it is right.
     pub fn doubt(&self, now: Millis) {
-        self.check.doubt_all(now);
-        self.peaks.lock().forget_unsure();
-    }
-
-    pub fn note_peaks_written(&self, peaks: Peaks) {
-        *self.written_peaks.lock() = peaks;
-    }
-
-    /// Whether there are peaks that the store has not heard of yet.
-    pub fn has_new_peaks(&self) -> bool {
-        let told = *self.written_peaks.lock();
-        told.max(self.sure_peaks()) != told
-    }
-
-    /// Whether the peers have, or may have, a wrong number of this gateway's viewers.
-    pub fn has_unpublished_viewers(&self) -> bool {
-        self.published.differs_from(self.own_viewers())
-    }
-
-    /// `Partial` while a gateway with viewers is late with its lease or not swept, a slice is in a
-    /// rebuild, or everything is in doubt.
-    pub fn quality(&self) -> Quality {
-        let in_doubt = self.remote.in_doubt() || self.has_rebuild() || self.is_unproven();
-        if in_doubt {
-            Quality::Partial
-        } else {
-            Quality::Exact
-        }
-    }
-
-    /// Since when a change here waits for the store.
-    pub fn waits_for_store_since(&self) -> Option<Instant> {
-        self.slices
-            .iter()
-            .filter_map(|slice| slice.lock().unconfirmed_since())
-            .min()
-    }
-
-    /// Whether a slice is in a rebuild, and so may have a wrong size.
-    pub fn has_rebuild(&self) -> bool {
-        self.size.has_rebuild()
-    }
-
-    /// Whether everything that the store said of this live is in doubt.
-    pub fn is_unproven(&self) -> bool {
-        self.check.doubted_since().is_some()
+        self.figures.doubt(now);
+        self.schedule.check.doubt();
     }
 
     /// Ends the doubt about everything if a check, and a call or a check of each slice, have shown
     /// since that all is right. True if the doubt ended.
     pub fn end_doubt(&self) -> bool {
-        let Some(since) = self.check.doubted_since() else {
-            return false;
-        };
-        let is_proven = self.check.is_checked_since(since)
-            && self.slices.iter().all(|slice| slice.is_proven_since(since));
-        is_proven && self.check.end_doubt(since)
+        self.figures.end_doubt(|since| {
+            self.schedule.check.is_checked_since(since)
+                && self.slices.iter().all(|slice| slice.is_proven_since(since))
+        })
     }
 
-    /// When the store last told the size of the slice with the oldest news.
-    pub fn oldest_update(&self) -> Millis {
-        self.slices.iter().map(Slice::heard).min().unwrap_or(0)
-    }
+    // ----------------------------------------------------------------------------------- listeners
 
     /// Adds a listener, or changes its interest.
     pub fn listen(&self, conn: &Arc<Conn>, interest: Interest) -> Result<(), Ended> {
@@ -546,6 +332,8 @@ impl Room {
         }
     }
 
+    // ------------------------------------------------------------------------------------- the end
+
     /// Whether the room has ended or is being evicted.
     pub(super) fn is_ending(&self) -> bool {
         self.end.get().is_some() || self.leaving.load(Ordering::Acquire)
@@ -570,8 +358,7 @@ impl Room {
         }
         self.pushed.clear();
         self.friends.clear();
-        self.tally.clear();
-        self.remote.clear();
+        self.figures.clear();
     }
 
     /// Ends the room if it is not in use. Called while the map's shard is locked.
@@ -582,22 +369,5 @@ impl Room {
             return false;
         }
         self.end.set(End::Evicted).is_ok()
-    }
-
-    /// Notes that a user joined or left.
-    pub(super) fn note_used(&self, now: Millis) {
-        self.used.store(now, Ordering::Relaxed);
-    }
-
-    pub fn last_used(&self) -> Millis {
-        self.used.load(Ordering::Relaxed)
-    }
-
-    pub fn note_confirmed_open(&self, now: Millis) {
-        self.confirmed_open.fetch_max(now, Ordering::Relaxed);
-    }
-
-    pub fn confirmed_open_at(&self) -> Millis {
-        self.confirmed_open.load(Ordering::Relaxed)
     }
 }

@@ -8,6 +8,8 @@ use crate::store::Peaks;
 pub struct RoomPeaks {
     sure: Peaks,
     unsure: Option<Unsure>,
+    /// The peaks in the record, as far as this gateway knows.
+    written: Peaks,
 }
 
 /// Figures that may still be taken back.
@@ -19,8 +21,13 @@ struct Unsure {
 }
 
 impl RoomPeaks {
-    pub fn new(sure: Peaks) -> Self {
-        Self { sure, unsure: None }
+    /// With the peaks in the record.
+    pub fn new(written: Peaks) -> Self {
+        Self {
+            sure: written,
+            unsure: None,
+            written,
+        }
     }
 
     /// Notes figures after this number of renewals of the lease.
@@ -62,6 +69,17 @@ impl RoomPeaks {
     /// Takes back the figures that are not sure.
     pub fn forget_unsure(&mut self) {
         self.unsure = None;
+    }
+
+    /// Notes that the record has these peaks.
+    pub fn note_written(&mut self, peaks: Peaks) {
+        self.written = peaks;
+    }
+
+    /// Whether the record may lack peaks that are sure after this number of renewals.
+    pub fn has_unwritten(&mut self, renewals: u64) -> bool {
+        let sure = self.sure(renewals);
+        self.written.max(sure) != self.written
     }
 }
 

@@ -14,7 +14,8 @@ use super::own_lease::OwnLease;
 use super::platform::Platform;
 use super::queue::Queue;
 use super::room::{Room, RoomTerms};
-use crate::base::clock::Millis;
+use super::slice_ref::SliceRef;
+use crate::base::clock::{Clock, Millis};
 use crate::base::ids::{LiveId, UserId};
 use crate::config::Config;
 use crate::store::{KnownStreams, LiveRecord, SliceSize};
@@ -28,11 +29,10 @@ pub struct Rooms {
     by_live: DashMap<LiveId, Arc<Room>>,
     by_streamer: DashMap<UserId, DashSet<LiveId>>,
     terms: RoomTerms,
-    /// Slices for the flusher, each by its place in the room or the platform.
-    pub to_flush: Queue<(Audience, usize)>,
-    /// Slices, each by its place in the room, whose users wait for the loop that asks another
-    /// system about fans.
-    pub to_ask: Queue<(Arc<Room>, usize)>,
+    /// Slices for the flusher.
+    pub to_flush: Queue<SliceRef>,
+    /// Slices whose users wait for the loop that asks another system about fans.
+    pub to_ask: Queue<SliceRef>,
     /// Audiences with slices that have forgotten what gateways hold, or whose public sets differ
     /// from that.
     pub to_look_at: Queue<Audience>,
@@ -68,7 +68,8 @@ pub enum Installed {
 }
 
 impl Rooms {
-    pub fn new(config: &Config, own: Arc<OwnLease>, now: Millis) -> Self {
+    pub fn new(config: &Config, own: Arc<OwnLease>, clock: Clock) -> Self {
+        let now = clock.now();
         let users = if config.track_online {
             Some(Arc::new(Platform::of_users(now)))
         } else {
@@ -83,6 +84,7 @@ impl Rooms {
                 fan_source: config.fan_source,
                 uniques: config.uniques,
                 own,
+                clock,
                 stream_grace: config.stream_grace,
             },
             to_flush: Queue::default(),
@@ -199,17 +201,16 @@ impl Rooms {
     // -------------------------------------------------------------------------------- what changed
 
     /// Queues a slice for the flusher.
-    pub fn flush(&self, audience: impl Into<Audience>, place: usize) {
-        let audience = audience.into();
-        let is_dirty = audience.is_dirty(place);
-        let mut state = audience.slices()[place].lock();
+    pub fn flush(&self, slice: &SliceRef) {
+        let is_dirty = slice.is_dirty();
+        let mut state = slice.lock();
         if is_dirty {
             state.note_unconfirmed(Instant::now());
         }
         let is_new = state.ask_job();
         drop(state);
         if is_new {
-            self.to_flush.push((audience, place));
+            self.to_flush.push(slice.clone());
         }
     }
 
@@ -223,21 +224,21 @@ impl Rooms {
     /// Queues a room whose figures may have changed for the record.
     pub fn record(&self, room: &Arc<Room>) {
         self.to_record
-            .push_once(&room.counting.queued, || room.clone());
+            .push_once(&room.schedule.counting.queued, || room.clone());
     }
 
     /// Queues a room for its dashboards, if it has any.
     pub fn show(&self, room: &Arc<Room>) {
         if room.is_watched() {
             self.to_count
-                .push_once(&room.counts_queued, || room.clone());
+                .push_once(&room.schedule.counts_queued, || room.clone());
         }
     }
 
     /// Queues every room for its dashboards: the quality of the figures may have changed.
     pub fn count_all(&self) {
         for room in self.all() {
-            room.note_peaks();
+            room.figures.note_peaks();
             self.show(&room);
         }
     }
@@ -246,7 +247,7 @@ impl Rooms {
     /// told of new information.
     pub fn note_changes(&self, room: &Arc<Room>, record: &LiveRecord) {
         if room.info.note(record) && room.is_watched() {
-            room.throttle.lock().force();
+            room.schedule.throttle.lock().force();
             self.show(room);
         }
     }
@@ -262,7 +263,7 @@ impl Rooms {
     /// Queues a room whose counts may be news for the peers.
     pub fn publish(&self, room: &Arc<Room>) {
         self.to_publish
-            .push_once(&room.published.queued, || room.clone());
+            .push_once(&room.schedule.publish_queued, || room.clone());
     }
 
     // --------------------------------------------------------------------------- friends in a room
@@ -270,7 +271,7 @@ impl Rooms {
     /// Queues a room that may have news of friends for its viewers.
     pub fn update_friends(&self, room: &Arc<Room>) {
         self.friends_to_update
-            .push_once(&room.friends_queued, || room.clone());
+            .push_once(&room.schedule.friends_queued, || room.clone());
     }
 
     /// Begins to tell a socket of the friends in a room.
@@ -355,9 +356,9 @@ impl Rooms {
     /// Queues a room because a user came, went or changed: that may be news for the store, the
     /// dashboards and the peers.
     pub fn user_changed(&self, room: &Arc<Room>, user: &UserId) {
-        let place = room.place_of_user(user);
-        self.flush_if_dirty(&room.into(), place);
-        self.ask_elsewhere(room, place);
+        let slice = Audience::from(room).slice_of(user);
+        self.flush_if_dirty(&slice);
+        self.ask_elsewhere(&slice);
         self.count(room);
         self.publish(room);
     }
@@ -370,19 +371,13 @@ impl Rooms {
     /// Notes a socket of a user who is in a set of the platform.
     pub fn enter(&self, platform: &Arc<Platform>, user: &UserId) {
         platform.enter(user);
-        self.flush_if_dirty(
-            &Audience::Platform(platform.clone()),
-            platform.place_of(user),
-        );
+        self.flush_if_dirty(&Audience::from(platform).slice_of(user));
     }
 
     /// Forgets such a socket, which was last heard at `heard`.
     pub fn leave(&self, platform: &Arc<Platform>, user: &UserId, heard: Millis) {
         platform.leave(user, heard);
-        self.flush_if_dirty(
-            &Audience::Platform(platform.clone()),
-            platform.place_of(user),
-        );
+        self.flush_if_dirty(&Audience::from(platform).slice_of(user));
     }
 
     /// Notes that a socket of a user online took a seat in a live.
@@ -390,7 +385,7 @@ impl Rooms {
         if let Some(users) = &self.users
             && users.join_live(user, live)
         {
-            self.flush(Audience::Platform(users.clone()), users.place_of(user));
+            self.flush(&Audience::from(users).slice_of(user));
         }
     }
 
@@ -399,103 +394,92 @@ impl Rooms {
         if let Some(users) = &self.users
             && users.leave_live(user, live)
         {
-            self.flush(Audience::Platform(users.clone()), users.place_of(user));
+            self.flush(&Audience::from(users).slice_of(user));
         }
     }
 
-    fn flush_if_dirty(&self, audience: &Audience, place: usize) {
-        if audience.is_dirty(place) {
-            self.flush(audience, place);
+    fn flush_if_dirty(&self, slice: &SliceRef) {
+        if slice.is_dirty() {
+            self.flush(slice);
         }
     }
 
     /// Makes a user's fan check due at once in every room of the streamer.
     pub fn check_fan_again(&self, user: &UserId, streamer: &UserId) {
         for room in self.of_streamer(streamer) {
-            if room.check_again(user) {
-                self.check_fans(&room, room.place_of_user(user));
+            if room.seats.lock_of(user).check_again(user) {
+                self.check_fans(&Audience::Room(room).slice_of(user));
             }
         }
     }
 
     /// Queues the due fan checks of a slice for the flusher, or for the loop that asks another
     /// system.
-    pub fn check_fans(&self, room: &Arc<Room>, place: usize) {
-        if room.due_in_turn(place) > 0 {
-            self.flush(room, place);
+    pub fn check_fans(&self, slice: &SliceRef) {
+        if slice.due_in_turn() > 0 {
+            self.flush(slice);
         }
-        self.ask_elsewhere(room, place);
+        self.ask_elsewhere(slice);
     }
 
-    fn ask_elsewhere(&self, room: &Arc<Room>, place: usize) {
-        if room.queue_ask(place) {
-            self.to_ask.push((room.clone(), place));
+    fn ask_elsewhere(&self, slice: &SliceRef) {
+        if slice.queue_ask() {
+            self.to_ask.push(slice.clone());
         }
     }
 
     /// Notes a slice's size, which the store told this gateway, and tells the dashboards and the
     /// peers. The peers hear of a size that did not change, too: they may have heard another size
     /// of a version between.
-    pub fn note_size(&self, audience: &Audience, place: usize, size: SliceSize, now: Millis) {
-        match audience {
-            Audience::Room(room) => {
-                self.hear_size(room, place, size, now);
-                let slice = &room.slices()[place];
-                if size.version >= slice.size().version {
-                    slice.set_unpublished();
-                    self.publish(room);
-                }
-                room.pushed.store_answered(place);
-            }
-            Audience::Platform(platform) => {
-                let before = platform.slices()[place].size();
-                platform.note_size(place, size, now);
-                self.size_changed(audience, place, before);
-            }
+    pub fn note_size(&self, slice: &SliceRef, size: SliceSize, now: Millis) {
+        self.hear_size(slice, size, now);
+        if let Some(room) = slice.room()
+            && size.version >= slice.size().version
+        {
+            slice.set_unpublished();
+            self.publish(room);
         }
+        slice.store_answered();
     }
 
-    /// Notes a slice's size, which the store told this gateway or a peer.
-    pub fn hear_size(&self, room: &Arc<Room>, place: usize, size: SliceSize, now: Millis) {
-        let before = room.slices()[place].size();
-        if room.note_size(place, size, now) {
+    /// Notes a slice's size, which the store told this gateway or a peer. Has everybody said again
+    /// if the slice forgot since this gateway's last call, and the slice looked at soon if it is not
+    /// in order.
+    pub fn hear_size(&self, slice: &SliceRef, size: SliceSize, now: Millis) {
+        let before = slice.size();
+        if slice.note_size(size, now)
+            && let Some(room) = slice.room()
+        {
             self.count(room);
         }
-        self.size_changed(&room.into(), place, before);
-    }
-
-    /// Has everybody said again if the slice forgot since this gateway's last call, and the slice
-    /// looked at soon if it is not in order.
-    fn size_changed(&self, audience: &Audience, place: usize, before: SliceSize) {
-        let slice = &audience.slices()[place];
         let size = slice.size();
         if size.incarnation != before.incarnation {
             slice.lock().note_incarnation(size.incarnation);
-            self.flush_if_dirty(audience, place);
+            self.flush_if_dirty(slice);
         }
         let was_open = before.rebuild || before.differs;
         if (size.rebuild || size.differs) && !was_open {
-            self.to_look_at.push(audience.clone());
+            self.to_look_at.push(slice.owner().clone());
         }
     }
 
     /// Notes that a call or a check, sent at `asked`, showed that the content of a slice is right.
-    pub fn note_proven(&self, audience: &Audience, place: usize, asked: Millis) {
-        audience.slices()[place].note_proven(asked);
-        if let Some(room) = audience.room() {
+    pub fn note_proven(&self, slice: &SliceRef, asked: Millis) {
+        slice.note_proven(asked);
+        if let Some(room) = slice.room() {
             self.end_doubt(room);
         }
     }
 
     /// Notes that the store answered a check of a room, sent at `asked`.
     pub fn note_checked(&self, room: &Arc<Room>, asked: Millis) {
-        room.check.note_checked(asked);
+        room.schedule.check.note_checked(asked);
         self.end_doubt(room);
     }
 
     fn end_doubt(&self, room: &Arc<Room>) {
         if room.end_doubt() {
-            room.note_peaks();
+            room.figures.note_peaks();
             self.count(room);
         }
     }
@@ -506,8 +490,8 @@ impl Rooms {
             self.publish(&room);
         }
         for audience in self.audiences() {
-            for place in 0..audience.slices().len() {
-                self.flush(&audience, place);
+            for slice in audience.slices() {
+                self.flush(&slice);
             }
         }
     }
@@ -521,8 +505,8 @@ impl Rooms {
             platform.want_nobody(now);
         }
         for audience in self.audiences() {
-            for place in 0..audience.slices().len() {
-                self.flush_if_dirty(&audience, place);
+            for slice in audience.slices() {
+                self.flush_if_dirty(&slice);
             }
         }
     }
@@ -547,7 +531,7 @@ mod tests {
     use crate::testing::{self, open_record};
 
     fn rooms() -> Rooms {
-        Rooms::new(&Config::default(), Arc::default(), 0)
+        Rooms::new(&Config::default(), Arc::default(), Clock::start())
     }
 
     fn install(rooms: &Rooms, record: LiveRecord) -> Arc<Room> {
@@ -582,29 +566,29 @@ mod tests {
         let rate = Rate::per_second(10);
         room.join(&hidden, rate, 0, 1_000).unwrap();
         room.join(&plain, rate, 0, 2_000).unwrap();
-        assert_eq!(room.since(0, user.iter(), 9_000), [2_000]);
+        assert_eq!(room.seats.since(0, user.iter(), 9_000), [2_000]);
         room.leave(&hidden, 900);
-        assert_eq!(room.left(0, user), Some(vec![None]));
+        assert_eq!(room.seats.left(0, user), Some(vec![None]));
         room.join(&hidden, rate, 900, 3_000).unwrap();
         plain.heard(950);
         room.leave(&plain, 950);
-        assert_eq!(room.left(0, user), Some(vec![Some(950)]));
+        assert_eq!(room.seats.left(0, user), Some(vec![Some(950)]));
         room.remove_user(&user[0], 990);
-        assert_eq!(room.left(0, user), Some(vec![Some(950)]));
+        assert_eq!(room.seats.left(0, user), Some(vec![Some(950)]));
     }
 
     #[test]
     fn a_change_that_leaves_the_size_as_it_was_known_is_published() {
         let rooms = rooms();
         let room = install(&rooms, open_record());
-        let slice = &room.slices()[0];
+        let slice = Audience::from(&room).slices().next().unwrap();
         let before = slice.size().version;
         let size = |card, version| SliceSize {
             card,
             version,
             ..SliceSize::default()
         };
-        rooms.hear_size(&room, 0, size(66, before + 1), 1);
+        rooms.hear_size(&slice, size(66, before + 1), 1);
         assert_eq!(
             slice.take_unpublished(),
             None,
@@ -612,14 +596,14 @@ mod tests {
         );
         // A fan joined on another gateway, whose message is on its way; then a fan left on this
         // one.
-        rooms.note_size(&(&room).into(), 0, size(66, before + 3), 2);
+        rooms.note_size(&slice, size(66, before + 3), 2);
         assert_eq!(
             slice.take_unpublished(),
             Some(size(66, before + 3)),
             "peers may know the size of the version between"
         );
         // An answer that a newer one has overtaken is no news.
-        rooms.note_size(&(&room).into(), 0, size(67, before + 2), 3);
+        rooms.note_size(&slice, size(67, before + 2), 3);
         assert_eq!(slice.take_unpublished(), None);
     }
 }

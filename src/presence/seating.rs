@@ -1,20 +1,17 @@
 //! Gives users seats in a room, takes the seats away, and notes which users are fans. After each
-//! change of a seat, the room wants the user's new standing in the store. The seats of the users of
-//! one slice have one lock; a thread takes a slice's own lock only after it. Never awaits.
+//! change of a seat, the room wants the user's new standing in the store. A thread takes the lock
+//! of a slice only after the lock of its seats. Never awaits.
 
 use std::sync::Arc;
-
-use parking_lot::Mutex;
 
 use super::conn::{Conn, Signals};
 use super::desired_state::Standing;
 use super::room::{NoSeat, Room};
-use super::seats::{ExpiredFans, Member, SeatView, Seats};
+use super::seats::{ExpiredFans, Member, Seats};
 use super::tally::{SeatChange, SeatState};
 use crate::base::clock::{Millis, UnixMillis};
 use crate::base::gcra::Rate;
 use crate::base::ids::UserId;
-use crate::store::MAX_BATCH;
 use crate::store::fans::FanAnswers;
 
 /// A client's message about whether the user looks.
@@ -27,15 +24,6 @@ pub(crate) enum Away {
 }
 
 impl Room {
-    /// The place of a user's slice in [`Room::slices`], which is also the place of the user's seat.
-    pub fn place_of_user(&self, user: &UserId) -> usize {
-        user.slice_index(self.record.slices) as usize - 1
-    }
-
-    fn seats_of(&self, user: &UserId) -> &Mutex<Seats> {
-        &self.seats[self.place_of_user(user)]
-    }
-
     /// Wants the standing of the user's present seat in the store. The caller holds the lock of the
     /// seats.
     fn settle(&self, user: &UserId, seats: &Seats) {
@@ -64,30 +52,30 @@ impl Room {
         unix_now: UnixMillis,
     ) -> Result<Arc<Member>, NoSeat> {
         let user = &conn.identity.user;
-        let mut seats = self.seats_of(user).lock();
+        let mut seats = self.seats.lock_of(user);
         // Under the lock: `close` sets the end before `release` takes each lock, so no join slips
         // in between.
         if self.is_ending() {
             return Err(NoSeat::Ended);
         }
         // Under the lock too: a removal notes the ban before `remove_user` takes the lock.
-        if let Some(left) = self.bans.remaining(user, now) {
+        if let Some(left) = self.seats.bans.remaining(user, now) {
             return Err(NoSeat::Banned(left));
         }
-        if !rate.admit(&self.joins, now) {
+        if !self.seats.admit(rate, now) {
             return Err(NoSeat::Crowded);
         }
         let (member, change) = seats.join(conn, unix_now);
         self.settle(user, &seats);
         self.count_seat(change, now);
-        self.note_peaks();
+        self.figures.note_peaks();
         Ok(member)
     }
 
     /// Notes that the user of a socket looks away, or looks again. True if that changed how the
     /// user counts.
     pub(crate) fn look_away(&self, conn: &Arc<Conn>, away: Away, now: Millis) -> bool {
-        let mut seats = self.seats_of(&conn.identity.user).lock();
+        let mut seats = self.seats.lock_of(&conn.identity.user);
         let Some(change) = seats.look_away(conn, away == Away::Gone) else {
             return false;
         };
@@ -97,7 +85,7 @@ impl Room {
 
     pub fn leave(&self, conn: &Arc<Conn>, now: Millis) {
         let user = &conn.identity.user;
-        let mut seats = self.seats_of(user).lock();
+        let mut seats = self.seats.lock_of(user);
         let Some(change) = seats.leave(conn) else {
             return;
         };
@@ -105,19 +93,21 @@ impl Room {
             self.note_left(user, conn.last_heard(), &mut seats);
         }
         self.settle(user, &seats);
-        if self.is_settled(user) {
+        let mut slice = self.slices[self.place_of_user(user)].lock();
+        if slice.desired().is_settled(user) {
             // The store never heard of this stay.
             seats.forget_left(std::slice::from_ref(user));
         }
         if seats.shrink() {
-            self.slices[self.place_of_user(user)].lock().shrink();
+            slice.shrink();
         }
+        drop(slice);
         self.count_seat(change, now);
     }
 
     /// Removes a user's seat and signals its sockets to close. Returns their number.
     pub fn remove_user(&self, user: &UserId, now: Millis) -> usize {
-        let mut seats = self.seats_of(user).lock();
+        let mut seats = self.seats.lock_of(user);
         let Some((conns, change)) = seats.remove(user) else {
             return 0;
         };
@@ -133,73 +123,24 @@ impl Room {
         conns.len()
     }
 
-    /// Whether the store holds the user as wanted.
-    fn is_settled(&self, user: &UserId) -> bool {
-        self.slices[self.place_of_user(user)]
-            .lock()
-            .desired()
-            .is_settled(user)
-    }
-
     /// Notes when a user's socket was last heard, for the end of the user's session. The caller
     /// holds the lock.
     fn note_left(&self, user: &UserId, heard: Millis, seats: &mut Seats) {
-        if self.record.terms.attendance {
+        if self.seats.keeps_sessions() {
             seats.note_left(user, heard);
-        }
-    }
-
-    /// Whether the calls on the slices begin and end sessions of attendance.
-    pub(super) fn keeps_sessions(&self) -> bool {
-        self.record.terms.attendance
-    }
-
-    /// When each of these users of the slice at this place was last here, or `None` for a user if
-    /// the room does not know; `None` for a live without sessions.
-    pub fn left(&self, place: usize, users: &[UserId]) -> Option<Vec<Option<Millis>>> {
-        if !self.keeps_sessions() {
-            return None;
-        }
-        let seats = self.seats[place].lock();
-        Some(users.iter().map(|user| seats.left(user)).collect())
-    }
-
-    /// Notes that the store has ended the sessions of these users of the slice at this place.
-    pub fn note_left_told(&self, place: usize, users: &[UserId]) {
-        if self.keeps_sessions() {
-            self.seats[place].lock().forget_left(users);
         }
     }
 
     /// Counts a change of a seat. The caller holds the lock of the seats, so that the sum is exact
     /// whenever no thread holds a lock.
     fn count_seat(&self, change: SeatChange, now: Millis) {
-        self.note_used(now);
-        self.tally.apply(change);
-    }
-
-    /// A user's seat; `None` if the user has none.
-    pub fn seat(&self, user: &UserId) -> Option<SeatView> {
-        self.seats_of(user).lock().view(user)
-    }
-
-    /// When each of these users of the slice at this place took the seat; `now` for a user who
-    /// left.
-    pub fn since<'a>(
-        &self,
-        place: usize,
-        users: impl Iterator<Item = &'a UserId>,
-        now: UnixMillis,
-    ) -> Vec<UnixMillis> {
-        let seats = self.seats[place].lock();
-        users.map(|user| seats.since(user).unwrap_or(now)).collect()
+        self.schedule.note_used(now);
+        self.figures.tally.apply(change);
     }
 
     /// Takes all users out of the seats, and out of the store's sets: the gateway stops.
     pub(super) fn want_nobody(&self) {
-        for seats in &self.seats {
-            seats.lock().clear();
-        }
+        self.seats.clear();
         for slice in &self.slices {
             slice.lock().want_nobody();
         }
@@ -207,15 +148,13 @@ impl Room {
 
     /// Whether no user sits here, and the store needs no call.
     pub(super) fn is_empty(&self) -> bool {
-        self.seats.iter().all(|seats| seats.lock().is_empty())
-            && self.slices.iter().all(|slice| slice.lock().is_idle())
-            && self.unrecorded.is_empty()
+        self.seats.is_empty() && self.slices.iter().all(|slice| slice.lock().is_idle())
     }
 
     /// Tells the sockets of the users of one slice that the room has ended, and forgets them.
     /// Returns their number.
     pub fn release(&self, place: usize) -> usize {
-        let conns = self.seats[place].lock().clear();
+        let conns = self.seats.lock(place).clear();
         self.slices[place].lock().clear();
         for conn in &conns {
             conn.signal(Signals::ENDED);
@@ -228,58 +167,16 @@ impl Room {
     /// Reads again from the tokens of a user's sockets whether the user is a fan, if tokens decide
     /// that.
     pub fn ask_tokens(&self, user: &UserId) {
-        let seats = self.seats_of(user).lock();
+        let seats = self.seats.lock_of(user);
         seats.ask_tokens(user);
         self.settle(user, &seats);
     }
 
-    /// Makes a user's fan check due now. False if the user is not here, or tokens decide who is a
-    /// fan.
-    pub fn check_again(&self, user: &UserId) -> bool {
-        self.seats_of(user).lock().check_again(user)
-    }
-
     /// Whether the flusher has something to do for the slice at this place.
     pub fn is_dirty(&self, place: usize) -> bool {
-        self.due_in_turn(place) > 0
+        self.seats.due_in_turn(place) > 0
             || self.slices[place].lock().is_dirty()
-            || self.unrecorded.waiting(place) > 0
-    }
-
-    /// The number of users of the slice at this place who wait for a fan check that the flusher
-    /// makes in its turn: none if another system knows the fans, since its slow answers must not
-    /// delay the leaves.
-    pub fn due_in_turn(&self, place: usize) -> usize {
-        if self.asks_elsewhere {
-            0
-        } else {
-            self.unchecked(place)
-        }
-    }
-
-    /// The number of users of the slice at this place who wait for a fan check.
-    pub fn unchecked(&self, place: usize) -> usize {
-        self.seats[place].lock().unchecked()
-    }
-
-    /// As [`Seats::take_unchecked`] of a whole batch, of the slice at this place.
-    pub fn take_unchecked(&self, place: usize) -> Vec<UserId> {
-        self.seats[place].lock().take_unchecked(MAX_BATCH)
-    }
-
-    /// As [`Seats::queue_ask`], of the slice at this place.
-    pub fn queue_ask(&self, place: usize) -> bool {
-        self.asks_elsewhere && self.seats[place].lock().queue_ask()
-    }
-
-    /// As [`Seats::take_for_asking`], of the slice at this place.
-    pub fn take_for_asking(&self, place: usize, most: usize) -> Vec<UserId> {
-        self.seats[place].lock().take_for_asking(most)
-    }
-
-    /// Puts users whose check had no answer back to the front of the queue.
-    pub fn return_unchecked(&self, place: usize, users: &[UserId]) {
-        self.seats[place].lock().return_unchecked(users);
+            || self.seats.unrecorded.waiting(place) > 0
     }
 
     /// Notes the answers about these users of the slice at this place, in the same order. Users
@@ -291,7 +188,7 @@ impl Room {
         answers: &FanAnswers,
         now: Millis,
     ) -> bool {
-        let mut seats = self.seats[place].lock();
+        let mut seats = self.seats.lock(place);
         let mut unknown = Vec::new();
         for (user, answer) in users.iter().zip(answers) {
             match answer {
@@ -312,7 +209,7 @@ impl Room {
         then: Millis,
         together: Millis,
     ) -> Option<ExpiredFans> {
-        let mut seats = self.seats[place].lock();
+        let mut seats = self.seats.lock(place);
         // A job of the flusher may be asking now, and its answers must not be taken for newer than
         // they are.
         let together = if self.slices[place].lock().has_no_job() {
@@ -321,7 +218,7 @@ impl Room {
             0
         };
         let expired = seats.expire_checks(then, together);
-        if self.asks_elsewhere {
+        if self.seats.asks_elsewhere() {
             if let Some(expired) = &expired {
                 seats.return_unchecked(&expired.users);
             }
@@ -339,12 +236,12 @@ impl Room {
         answers: Option<FanAnswers>,
         now: Millis,
     ) {
-        let turns = self.seats[place].lock().turns();
+        let turns = self.seats.lock(place).turns();
         match answers {
             Some(answers) if turns == expired.turn => {
                 self.fans_answered(place, &expired.users, &answers, now);
             }
-            _ => self.return_unchecked(place, &expired.users),
+            _ => self.seats.lock(place).return_unchecked(&expired.users),
         }
     }
 }

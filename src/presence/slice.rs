@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::expected_slice::ExpectedSlice;
 use super::slice_state::SliceState;
 use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, SliceId};
-use crate::store::{ExpectedSlice, SliceSize};
+use crate::store::SliceSize;
 
 #[derive(Debug)]
 pub struct Slice {

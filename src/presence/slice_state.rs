@@ -201,8 +201,8 @@ impl SliceState {
                     self.registered = now;
                 }
             }
-            ApplyReply::Refused(_) | ApplyReply::Dead => self.refused = now.max(1),
-            ApplyReply::Closed | ApplyReply::Newer(_) | ApplyReply::Late(_) => {}
+            ApplyReply::Refused(_) => self.refused = now.max(1),
+            ApplyReply::Over | ApplyReply::Late(_) => {}
         }
         self.desired.answered(draft, reply)
     }

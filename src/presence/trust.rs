@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::checks::Checks;
-use super::figures::Quality;
+use super::figures::{Flaws, Quality};
 use super::gateways::Gateways;
 use super::room::Room;
 use crate::base::clock::{Clock, Millis};
-use crate::store::{Health, Parts, Store};
+use crate::store::{Health, Store};
 
 /// How long the store may take for a change here before the figures count as too old: several
 /// flushes.
@@ -37,47 +37,48 @@ impl Trust {
     }
 
     pub fn quality(&self, room: &Room) -> Quality {
-        if *self.store.health().borrow() == Health::Down {
-            return Quality::Stale;
+        Quality::of(self.flaws(room))
+    }
+
+    /// The quality of figures that include a newcomer whom the store may know already.
+    pub fn quality_for_newcomer(&self, room: &Room) -> Quality {
+        Quality::of(Flaws {
+            adds_newcomer: true,
+            ..self.flaws(room)
+        })
+    }
+
+    fn flaws(&self, room: &Room) -> Flaws {
+        let health = *self.store.health().borrow();
+        Flaws {
+            store_is_down: health == Health::Down,
+            is_partly_away: self.is_partly_away(room),
+            is_unheard: self.is_unheard(room),
+            waits_for_store: room
+                .waits_for_store_since()
+                .is_some_and(|since| since.elapsed() >= LATE),
+            ..room.figures.flaws()
         }
-        // A gateway that cannot renew its lease cannot see which peers live.
-        if self.gateways.own_lease_is_late(self.clock.now()) {
-            return Quality::Partial;
-        }
-        // A store that lost its data may lack what other gateways hold, or have what they hold no
-        // longer.
-        if self.gateways.own.are_peers_unproven() {
-            return Quality::Partial;
-        }
-        let parts = self.store.parts().borrow().clone();
-        if !parts.is_whole() && self.is_partly_away(room, &parts) {
-            return Quality::Partial;
-        }
-        // If the messages of a gateway do not arrive, only checks tell what that gateway did.
-        if room.check.is_unheard()
-            && !room
-                .check
-                .is_checked_within(self.checks.enough(), self.clock.now())
-        {
-            return Quality::Partial;
-        }
-        // The store's figures lack a join here that it has not taken for so long.
-        if room
-            .waits_for_store_since()
-            .is_some_and(|since| since.elapsed() >= LATE)
-        {
-            return Quality::Partial;
-        }
-        room.quality()
     }
 
     /// Whether the record of a live or one of its slices lies where the store does not answer.
-    fn is_partly_away(&self, room: &Room, parts: &Parts) -> bool {
+    fn is_partly_away(&self, room: &Room) -> bool {
+        let parts = self.store.parts().borrow().clone();
+        if parts.is_whole() {
+            return false;
+        }
         parts.is_away(self.store.slot_of_live(&room.record.live))
             || room
                 .slices()
                 .iter()
                 .any(|slice| parts.is_away(self.store.slot_of_slice(&slice.id)))
+    }
+
+    /// Whether the messages of some gateway do not arrive, and the last check is old: only checks
+    /// tell what that gateway did.
+    fn is_unheard(&self, room: &Room) -> bool {
+        let check = &room.schedule.check;
+        check.is_unheard() && !check.is_checked_within(self.checks.enough(), self.clock.now())
     }
 
     /// When the figures of a room were last certainly those of the store.

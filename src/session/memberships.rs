@@ -144,7 +144,7 @@ impl Memberships {
         let is_new = self.look_whether_new();
         let room = &self.seat.as_ref()?.room;
         Some(if is_new {
-            room.figures_for_newcomer()
+            room.figures.for_newcomer()
         } else {
             room.figures()
         })

@@ -465,7 +465,10 @@ async fn a_session_that_is_dropped_leaves_nothing_behind() {
     hears(&mut client, "welcome").await;
     hears(&mut client, "joined").await;
     assert_eq!(
-        (context.metrics.sockets.get(), room.own_viewers().viewers),
+        (
+            context.metrics.sockets.get(),
+            room.figures.own_viewers().viewers
+        ),
         (1, 1)
     );
     session.abort();
@@ -473,7 +476,7 @@ async fn a_session_that_is_dropped_leaves_nothing_behind() {
     assert_eq!(
         (
             context.metrics.sockets.get(),
-            room.own_viewers().viewers,
+            room.figures.own_viewers().viewers,
             closed(&context, "lost")
         ),
         (0, 0, 1)

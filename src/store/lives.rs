@@ -175,7 +175,7 @@ impl LiveRecord {
     }
 
     /// Whether this is the record of the epoch, and the epoch is open.
-    pub(super) fn is_open_in(&self, epoch: Epoch) -> bool {
+    pub(crate) fn is_open_in(&self, epoch: Epoch) -> bool {
         self.state == LiveState::Open && self.epoch == epoch
     }
 
@@ -191,7 +191,7 @@ impl LiveRecord {
     }
 
     /// The figures that other services read; zeros if none were written.
-    pub(super) fn figures(&self) -> Figures {
+    pub(crate) fn figures(&self) -> Figures {
         match self.counted {
             Some(counted) => counted.figures,
             None => Figures::default(),
@@ -397,6 +397,9 @@ pub trait LiveStore: Sync {
 
     /// Changes an open live, see [`LiveChange`].
     async fn change_live(&self, request: &ChangeLive) -> StoreResult<ChangeReply>;
+
+    /// Whether each of these lives is on the list, in the same order.
+    async fn are_listed(&self, lives: &[LiveId]) -> StoreResult<Vec<bool>>;
 
     /// Puts an open live on the list, unless it is there.
     async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()>;

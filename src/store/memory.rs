@@ -9,7 +9,6 @@ mod attendance;
 mod attended;
 pub mod backup;
 mod bus;
-mod checks;
 mod claimed_lives;
 mod counts;
 mod erasure_jobs;

@@ -12,7 +12,6 @@ mod answers;
 mod attendance;
 mod attendees;
 mod bus;
-mod checks;
 mod counts;
 mod deliveries;
 mod doubts;
@@ -51,7 +50,6 @@ pub use attendance::{
 };
 pub use attendees::{AttendancePage, AttendancePlace, AttendanceQuestion, find_attendees};
 pub use bus::{Bus, BusEvent, BusEvents, Channel};
-pub use checks::{CheckLive, Checked, Checks, ExpectedSlice, Finding, MAX_CHECKED};
 pub use counts::{
     COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Peaks, Rank, RankedLive,
 };
@@ -128,7 +126,6 @@ pub trait Store:
     + LeaseStore
     + Counts
     + History
-    + Checks
     + Streamers
     + StreamStore
     + Moderation

@@ -16,7 +16,6 @@ mod args;
 mod attendance;
 mod bus;
 mod changes;
-mod checks;
 mod client;
 mod counts;
 mod deliveries;

@@ -74,8 +74,9 @@ impl Slice {
         debug_assert!(call.joins.len() + call.fans.len() + call.leaves.len() <= MAX_BATCH);
         self.departed.clear();
         let begins = match self.fence {
-            Some(fence) if fence.epoch() > call.epoch => return ApplyReply::Newer(fence.epoch()),
-            Some(Fence::Closed(epoch)) if epoch == call.epoch => return ApplyReply::Closed,
+            Some(fence) if fence.epoch() > call.epoch || fence.is_closed_in(call.epoch) => {
+                return ApplyReply::Over;
+            }
             Some(Fence::Open(epoch)) if epoch == call.epoch => false,
             // No fence, or an older one.
             _ => true,
@@ -115,7 +116,7 @@ impl Slice {
             self.entry(&call.gateway)
         };
         let entry = match found {
-            Some(SliceEntry::Dead) => return Some(ApplyReply::Dead),
+            Some(SliceEntry::Dead) => return Some(ApplyReply::Refused(Refusal::default())),
             Some(SliceEntry::At { number, .. }) => Some(number),
             None => None,
         };
@@ -148,8 +149,7 @@ impl Slice {
     /// that is due. `known` is what the caller knows of the slice, and `wrong` the incarnation in
     /// which it found its entry changed.
     fn guard(&mut self, known: SliceSize, wrong: Option<u64>, now: UnixMillis) {
-        let has_foreign_data = !self.is_intact() || self.counted.fans > self.who.len();
-        let is_wrong = wrong == Some(self.counted.incarnation) || has_foreign_data;
+        let is_wrong = wrong == Some(self.counted.incarnation) || !self.is_intact();
         if self.size().is_older_than(known) {
             self.forget(known, now);
         } else if is_wrong {

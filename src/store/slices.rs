@@ -171,26 +171,23 @@ pub struct SliceTotals {
 pub enum ApplyReply {
     /// Done. Contains the size of the slice after the call.
     Done(SliceSize),
-    /// The fence says that this epoch is closed. Nothing was done.
-    Closed,
-    /// The fence belongs to a newer epoch. Nothing was done.
-    Newer(Epoch),
+    /// The fence says that this epoch is closed, or belongs to a newer one. Nothing was done.
+    Over,
     /// The gateway's entry has another number than the one that the call follows. No user was
     /// changed.
     Refused(Refusal),
-    /// The gateway was buried, and its claims are being taken out. No user was changed.
-    Dead,
     /// The call would make the entry and came too late. No user was changed. Contains the store's
     /// time.
     Late(UnixMillis),
 }
 
 /// What a gateway finds instead of its entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Refusal {
-    /// The number of the entry that is there.
+    /// The number of the entry that is there; `None` also for a gateway that was buried.
     pub entry: Option<u64>,
-    /// The size of the slice; `None` if the slice does not belong to the epoch of the call.
+    /// The size of the slice; `None` if the slice does not belong to the epoch of the call, or the
+    /// gateway was buried.
     pub size: Option<SliceSize>,
 }
 
@@ -236,7 +233,7 @@ pub struct SliceLook {
 }
 
 /// Takes the claims of dead gateways out of a slice, and brings its public sets in line with the
-/// claims, page by page.
+/// claims, about 500 users at a time.
 #[derive(Debug, Clone)]
 pub struct Pass {
     /// The slice.
@@ -251,13 +248,14 @@ pub struct Pass {
     /// Gateways that were buried, and when each was heard last. Sessions of their users end then,
     /// and users of the platform count as seen then.
     pub dead: Vec<(GatewayId, UnixMillis)>,
-    /// Where the pass goes on; `None` is its first page, which marks the entries of the dead.
+    /// Where the pass goes on; `None` is its first part, which marks the entries of the dead.
     pub from: Option<PassCursor>,
     /// Whether the pass ends with the claims. That is enough for a sweep.
     pub only_claims: bool,
 }
 
-/// What a page of a pass looks through. The phases come in this order.
+/// What a part of a pass looks through. The phases come in this order; a part goes through several
+/// of them if the slice is small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PassPhase {
     /// The claims.
@@ -271,18 +269,18 @@ pub enum PassPhase {
 /// Where a pass goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PassCursor {
-    /// What the next page looks through.
+    /// What the next part looks through first.
     pub phase: PassPhase,
     /// The cursor there.
     pub cursor: u64,
 }
 
-/// The outcome of one page of a pass.
+/// The outcome of one part of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passed {
     /// Where the pass goes on; `None` at the end.
     pub next: Option<PassCursor>,
-    /// The size of the slice after the page.
+    /// The size of the slice after it.
     pub size: SliceSize,
     /// The claims of dead gateways that were taken out.
     pub released: u64,
@@ -353,7 +351,7 @@ pub trait Slices: Sync {
         entries: Entries,
     ) -> Vec<StoreResult<SliceLook>>;
 
-    /// Makes one page of a pass, see [`Pass`]. `None` if the slice does not belong to this epoch.
+    /// Makes one part of a pass, see [`Pass`]. `None` if the slice does not belong to this epoch.
     /// Replaces a key of the wrong type, which another program wrote.
     async fn pass(&self, pass: &Pass) -> StoreResult<Option<Passed>>;
 

@@ -41,9 +41,9 @@ impl CatchUp {
     /// read until then have been carried out.
     pub async fn up_to(&self, room: &Arc<Room>, number: u64) -> StoreResult<()> {
         let LiveRecord { live, epoch, .. } = &room.record;
-        let _guard = room.bans.lock_catch_up().await;
-        while room.bans.last() < number && room.end().is_none() {
-            let since = room.bans.last();
+        let _guard = room.seats.bans.lock_catch_up().await;
+        while room.seats.bans.last() < number && room.end().is_none() {
+            let since = room.seats.bans.last();
             // If the epoch is over, the next check ends the room.
             let Some(mut read) = self.store.removals_since(live, *epoch, since).await? else {
                 return Ok(());
@@ -58,7 +58,7 @@ impl CatchUp {
                 }
                 let bans = read_bans(self.store.as_ref(), live, read.at).await?;
                 let now = self.clock.now();
-                room.bans.replace(
+                room.seats.bans.replace(
                     KnownBans {
                         last: since,
                         bans: bans.clone(),
@@ -78,7 +78,9 @@ impl CatchUp {
             for change in read.changes {
                 self.carry_out(room, &change, now);
             }
-            room.bans.advance(if more { reached } else { read.last });
+            room.seats
+                .bans
+                .advance(if more { reached } else { read.last });
             if !more {
                 break;
             }
@@ -88,7 +90,7 @@ impl CatchUp {
 
     /// Gives the active bans back to a store that lost them.
     async fn give_back(&self, room: &Room) -> StoreResult<()> {
-        let active = room.bans.active(self.clock.now());
+        let active = room.seats.bans.active(self.clock.now());
         if !active.is_empty() {
             tracing::warn!(
                 live_id = %room.record.live, bans = active.len(),
@@ -105,10 +107,10 @@ impl CatchUp {
 
     fn carry_out(&self, room: &Arc<Room>, change: &Change, now: Millis) {
         match change.kind {
-            ChangeKind::Lifted => room.bans.set(&change.user, None, now),
+            ChangeKind::Lifted => room.seats.bans.set(&change.user, None, now),
             ChangeKind::Removed(left) => {
                 // The ban comes before the seats: a join in between is either refused or found.
-                room.bans.set(&change.user, left, now);
+                room.seats.bans.set(&change.user, left, now);
                 self.remove_user(room, &change.user, now);
             }
         }

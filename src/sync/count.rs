@@ -57,7 +57,7 @@ impl CountsRecorder {
             }
             let now = self.clock.now();
             for room in self.rooms.to_record.take() {
-                wheel.file(room.counting.due(now), room);
+                wheel.file(room.schedule.counting.due(now), room);
             }
             let due = wheel.due(now);
             if !due.is_empty() {
@@ -95,8 +95,8 @@ impl CountsRecorder {
         }
         let live = room.record.live.clone();
         let (figures, arrived) = room.totals();
-        room.note_peaks();
-        let peaks = room.sure_peaks();
+        room.figures.note_peaks();
+        let peaks = room.figures.sure_peaks();
         let wish = CountLive {
             live: live.clone(),
             epoch: room.record.epoch,
@@ -113,13 +113,13 @@ impl CountsRecorder {
             Err(_) => "failed",
         };
         Metrics::count_result(&self.metrics.figures_written, why);
-        if room.peaks() != peaks && reply.is_ok() {
+        if room.figures.peaks() != peaks && reply.is_ok() {
             // The lease is renewed by then, which makes a new peak sure.
             self.try_again(room, SURE_PEAK_DELAY_MS);
         }
         match reply {
             Ok(CountReply::Counted) => {
-                room.note_peaks_written(peaks);
+                room.figures.note_peaks_written(peaks);
                 if let Some(events) = &self.events {
                     events.changed(&live, room.record.epoch);
                 }
@@ -141,16 +141,16 @@ impl CountsRecorder {
     }
 
     fn try_again(&self, room: &Arc<Room>, after: Millis) {
-        room.counting.require(self.clock.now() + after);
+        room.schedule.counting.require(self.clock.now() + after);
         self.rooms.record(room);
     }
 }
 
 /// Takes a room off the queue. True if this gateway has to write its figures now.
 fn take_due(room: &Room, own: &GatewayId, roster: &Roster, now: Millis) -> bool {
-    room.counting.queued.clear();
-    let is_due = room.counting.take_required() || room.is_counted_here(own, roster);
-    room.counting.settled(now);
+    room.schedule.counting.queued.clear();
+    let is_due = room.schedule.counting.take_required() || room.is_counted_here(own, roster);
+    room.schedule.counting.settled(now);
     is_due && room.end().is_none()
 }
 

@@ -101,8 +101,8 @@ impl Eraser {
                 Some(room) => named_by(room, self.clock.now()),
                 None => Vec::new(),
             };
-            for place in 0..audience.slices().len() {
-                users.extend(audience.users(place));
+            for slice in audience.slices() {
+                users.extend(slice.users());
                 found.extend(users.drain(..).filter(|user| missed.has(user)));
                 // A digest takes its time, and there may be many users.
                 tokio::task::yield_now().await;
@@ -115,7 +115,7 @@ impl Eraser {
 /// The streamer of a room, and who is banned from it.
 fn named_by(room: &Room, now: Millis) -> Vec<UserId> {
     let mut users = vec![room.record.streamer.clone()];
-    for (banned, _) in room.bans.active(now) {
+    for (banned, _) in room.seats.bans.active(now) {
         users.push(banned);
     }
     users
@@ -152,7 +152,7 @@ mod tests {
         let platform = parts.app.rooms.users.clone().unwrap();
         parts.app.rooms.enter(&platform, &ann);
         let room = testing::open_live(&parts.app.sessions, "42").await;
-        room.bans.set(
+        room.seats.bans.set(
             &max,
             Some(std::time::Duration::from_secs(60)),
             eraser.clock.now(),

@@ -94,8 +94,8 @@ impl Erasing {
         for room in self.rooms.all() {
             let now = self.clock.now();
             for user in users {
-                if room.bans.remaining(user, now).is_some() {
-                    room.bans.set(user, None, now);
+                if room.seats.bans.remaining(user, now).is_some() {
+                    room.seats.bans.set(user, None, now);
                 }
             }
             tokio::task::yield_now().await;

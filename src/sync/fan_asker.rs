@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
 
 use self::breaker::{Breaker, Permit, State};
-use self::waiting::{Batch, Place, Waiting};
+use self::waiting::{Batch, Waiting, WaitingSlice};
 use crate::base::backoff::Backoff;
 use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::UserId;
@@ -53,7 +53,7 @@ struct Asked {
 #[derive(Default)]
 struct Work {
     waiting: Waiting,
-    retries: DelayQueue<Place>,
+    retries: DelayQueue<WaitingSlice>,
     breaker: Breaker,
 }
 
@@ -78,8 +78,8 @@ impl FanAsker {
                 () = self.clock.sleep_until(next_round), if woken => {
                     woken = false;
                     next_round = self.clock.now() + millis(self.flush);
-                    for (room, place) in self.rooms.to_ask.take() {
-                        work.waiting.push(Place { room, place, tries: 0 });
+                    for slice in self.rooms.to_ask.take() {
+                        work.waiting.push(WaitingSlice { slice, tries: 0 });
                     }
                 }
                 Some(due) = work.retries.next(), if !work.retries.is_empty() => {
@@ -159,33 +159,29 @@ impl FanAsker {
         self.metrics.fans_checked(answers.iter().flatten().copied());
         let known: HashMap<&UserId, Option<bool>> =
             batch.users.iter().zip(answers.iter().copied()).collect();
-        for (Place { room, place, .. }, users) in &batch.parts {
+        for (WaitingSlice { slice, .. }, users) in &batch.parts {
             let answers = users
                 .iter()
                 .map(|user| known.get(user).copied().flatten())
                 .collect();
-            room.fans_answered(*place, users, &answers, now);
-            if room.is_dirty(*place) && room.end().is_none() {
-                self.rooms.flush(room, *place);
+            slice.fans_answered(users, &answers, now);
+            if slice.is_dirty() && !slice.has_ended() {
+                self.rooms.flush(slice);
             }
-            self.rooms.check_fans(room, *place);
+            self.rooms.check_fans(slice);
         }
     }
 
     /// Has the users of a failed call asked about again after a while.
     fn ask_again(&self, work: &mut Work, batch: Batch) {
-        for (place, users) in batch.parts {
-            place.room.return_unchecked(place.place, &users);
+        for (WaitingSlice { slice, tries }, users) in batch.parts {
+            slice.return_unchecked(&users);
             // A slice that is queued already takes them along.
-            if place.room.end().is_none() && place.room.queue_ask(place.place) {
-                let wait = BACKOFF.jittered(place.tries, rand::random());
-                work.retries.insert(
-                    Place {
-                        tries: place.tries + 1,
-                        ..place
-                    },
-                    Duration::from_millis(wait),
-                );
+            if !slice.has_ended() && slice.queue_ask() {
+                let wait = BACKOFF.jittered(tries, rand::random());
+                let tries = tries + 1;
+                work.retries
+                    .insert(WaitingSlice { slice, tries }, Duration::from_millis(wait));
             }
         }
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::base::clock::Clock;
 use crate::base::ids::UserId;
 use crate::base::metrics::Metrics;
-use crate::presence::{ExpiredFans, Room, Rooms};
+use crate::presence::{ExpiredFans, Rooms, SliceRef};
 use crate::store::MAX_BATCH;
 use crate::store::fans::{FanAnswers, FanError, FanLookup};
 
@@ -24,9 +24,8 @@ pub struct FanCheck {
 
 /// The users of one slice whose fan check has expired.
 pub struct Expired {
-    pub room: Arc<Room>,
-    /// The place of the slice in the room.
-    pub place: usize,
+    pub slice: SliceRef,
+    pub streamer: UserId,
     pub fans: ExpiredFans,
 }
 
@@ -52,18 +51,17 @@ impl FanCheck {
     async fn renew_some(&self, expired: Vec<Expired>) {
         let asked: Vec<_> = expired
             .iter()
-            .map(|slice| (slice.room.record.streamer.clone(), slice.fans.users.clone()))
+            .map(|expired| (expired.streamer.clone(), expired.fans.users.clone()))
             .collect();
         let answers = self.source.ask_each(&asked).await;
         let now = self.clock.now();
-        for (slice, answer) in expired.into_iter().zip(answers) {
-            let Expired { room, place, fans } = slice;
+        for (Expired { slice, fans, .. }, answer) in expired.into_iter().zip(answers) {
             if let Ok(answers) = &answer {
                 self.count(answers);
             }
-            room.renew_checks(place, &fans, answer.ok(), now);
-            if room.is_dirty(place) && room.end().is_none() {
-                self.rooms.flush(&room, place);
+            slice.renew_checks(&fans, answer.ok(), now);
+            if slice.is_dirty() && !slice.has_ended() {
+                self.rooms.flush(&slice);
             }
         }
     }

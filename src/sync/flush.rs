@@ -26,7 +26,7 @@ use crate::peers::Outbox;
 use crate::presence::desired_state::{Draft, Verdict};
 use crate::presence::gateways::Gateways;
 use crate::presence::turn::{Step, TurnContext};
-use crate::presence::{Audience, Platform, Room, Rooms, Slice};
+use crate::presence::{Rooms, Slice, SliceRef};
 use crate::store::fans::FanError;
 use crate::store::{Apply, ApplyReply, MAX_BATCH, Store, StoreError, StoreResult};
 use crate::sync::events::fan_events::FanEvents;
@@ -91,9 +91,7 @@ pub struct Flusher {
 
 /// A slice that waits for a job or has one.
 struct Attempt {
-    audience: Audience,
-    /// The place of the slice in its room or set.
-    place: usize,
+    slice: SliceRef,
     /// How many attempts at it have failed.
     tries: u32,
 }
@@ -126,12 +124,9 @@ impl Flusher {
                 let this = self.clone();
                 let slow = slow.clone();
                 jobs.spawn(async move {
-                    let slice = &next.audience.slices()[next.place].id;
-                    let span = tracing::debug_span!("flush", set = %slice.set, slice = slice.index);
-                    let outcome = slow
-                        .watch(this.job(&next.audience, next.place))
-                        .instrument(span)
-                        .await;
+                    let id = &next.slice.id;
+                    let span = tracing::debug_span!("flush", set = %id.set, slice = id.index);
+                    let outcome = slow.watch(this.job(&next.slice)).instrument(span).await;
                     (next, outcome)
                 });
             }
@@ -150,16 +145,15 @@ impl Flusher {
                     // A job that panicked has lost its slice's turn. That is a bug, and the wiring
                     // stops the process.
                     let Ok((attempt, outcome)) = done else { return };
-                    let Attempt { audience, place, tries } = attempt;
-                    let slice = &audience.slices()[place];
-                    if let Some(room) = audience.room() {
+                    let Attempt { slice, tries } = attempt;
+                    if let Some(room) = slice.room() {
                         // What waits for the store bears on the quality of the figures.
                         self.rooms.show(room);
                     }
                     let (wait, tries) = match outcome {
                         Ok(None) => {
                             if slice.lock().end_job() {
-                                self.rooms.to_flush.push((audience, place));
+                                self.rooms.to_flush.push(slice);
                             }
                             continue;
                         }
@@ -167,7 +161,7 @@ impl Flusher {
                         Err(_) => (self.retry_delay(tries, stopping), tries + 1),
                     };
                     slice.lock().postpone_job();
-                    let attempt = Attempt { audience, place, tries };
+                    let attempt = Attempt { slice, tries };
                     retries.insert(attempt, Duration::from_millis(wait));
                 }
                 () = slow.more() => {}
@@ -177,8 +171,8 @@ impl Flusher {
                 () = self.clock.sleep_until(next_round), if woken => {
                     woken = false;
                     next_round = self.clock.now() + if stopping { 0 } else { flush };
-                    for (audience, place) in self.rooms.to_flush.take() {
-                        pending.push_back(Attempt { audience, place, tries: 0 });
+                    for slice in self.rooms.to_flush.take() {
+                        pending.push_back(Attempt { slice, tries: 0 });
                     }
                 }
                 Some(due) = retries.next(), if !retries.is_empty() => {
@@ -199,11 +193,10 @@ impl Flusher {
         backoff.jittered(tries, rand::random())
     }
 
-    async fn job(&self, audience: &Audience, place: usize) -> Outcome {
-        let slice = &audience.slices()[place];
+    async fn job(&self, slice: &SliceRef) -> Outcome {
         slice.lock().start_job();
         let started = self.clock.now();
-        let outcome = self.work(audience, place).await;
+        let outcome = self.work(slice).await;
         match &outcome {
             Ok(None) => {
                 slice.lock().confirm_job();
@@ -222,25 +215,21 @@ impl Flusher {
         outcome
     }
 
-    async fn work(&self, audience: &Audience, place: usize) -> Outcome {
-        let slice = &audience.slices()[place];
-        let checked = match audience {
-            Audience::Room(room) => self.check_fans(room, place).await,
-            Audience::Platform(_) => Ok(()),
-        };
-        let own = self.gateways.own.incarnation();
-        let confirmed = audience.confirmed_open_at();
+    async fn work(&self, slice: &SliceRef) -> Outcome {
+        let checked = self.check_fans(slice).await;
+        let own = self.gateways.own.life();
+        let confirmed = slice.confirmed_open_at();
         let refused = slice.lock().refused_at();
         let context = TurnContext {
             // A refusal may mean that the epoch is over.
             known_open: self.clock.now().saturating_sub(confirmed) < millis(self.lease)
                 && (refused == 0 || confirmed > refused),
-            most_users: audience.most_users_a_call(),
+            most_users: slice.most_users_a_call(),
         };
         let mut turn = slice.lock().begin_turn(own.number, context);
-        while !audience.has_ended() {
+        while !slice.has_ended() {
             let now = self.clock.now();
-            if self.gateways.own.incarnation().number != own.number {
+            if self.gateways.own.life().number != own.number {
                 // The gateway was buried meanwhile: nothing more may be registered under the old
                 // id.
                 return Ok(Some(now));
@@ -258,18 +247,18 @@ impl Flusher {
             // taken.
             let step = slice.lock().next_step(&mut turn);
             match step {
-                Step::CheckRecord => self.keep(audience).await?,
+                Step::CheckRecord => self.keep(slice).await?,
                 Step::Complain(incarnation) => {
                     self.passer
-                        .complain(&slice.id, audience.epoch(), incarnation)
+                        .complain(&slice.id, slice.epoch(), incarnation)
                         .await?;
                     slice.lock().complained();
                 }
                 Step::Call(draft) => {
-                    let verdict = self.apply(audience, place, &own.id, &draft).await?;
+                    let verdict = self.apply(slice, &own.id, &draft).await?;
                     turn.note_verdict(verdict, slice.lock().desired());
                 }
-                Step::Over => self.fence_says_over(audience).await?,
+                Step::Over => self.fence_says_over(slice).await?,
                 Step::GiveUp => {
                     let what = "the store refuses one call after the other";
                     return Err(StoreError::Nonsense(what.to_owned()).into());
@@ -278,49 +267,46 @@ impl Flusher {
             }
         }
         checked?;
-        if let Audience::Room(room) = audience {
-            self.record_attendance(room, place).await;
-            if room.unrecorded.waiting(place) > 0 && room.end().is_none() {
-                return Err(StoreError::Lost(
-                    "a part of the store that keeps attendance".to_owned(),
-                )
-                .into());
-            }
+        self.record_attendance(slice).await;
+        if slice.unrecorded() > 0 && !slice.has_ended() {
+            let part = "a part of the store that keeps attendance";
+            return Err(StoreError::Lost(part.to_owned()).into());
         }
-        if let Audience::Platform(platform) = audience {
-            self.note_seen(platform, place).await?;
-        }
+        self.note_seen(slice).await?;
         // Who is said again waits for a time; who comes or leaves meanwhile does not.
-        if slice.lock().desired().says_again() && !audience.has_ended() {
+        if slice.lock().desired().says_again() && !slice.has_ended() {
             return Ok(Some(self.clock.now() + millis(self.flush).max(1)));
         }
         // Changes that came meanwhile have the next turn, so that no slice keeps the flusher to
         // itself.
-        if audience.is_dirty(place) && !audience.has_ended() {
-            self.rooms.flush(audience, place);
+        if slice.is_dirty() && !slice.has_ended() {
+            self.rooms.flush(slice);
         }
         Ok(None)
     }
 
     /// Asks which of the new and the expired users are fans. The next turn asks again about users
     /// without an answer.
-    async fn check_fans(&self, room: &Room, place: usize) -> Result<(), FanError> {
+    async fn check_fans(&self, slice: &SliceRef) -> Result<(), FanError> {
+        let Some(room) = slice.room() else {
+            return Ok(());
+        };
         // Only users who wait now: users who join during the check have the next turn.
-        let mut waiting = room.due_in_turn(place);
+        let mut waiting = slice.due_in_turn();
         let mut all_known = true;
-        while waiting > 0 && room.end().is_none() {
+        while waiting > 0 && !slice.has_ended() {
             waiting = waiting.saturating_sub(MAX_BATCH);
-            let users = room.take_unchecked(place);
+            let users = slice.take_unchecked();
             if users.is_empty() {
                 break;
             }
             match self.fans.ask(&room.record.streamer, &users).await {
                 Ok(answers) => {
                     all_known =
-                        room.fans_answered(place, &users, &answers, self.clock.now()) && all_known;
+                        slice.fans_answered(&users, &answers, self.clock.now()) && all_known;
                 }
                 Err(why) => {
-                    room.return_unchecked(place, &users);
+                    slice.return_unchecked(&users);
                     return Err(why);
                 }
             }
@@ -334,13 +320,13 @@ impl Flusher {
 
     /// Notes when users were here last who came and went between two calls, so that no change of the
     /// set tells it. It notes users in the store, and streamers for their timeouts.
-    async fn note_seen(&self, platform: &Platform, place: usize) -> StoreResult<()> {
+    async fn note_seen(&self, slice: &SliceRef) -> StoreResult<()> {
         loop {
-            let seen = platform.take_seen(place);
+            let seen = slice.take_seen();
             if seen.is_empty() {
                 return Ok(());
             }
-            if *platform.set() == OnlineSet::Streamers {
+            if slice.id.set == OnlineSet::Streamers {
                 for (streamer, at) in &seen {
                     self.streamer_timeout.left(streamer, Some(*at));
                 }
@@ -351,7 +337,7 @@ impl Flusher {
                 .map(|(user, at)| (user.clone(), self.unix(*at)))
                 .collect();
             if let Err(why) = self.store.note_seen(&told, Duration::ZERO).await {
-                platform.note_seen(place, seen);
+                slice.note_seen(seen);
                 return Err(why);
             }
         }
@@ -359,10 +345,13 @@ impl Flusher {
 
     /// Tells the store which fans come. Fans whose part of the store is away wait, and do not hold
     /// up the others.
-    async fn record_attendance(&self, room: &Room, place: usize) {
-        let mut waiting = room.unrecorded.waiting(place);
+    async fn record_attendance(&self, slice: &SliceRef) {
+        let Some(room) = slice.room() else {
+            return;
+        };
+        let mut waiting = slice.unrecorded();
         while waiting > 0 {
-            let users = room.unrecorded.take(place);
+            let users = slice.take_unrecorded();
             waiting = waiting.saturating_sub(users.len().max(1));
             let missed = match self
                 .store
@@ -372,7 +361,7 @@ impl Flusher {
                 Ok(missed) => missed,
                 Err(_) => users,
             };
-            room.unrecorded.add(place, &missed);
+            slice.add_unrecorded(&missed);
             if !missed.is_empty() {
                 return;
             }
@@ -406,32 +395,28 @@ impl Flusher {
 
     async fn apply(
         &self,
-        audience: &Audience,
-        place: usize,
+        slice: &SliceRef,
         own: &GatewayId,
         draft: &Draft,
     ) -> StoreResult<Verdict> {
-        let slice = &audience.slices()[place];
         // The attendance comes before the set: every fan who was in the set is in the attendance,
         // even if this gateway dies now.
-        if let Audience::Room(room) = audience {
-            room.unrecorded.add(place, &draft.fans);
-            self.record_attendance(room, place).await;
-        }
+        slice.add_unrecorded(&draft.fans);
+        self.record_attendance(slice).await;
         // The gateway may have been frozen, or buried, since it was asked whether it may make
         // entries.
-        let present = self.gateways.own.incarnation().id == *own;
+        let present = self.gateways.own.life().id == *own;
         if !present || (draft.follows.is_none() && !self.may_register(slice)) {
             slice.lock().failed(draft, self.clock.now());
             return Err(StoreError::Lost(
                 "the lease, before an entry was made".to_owned(),
             ));
         }
-        let left = audience.left(place, &draft.leaves);
-        let telling = audience.telling(place, draft);
+        let left = slice.left(&draft.leaves);
+        let telling = slice.telling(draft);
         let call = Apply {
             slice: slice.id.clone(),
-            epoch: audience.epoch(),
+            epoch: slice.epoch(),
             gateway: own.clone(),
             number: draft.number,
             follows: draft.follows,
@@ -440,15 +425,11 @@ impl Flusher {
             bye: draft.bye,
             joins: draft.joins.clone(),
             fans: draft.fans.clone(),
-            since: audience.since(
-                place,
-                draft.joins.iter().chain(&draft.fans),
-                self.clock.unix(),
-            ),
+            since: slice.since(draft.joins.iter().chain(&draft.fans), self.clock.unix()),
             lives: telling.lives.clone(),
             leaves: draft.leaves.clone(),
             left: left.as_deref().map(|left| self.unix_times(left)),
-            uniques: audience.room().is_some_and(|room| room.uniques),
+            uniques: slice.room().is_some_and(|room| room.uniques),
         };
         self.metrics.flush_batch_members.observe(draft.len() as f64);
         let asked = self.clock.now();
@@ -460,37 +441,36 @@ impl Flusher {
                 Verdict::Settled
             }
         };
-        if !matches!(reply, Ok(ApplyReply::Done(_))) {
-            audience.not_told(place, telling);
-        } else if let Audience::Platform(platform) = audience {
-            self.pass_on(telling.moved, platform.take_anybody_moved(place));
+        if matches!(reply, Ok(ApplyReply::Done(_))) {
+            self.pass_on(telling.moved, slice.take_anybody_moved());
+        } else {
+            slice.not_told(telling);
         }
         match reply? {
             ApplyReply::Done(size) => {
                 self.metrics.flushed_members.inc_by(draft.len() as u64);
-                audience.note_left_told(place, &draft.leaves, left.as_deref());
-                self.passer.note_size(audience, place, size);
+                slice.note_left_told(&draft.leaves, left.as_deref());
+                self.passer.note_size(slice, size);
                 if slice.id.set == OnlineSet::Streamers {
                     let heard = left.unwrap_or_default();
                     for (streamer, heard) in draft.leaves.iter().zip(heard) {
                         self.streamer_timeout.left(streamer, heard);
                     }
                 }
-                self.rooms.note_proven(audience, place, asked);
+                self.rooms.note_proven(slice, asked);
                 if let Some(events) = &self.fan_events
-                    && let Some(room) = audience.room()
+                    && let Some(room) = slice.room()
                 {
                     events.note(room, draft);
                 }
             }
             ApplyReply::Refused(refusal) => {
                 if let Some(size) = refusal.size {
-                    self.passer.note_size(audience, place, size);
+                    self.passer.note_size(slice, size);
                 }
-                self.claims_lost(audience, place);
+                self.claims_lost(slice);
             }
-            ApplyReply::Dead => self.claims_lost(audience, place),
-            ApplyReply::Closed | ApplyReply::Newer(_) | ApplyReply::Late(_) => {}
+            ApplyReply::Over | ApplyReply::Late(_) => {}
         }
         Ok(verdict)
     }
@@ -513,17 +493,17 @@ impl Flusher {
     }
 
     /// Makes sure that the epoch is still open. The platform's always is, and has no record.
-    async fn keep(&self, audience: &Audience) -> StoreResult<()> {
-        match audience {
-            Audience::Room(room) => self.keeper.keep(room).await,
-            Audience::Platform(_) => Ok(()),
+    async fn keep(&self, slice: &SliceRef) -> StoreResult<()> {
+        match slice.room() {
+            Some(room) => self.keeper.keep(room).await,
+            None => Ok(()),
         }
     }
 
-    async fn fence_says_over(&self, audience: &Audience) -> StoreResult<()> {
-        match audience {
-            Audience::Room(room) => self.keeper.fence_says_over(room).await,
-            Audience::Platform(_) => Err(StoreError::Nonsense(
+    async fn fence_says_over(&self, slice: &SliceRef) -> StoreResult<()> {
+        match slice.room() {
+            Some(room) => self.keeper.fence_says_over(room).await,
+            None => Err(StoreError::Nonsense(
                 "a fence ends a set of the platform".to_owned(),
             )),
         }
@@ -531,17 +511,17 @@ impl Flusher {
 
     /// Notes that the store lost what this gateway claims in a slice, unless it only followed
     /// another call than this gateway thought.
-    fn claims_lost(&self, audience: &Audience, place: usize) {
-        let says_again = audience.slices()[place].lock().desired().must_register();
+    fn claims_lost(&self, slice: &SliceRef) {
+        let says_again = slice.lock().desired().must_register();
         if !says_again {
             return;
         }
         self.metrics.reasserts.inc();
-        self.gateways.own.doubt();
-        match audience {
+        self.gateways.own.note_entry_lost();
+        match slice.room() {
             // The peers may have lost their entries too, and need not find out one by one.
-            Audience::Room(room) => self.outbox.doubt(&room.record.live),
-            Audience::Platform(platform) => platform.forget_moves(place),
+            Some(room) => self.outbox.doubt(&room.record.live),
+            None => slice.forget_moves(),
         }
     }
 }

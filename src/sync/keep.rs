@@ -25,10 +25,10 @@ impl Keeper {
     /// written again.
     pub async fn keep(&self, room: &Arc<Room>) -> StoreResult<()> {
         let now = self.clock.now();
-        let peaks = room.sure_peaks();
+        let peaks = room.figures.sure_peaks();
         let told = LiveRecord {
             peaks,
-            removals: room.bans.last(),
+            removals: room.seats.bans.last(),
             ..room.record_now()
         };
         let known = told.version;
@@ -59,13 +59,17 @@ impl Keeper {
                 }
                 streams::restore(self.store.as_ref(), room, self.outbox.record_changed()).await?;
                 self.rooms.publish(room);
-                room.counting.require(now);
+                room.schedule.counting.require(now);
                 self.rooms.record(room);
-                if room.bans.last() > 0 { u64::MAX } else { 0 }
+                if room.seats.bans.last() > 0 {
+                    u64::MAX
+                } else {
+                    0
+                }
             }
         };
-        room.note_confirmed_open(now);
-        room.note_peaks_written(peaks);
+        room.schedule.note_confirmed_open(now);
+        room.figures.note_peaks_written(peaks);
         self.catch_up.quietly(room, removals).await;
         Ok(())
     }

@@ -16,7 +16,8 @@ use crate::base::metrics::Metrics;
 use crate::presence::Rooms;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
-use crate::store::{Health, Lease, LeaseReply, RenewLease, Store};
+use crate::presence::own_lease::LeaseState;
+use crate::store::{Lease, LeaseReply, RenewLease, Store};
 use crate::sync::eraser::Eraser;
 use crate::sync::seen::SeenUsers;
 
@@ -50,14 +51,12 @@ impl LeaseKeeper {
             if took <= SLOWEST_CALL + self.refresh {
                 self.gateways.own.note_attempt(self.clock.now());
             }
-            let late = self.gateways.own_lease_is_late(self.clock.now());
-            self.gateways
-                .own
-                .set_out_of_touch(late || *self.store.health().borrow() == Health::Down);
-            if was_late != late {
-                was_late = late;
+            let state = self.gateways.own.state(self.clock.now());
+            let is_late = state != LeaseState::InTime;
+            if was_late != is_late {
+                was_late = is_late;
                 self.rooms.count_all();
-                self.report(late);
+                Self::report(state);
             }
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -67,24 +66,22 @@ impl LeaseKeeper {
         }
     }
 
-    fn report(&self, late: bool) {
-        if !late {
-            tracing::info!("this gateway renewed its lease");
-        } else if self.gateways.own.was_ever_renewed() {
-            tracing::warn!(
+    fn report(state: LeaseState) {
+        match state {
+            LeaseState::InTime => tracing::info!("this gateway renewed its lease"),
+            LeaseState::Late => tracing::warn!(
                 "this gateway has not renewed its lease in time, so its counts are partial"
-            );
-        } else {
-            tracing::warn!(
+            ),
+            LeaseState::NoneUnderThisId | LeaseState::NeverAny => tracing::warn!(
                 "this gateway has no lease: its counts are partial, and its fans are not in the store"
-            );
+            ),
         }
     }
 
     /// Renews once; `number` numbers the renewals. Returns the wait until the next one.
     async fn renew(&self, held: &mut Option<Lease>, number: u64) -> Duration {
         let asked = self.clock.now();
-        let own = self.gateways.own.incarnation();
+        let own = self.gateways.own.life();
         let burials = self.gateways.burials(asked);
         let renewal = RenewLease {
             gateway: own.id.clone(),

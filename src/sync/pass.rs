@@ -1,5 +1,5 @@
 //! Puts a slice right: takes out the claims of dead gateways, and brings the public sets in line
-//! with the claims. The walk, the looks of a gateway and the flusher call it. Every page is right at
+//! with the claims. The walk, the looks of a gateway and the flusher call it. Every part is right at
 //! any moment, so several gateways may work on the same slice.
 
 use std::sync::Arc;
@@ -10,9 +10,10 @@ use crate::base::ids::{Epoch, GatewayId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::gateways::Gateways;
-use crate::presence::{Audience, Rooms};
+use crate::presence::{Audience, Rooms, SliceRef};
 use crate::store::{
-    Pass, PassCursor, Passed, SliceEntry, SliceLook, SliceSize, Store, StoreResult,
+    Fence, Pass, PassCursor, Passed, SliceEntry, SliceLook, SliceSize, Store, StoreError,
+    StoreResult,
 };
 
 /// How much of a slice a pass looks through.
@@ -22,6 +23,17 @@ pub enum Extent {
     Claims,
     /// The claims and the public sets.
     Everything,
+}
+
+/// A slice that was put right.
+#[derive(Debug)]
+pub struct PutRight {
+    /// The size after it; zeros if the slice does not belong to the epoch.
+    pub size: SliceSize,
+    /// Whether all of it was compared.
+    pub is_compared: bool,
+    /// The gateways with an entry that are not dead, if the look read all entries.
+    pub holders: Vec<GatewayId>,
 }
 
 /// Makes passes.
@@ -54,7 +66,49 @@ impl Passer {
         dead
     }
 
-    /// Passes through a slice page by page, and takes out the claims of these dead gateways. Returns
+    /// Puts a slice right, as a look found it: takes out the claims of the dead, and compares all of
+    /// it if anything is not in order. `known` is the newest size that this gateway knew before the
+    /// look.
+    pub async fn put_right(
+        &self,
+        slice: &SliceId,
+        epoch: Epoch,
+        known: SliceSize,
+        found: StoreResult<SliceLook>,
+    ) -> StoreResult<PutRight> {
+        let (found, is_garbled) = match found {
+            Ok(found) => (found, false),
+            // Another program wrote there. The pass removes what is no key of a slice.
+            Err(StoreError::Nonsense(_)) => (SliceLook::default(), true),
+            Err(why) => return Err(why),
+        };
+        let dead = self.dead_in(&found);
+        let is_open = found.fence == Some(Fence::Open(epoch));
+        let has_lost_fence = found.fence.is_none() && found.has_keys;
+        let is_in_order =
+            found.is_intact && found.size.is_in_order() && !found.size.is_older_than(known);
+        let is_compared = is_garbled || has_lost_fence || is_open && !is_in_order;
+        let size = if is_compared {
+            self.pass(slice, epoch, &dead, Extent::Everything).await?
+        } else if !dead.is_empty() {
+            self.pass(slice, epoch, &dead, Extent::Claims).await?
+        } else {
+            Some(found.size)
+        };
+        let mut holders: Vec<GatewayId> = found
+            .entries
+            .into_iter()
+            .map(|(gateway, _)| gateway)
+            .collect();
+        holders.retain(|gateway| !dead.contains(gateway));
+        Ok(PutRight {
+            size: size.unwrap_or_default(),
+            is_compared,
+            holders,
+        })
+    }
+
+    /// Passes through a slice part by part, and takes out the claims of these dead gateways. Returns
     /// the size after it; `None` if the slice does not belong to this epoch.
     pub async fn pass(
         &self,
@@ -67,7 +121,7 @@ impl Passer {
         pass.only_claims = extent == Extent::Claims;
         let mut released = 0;
         let result = loop {
-            match self.page(&pass).await {
+            match self.part(&pass).await {
                 Ok(Some(passed)) => {
                     released += passed.released;
                     pass.from = passed.next;
@@ -85,8 +139,8 @@ impl Passer {
         result
     }
 
-    /// Passes through one page of a slice.
-    pub async fn pass_page(
+    /// Passes through one part of a slice.
+    pub async fn pass_part(
         &self,
         slice: &SliceId,
         epoch: Epoch,
@@ -94,7 +148,7 @@ impl Passer {
     ) -> StoreResult<Option<PassCursor>> {
         let mut pass = self.begin(slice, epoch, &[]);
         pass.from = from;
-        let passed = self.page(&pass).await?;
+        let passed = self.part(&pass).await?;
         Ok(passed.and_then(|passed| passed.next))
     }
 
@@ -112,13 +166,13 @@ impl Passer {
         );
         let mut pass = self.begin(slice, epoch, &[]);
         pass.wrong = Some(incarnation);
-        self.page(&pass).await?;
+        self.part(&pass).await?;
         Ok(())
     }
 
     fn begin(&self, slice: &SliceId, epoch: Epoch, dead: &[GatewayId]) -> Pass {
-        let known = match self.place_of(slice) {
-            Some((audience, place)) if audience.epoch() == epoch => audience.slices()[place].size(),
+        let known = match self.find(slice) {
+            Some(here) if here.epoch() == epoch => here.size(),
             _ => SliceSize::default(),
         };
         Pass {
@@ -135,7 +189,7 @@ impl Passer {
         }
     }
 
-    async fn page(&self, pass: &Pass) -> StoreResult<Option<Passed>> {
+    async fn part(&self, pass: &Pass) -> StoreResult<Option<Passed>> {
         let Some(passed) = self.store.pass(pass).await? else {
             return Ok(None);
         };
@@ -151,20 +205,19 @@ impl Passer {
                 "the public sets differed from what the gateways hold"
             );
         }
-        if let Some((audience, place)) = self.place_of(slice) {
-            self.note_size(&audience, place, passed.size);
+        if let Some(here) = self.find(slice) {
+            self.note_size(&here, passed.size);
         }
         Ok(Some(passed))
     }
 
     /// Takes in the size of a slice, and tells the peers. They do not hear of the sizes of the
     /// platform's slices, so they are told to look at these when one has forgotten everything.
-    pub fn note_size(&self, audience: &Audience, place: usize, size: SliceSize) {
-        let before = audience.slices()[place].size();
-        self.rooms
-            .note_size(audience, place, size, self.clock.now());
+    pub fn note_size(&self, slice: &SliceRef, size: SliceSize) {
+        let before = slice.size();
+        self.rooms.note_size(slice, size, self.clock.now());
         let has_forgotten = size.rebuild && size.incarnation != before.incarnation;
-        if has_forgotten && audience.room().is_none() {
+        if has_forgotten && slice.room().is_none() {
             self.outbox.doubt_platform();
         }
     }
@@ -199,18 +252,15 @@ impl Passer {
         }
     }
 
-    /// Where this gateway has a slice, if it does.
-    fn place_of(&self, slice: &SliceId) -> Option<(Audience, usize)> {
-        let audience = match slice.live() {
+    /// The slice with this id, if this gateway has it.
+    fn find(&self, slice: &SliceId) -> Option<SliceRef> {
+        let owner = match slice.live() {
             Some(live) => Audience::Room(self.rooms.get(live)?),
-            None => Audience::Platform(
-                self.rooms
-                    .platforms()
-                    .find(|platform| *platform.set() == slice.set)?
-                    .clone(),
-            ),
+            None => {
+                let mut platforms = self.rooms.platforms();
+                Audience::from(platforms.find(|platform| *platform.set() == slice.set)?)
+            }
         };
-        let place = audience.place_of(slice)?;
-        Some((audience, place))
+        owner.slice(slice)
     }
 }

@@ -90,7 +90,7 @@ impl FriendsTask {
 
     /// Does what there is to do for a room; answers when to look again.
     async fn serve(&self, room: &Arc<Room>) -> Option<Millis> {
-        room.friends_queued.clear();
+        room.schedule.friends_queued.clear();
         self.subscribe(&room.record.live);
         let mut told_at = self.clock.now();
         let mut again = None;

@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::{Clock, Millis, millis};
 use crate::base::metrics::Metrics;
-use crate::presence::checks::{Checks, Due, TICK};
+use crate::presence::checks::{Checks, Due, MAX_CHECKED, TICK};
 use crate::presence::ended_lives::EndedLive;
 use crate::presence::gateways::Gateways;
 use crate::presence::{Audience, Room, Rooms};
-use crate::store::{Doubt, Health, LiveEpoch, MAX_CHECKED, Store};
+use crate::store::{Doubt, Health, LiveEpoch, Store};
 use crate::sync::check::Checker;
 use crate::sync::fan_check::{Expired, FanCheck};
 use crate::sync::lives::leave_channel;
@@ -117,14 +117,14 @@ impl Upkeep {
                             // The room may be newer than the news.
                             self.note_unheard(missing.as_ref(), vec![room.clone()]);
                             self.expire_fan_checks(&room, now, &mut expired);
-                            if room.check.take(now) {
+                            if room.schedule.check.take(now) {
                                 due.push_back(room.clone());
                             }
                             self.checks.file_next_look(room);
                         }
                     }
                     Due::Check(room) => {
-                        if room.end().is_none() && room.check.take(now) {
+                        if room.end().is_none() && room.schedule.check.take(now) {
                             due.push_back(room);
                         }
                     }
@@ -180,13 +180,14 @@ impl Upkeep {
             Health::Down => {
                 tracing::warn!("the store is away; sockets are kept, counts are stale");
                 self.metrics.store_up.set(0);
-                self.gateways.own.set_out_of_touch(true);
+                self.gateways.own.note_store(health);
             }
             Health::Up => {
                 tracing::info!("the store is back");
                 self.metrics.store_up.set(1);
                 self.gateways.doubt();
                 self.checks.doubt_all();
+                self.gateways.own.note_store(health);
             }
         }
     }
@@ -234,7 +235,7 @@ impl Upkeep {
                 Some(there) => there.covers(self.store.slot_of_live(&room.record.live)),
                 None => false,
             };
-            let changed = room.check.set_unheard(is_there);
+            let changed = room.schedule.check.set_unheard(is_there);
             if changed || is_there {
                 if room.friends.doubt() {
                     self.rooms.update_friends(room);
@@ -257,10 +258,10 @@ impl Upkeep {
         if room.end().is_some() {
             return false;
         }
-        let owes = room.has_unpublished_viewers() || room.counting.queued.is_set();
+        let owes = room.figures.has_unpublished_viewers() || room.schedule.counting.queued.is_set();
         let used = room.is_used() || owes || self.rooms.streamers.is_here(&room.record.streamer);
         if !used
-            && now.saturating_sub(room.last_used()) > millis(IDLE)
+            && now.saturating_sub(room.schedule.last_used()) > millis(IDLE)
             && self.lets_go(room, now)
             && self.rooms.evict_if_idle(room)
         {
@@ -268,7 +269,7 @@ impl Upkeep {
             self.checks.recheck_ended(room);
             return false;
         }
-        room.bans.forget_ended(now);
+        room.seats.bans.forget_ended(now);
         true
     }
 
@@ -276,7 +277,7 @@ impl Upkeep {
     /// there.
     fn lets_go(&self, room: &Arc<Room>, now: Millis) -> bool {
         let mut has_let_go = true;
-        for (place, slice) in room.slices().iter().enumerate() {
+        for slice in Audience::from(room).slices() {
             let mut state = slice.lock();
             if state.has_let_go() {
                 continue;
@@ -285,7 +286,7 @@ impl Upkeep {
             let is_due = state.let_go(now);
             drop(state);
             if is_due {
-                self.rooms.flush(room, place);
+                self.rooms.flush(&slice);
             }
         }
         has_let_go
@@ -299,12 +300,17 @@ impl Upkeep {
         } else {
             then
         };
-        for place in 0..room.slices().len() {
-            if let Some(fans) = room.expire_checks(place, then, together) {
-                let room = room.clone();
-                expired.push(Expired { room, place, fans });
+        for slice in Audience::from(room).slices() {
+            let fans = slice.expire_checks(then, together);
+            self.rooms.check_fans(&slice);
+            if let Some(fans) = fans {
+                let streamer = room.record.streamer.clone();
+                expired.push(Expired {
+                    slice,
+                    streamer,
+                    fans,
+                });
             }
-            self.rooms.check_fans(room, place);
         }
     }
 }
@@ -357,7 +363,11 @@ mod tests {
         };
         until(&|| calls() >= before + MAX_CALLS as u64).await;
         checks.check_soon(vec![room.clone()]);
-        until(&|| room.check.at() != Millis::MAX && room.check.at() > clock.now() + 30_000).await;
+        until(&|| {
+            room.schedule.check.at() != Millis::MAX
+                && room.schedule.check.at() > clock.now() + 30_000
+        })
+        .await;
         stop.cancel();
         upkeep.await.unwrap();
     }

@@ -304,6 +304,21 @@ answered_by_the_embedded_store! {
             }
             self.inner.change_live(wish).await
         }
+        async fn load_lives(&self, lives: &[LiveId]) -> Vec<StoreResult<Option<LiveRecord>>> {
+            match self.works("load_lives").await {
+                Ok(()) => self.inner.load_lives(lives).await,
+                Err(why) => lives.iter().map(|_| Err(why.clone())).collect(),
+            }
+        }
+
+        async fn are_listed(&self, lives: &[LiveId]) -> StoreResult<Vec<bool>> {
+            self.works("are_listed").await?;
+            if self.faults.lock().list_away {
+                return Err(lost());
+            }
+            self.inner.are_listed(lives).await
+        }
+
         /// The live stays on the list: a list may lag behind the records.
         async fn finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>> {
             self.works("finish_close").await?;
@@ -411,38 +426,6 @@ answered_by_the_embedded_store! {
     LeaseStore {
         fn renew_lease(&self, renewal: &RenewLease) -> LeaseReply;
         fn end_lease(&self, gateway: &GatewayId) -> ();
-    }
-}
-
-#[async_trait]
-impl Checks for FaultyStore {
-    async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked> {
-        if let Err(why) = self.works("check").await {
-            return lives
-                .iter()
-                .map(|_| Checked {
-                    findings: Vec::new(),
-                    complete: Err(why.clone()),
-                })
-                .collect();
-        }
-        let mut found = self.inner.check(gateway, lives).await;
-        for (expected, checked) in lives.iter().zip(&mut found) {
-            if let Some(away) = expected
-                .slices
-                .iter()
-                .position(|expected| self.is_away(&expected.slice))
-            {
-                checked
-                    .findings
-                    .retain(|found| !matches!(found, Finding::Slice(place, _) if *place == away));
-                checked.complete = Err(lost());
-            }
-            if expected.listed && self.faults.lock().list_away {
-                checked.findings.push(Finding::ListUnread);
-            }
-        }
-        found
     }
 }
 

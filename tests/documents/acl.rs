@@ -23,17 +23,17 @@ use rollcall::config::{AttendanceForm, Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
     About, AnswerName, Answers, Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion,
-    Attending, Burial, BuryReply, Bus, BusEvent, ChangeLive, ChangeReply, Channel, CheckLive,
-    Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, Counts, DeadEvent,
-    Deliveries, Delivery, Edge, EndedSession, Entries, Entry, EntryId, Erasures, Event, EventAges,
-    Events, ExpectedSlice, FanoutJobs, FanoutTask, Figures, FinishClose, FinishedChanges, Followed,
-    Follows, Heard, History, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive,
-    LiveChange, LiveRecord, LiveStore, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts,
-    OnlineUsers, OpenLive, OpenReply, OpenedBy, Over, Pass, Peaks, Post, Profiles, PutInList,
-    QueueKind, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn,
-    SessionEnds, Sessions, SharedSecrets, SliceSize, Slices, Span, Standing, StatusId, Statuses,
-    StreamChange, StreamStore, Streams, StreamsReply, Summary, Terms, Timeline, Timelines, Uniques,
-    UserLists, WebhookQueue, WriteStreams, find_attendees,
+    Attending, Burial, BuryReply, Bus, BusEvent, ChangeLive, ChangeReply, Channel, CloseLive,
+    CloseReason, CloseReply, CountLive, CountReply, Counts, DeadEvent, Deliveries, Delivery, Edge,
+    EndedSession, Entries, Entry, EntryId, Erasures, Event, EventAges, Events, FanoutJobs,
+    FanoutTask, Figures, FinishClose, FinishedChanges, Followed, Follows, Heard, History, Job,
+    LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveChange, LiveRecord, LiveStore,
+    MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy,
+    Over, Pass, Peaks, Post, Profiles, PutInList, QueueKind, Rank, ReadEvents, ReadFrom,
+    RemoveReply, RemoveUser, RenewLease, SenderTurn, SessionEnds, Sessions, SharedSecrets,
+    SliceSize, Slices, Span, Standing, StatusId, Statuses, StreamChange, StreamStore, Streams,
+    StreamsReply, Summary, Terms, Timeline, Timelines, Uniques, UserLists, WebhookQueue,
+    WriteStreams, find_attendees,
 };
 use tokio::time::Instant;
 
@@ -344,7 +344,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         known: SliceSize::default(),
         more: false,
         bye: false,
-        uniques: true,
+        uniques: slice.set.live().is_some(),
         joins: joins.to_vec(),
         fans: Vec::new(),
         since: if slice.set.live().is_some() {
@@ -402,28 +402,10 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         );
     }
     store.since_of(&slice, &fans).await.unwrap();
-    let expected = ExpectedSlice {
-        slice: slice.clone(),
-        epoch: record.epoch,
-        entry: Some(4),
-        size: SliceSize {
-            card: 2,
-            fans: if has_fans { 2 } else { 0 },
-            ..SliceSize::default()
-        },
-    };
-    let live = CheckLive {
-        live: record.live.clone(),
-        epoch: record.epoch,
-        listed: true,
-        removals: 0,
-        version: 0,
-        counted: Some(Figures::default()),
-        slices: vec![expected],
-    };
-    for checked in store.check(&one, &[live]).await {
-        checked.complete.unwrap();
-    }
+    store
+        .are_listed(std::slice::from_ref(&record.live))
+        .await
+        .unwrap();
     let mut pass = Pass {
         slice: slice.clone(),
         epoch: record.epoch,

@@ -232,7 +232,7 @@ impl World {
             }
             // `flush::apply`.
             (Why::Apply(mut turn, draft), Some(Answer::Applied(reply))) => {
-                let is_refusal = matches!(reply, ApplyReply::Refused(_) | ApplyReply::Dead);
+                let is_refusal = matches!(reply, ApplyReply::Refused(_));
                 if is_refusal && self.rules.lack(Mutation::RefusalIgnored) {
                     return room.desired.failed(&draft);
                 }

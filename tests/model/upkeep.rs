@@ -4,7 +4,8 @@
 use std::sync::LazyLock;
 
 use rollcall::base::ids::{Epoch, LiveId, SliceId};
-use rollcall::store::{ExpectedSlice, Fence, SliceEntry, SliceSize};
+use rollcall::presence::ExpectedSlice;
+use rollcall::store::{Fence, SliceEntry, SliceSize};
 
 use super::budget::Mutation;
 use super::store::{Answer, Call, Look, PassCall, Picture, Record, State};

@@ -190,7 +190,7 @@ pub struct Gateway {
     /// When the last renewal that was answered was sent, and which one it was.
     pub renewed: Option<u64>,
     pub renewal: u64,
-    /// `OwnLease::doubt`.
+    /// `OwnLease::note_entry_lost`.
     pub in_doubt: bool,
     /// The leases in the last look.
     pub seen: BTreeMap<Id, u64>,
@@ -334,10 +334,7 @@ impl World {
             .as_mut()
             .filter(|room| room.is_over(record))
         {
-            let is_refusal = matches!(
-                answer,
-                Answer::Applied(ApplyReply::Refused(_) | ApplyReply::Dead)
-            );
+            let is_refusal = matches!(answer, Answer::Applied(ApplyReply::Refused(_)));
             room.refuted |= awaited && is_refusal;
         }
         if let Some(peer_message) = peer_message {

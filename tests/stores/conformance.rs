@@ -23,7 +23,6 @@ use crate::redis_server::RedisServer;
 
 mod answers;
 mod attendance;
-mod checks;
 mod counts;
 mod erasures;
 mod events;

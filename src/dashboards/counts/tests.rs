@@ -90,6 +90,7 @@ impl Scene {
         let told = !self.dashboard.take(Signals::COUNTS).is_empty();
         told.then(|| {
             self.room("42")
+                .schedule
                 .throttle
                 .lock()
                 .shown()

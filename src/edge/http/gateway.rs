@@ -16,7 +16,7 @@ use super::state::AppState;
 use crate::base::clock::millis;
 use crate::base::ids::{GatewayId, LiveId, MAX_SLICES, OnlineSet, SliceId, UserId};
 use crate::presence::desired_state::Standing;
-use crate::presence::{Audience, Fan, Slice};
+use crate::presence::{Audience, Fan, SliceRef};
 
 /// What this gateway holds in a slice.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -96,7 +96,7 @@ impl SliceHeld {
     }
 
     /// `None` if this gateway neither has an entry in the slice nor any changes for it.
-    fn of(audience: &Audience, slice: &Slice) -> Option<Self> {
+    fn of(slice: &SliceRef) -> Option<Self> {
         let state = slice.lock();
         let is_registered = state.desired().is_registered();
         let unsettled = state.desired().unsettled() as u64;
@@ -119,7 +119,7 @@ impl SliceHeld {
         Some(Self {
             set: (&slice.id.set).into(),
             live_id: slice.id.live().map(ToString::to_string),
-            epoch: audience.epoch().0,
+            epoch: slice.epoch().0,
             slices: slice.id.of,
             slice: slice.id.index,
             settled: held.is_some(),
@@ -201,16 +201,16 @@ pub(super) async fn slices(
                 None => true,
             };
             if is_on_later_page && only.selects(&slice.id) {
-                slices.push((audience, slice));
+                slices.push(slice);
             }
         }
     }
-    slices.sort_by_cached_key(|(_, slice)| HeldPlace::of(&slice.id));
+    slices.sort_by_cached_key(|slice| HeldPlace::of(&slice.id));
     let mut items = Vec::new();
     let mut last_slice = None;
     let mut has_more = false;
-    for (audience, slice) in slices {
-        let Some(held) = SliceHeld::of(audience, slice) else {
+    for slice in &slices {
+        let Some(held) = SliceHeld::of(slice) else {
             continue;
         };
         if items.len() == paging.limit {
@@ -348,10 +348,10 @@ pub(super) async fn viewer(
         return Json(known);
     };
     known.live_here = true;
-    let slice = &room.slices()[room.place_of_user(&user)];
+    let slice = Audience::from(&room).slice_of(&user);
     let standing = slice.lock().desired().standing(&user);
     known.wanted = standing == Standing::Fan;
-    if let Some(seat) = room.seat(&user) {
+    if let Some(seat) = room.seats.view(&user) {
         known.joined = true;
         known.sockets = seat.sockets as u64;
         known.counted = seat.counted;

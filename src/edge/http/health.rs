@@ -15,6 +15,7 @@ use super::state::AppState;
 use crate::base::ids::GatewayId;
 use crate::base::metrics::TextFormat;
 use crate::presence::gauges;
+use crate::presence::own_lease::LeaseState;
 use crate::store::Health;
 
 /// A running process.
@@ -101,12 +102,12 @@ pub(super) async fn readyz(
     State(state): State<Arc<AppState>>,
     InQuery(query): InQuery<ReadyQuery>,
 ) -> Result<Response, Problem> {
-    let now = state.clock.now();
+    let lease = state.gateways.own.state(state.clock.now());
     let mut wrong = Vec::new();
     if *state.store.health().borrow() == Health::Down {
         wrong.push(Kind::StoreUnavailable.code());
     }
-    if state.gateways.has_no_lease(now) {
+    if matches!(lease, LeaseState::NoneUnderThisId | LeaseState::NeverAny) {
         wrong.push("no_lease");
     }
     let draining = state.sessions.is_draining();
@@ -117,7 +118,7 @@ pub(super) async fn readyz(
         None => wrong.is_empty(),
         // A gateway that never gets its first lease may have wrong settings. An orchestrator must
         // not roll these settings out any further.
-        Some(StoreMatters::Ignore) => !draining && !state.gateways.never_had_a_lease(now),
+        Some(StoreMatters::Ignore) => !draining && lease != LeaseState::NeverAny,
     };
     let status = if ready {
         StatusCode::OK

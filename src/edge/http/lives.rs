@@ -186,7 +186,7 @@ impl InRoom {
     pub(super) fn of(state: &AppState, room: Option<&Room>, viewers: u64) -> Self {
         match room {
             Some(room) => Self {
-                away: Some(room.away().min(viewers)),
+                away: Some(room.figures.away().min(viewers)),
                 quality: Some(state.sessions.trust.quality(room)),
             },
             None => Self {

@@ -98,9 +98,11 @@ impl Memberships {
         // Looked at again, because the store may have answered before the socket waited for it.
         self.told_as_new = self.look_whether_new();
         let (shown, number) = if self.told_as_new {
-            room.pushed.for_newcomer(|| {
-                let quality = || context.trust.quality(&room);
-                room.show_newcomer(context.clock.now(), quality)
+            room.pushed.for_newcomer(|| Shown {
+                figures: room.figures.for_newcomer(),
+                ..room.show(context.clock.now(), || {
+                    context.trust.quality_for_newcomer(&room)
+                })
             })?
         } else {
             room.pushed
@@ -131,7 +133,7 @@ impl Memberships {
             if there.interest != Interest::Counts {
                 continue;
             }
-            let shown = there.room.throttle.lock().shown();
+            let shown = there.room.schedule.throttle.lock().shown();
             if let Some(shown) = shown
                 && there.sent != Some(shown.at)
             {
@@ -210,7 +212,7 @@ impl Memberships {
             .find(|there| Arc::ptr_eq(&there.room, room))?;
         let shown = show(&self.context, room);
         let forced = {
-            let mut throttle = room.throttle.lock();
+            let mut throttle = room.schedule.throttle.lock();
             let forced = throttle.note_first(shown);
             there.sent = throttle.shown().map(|shown| shown.at);
             forced
@@ -240,11 +242,11 @@ fn counts<'a>(
     // A new exact figure may be a peak that the room has not noted yet. No message may show a peak
     // below its own figure.
     let peaks = match shown.quality {
-        Quality::Exact => room.peaks().max(Peaks {
+        Quality::Exact => room.figures.peaks().max(Peaks {
             viewers: shown.figures.viewers,
             fans: shown.figures.fans,
         }),
-        Quality::Partial | Quality::Stale => room.peaks(),
+        Quality::Partial | Quality::Stale => room.figures.peaks(),
     };
     // Exact figures are correct now; the others were correct when the store last answered.
     let age = match shown.quality {

@@ -329,7 +329,7 @@ impl SocketlessSessions {
             epoch: room.record.epoch,
             number: session.number(),
             friends: session.asks_friends(),
-            removals: room.bans.last(),
+            removals: room.seats.bans.last(),
             good_until: self.context.clock.unix() + millis(ID_LIFE),
             began: session.began,
             bearer: self.bearer(&session.conn),
@@ -413,7 +413,7 @@ impl SocketlessSessions {
         mut known: u64,
     ) -> Result<(), Denied> {
         let (live, epoch) = (&room.record.live, room.record.epoch);
-        while known < room.bans.last() {
+        while known < room.seats.bans.last() {
             let later = self.store.removals_since(live, epoch, known).await?;
             let Some(later) = later else {
                 return Err(Denied::Unknown);

@@ -58,6 +58,14 @@ impl LiveStore for MemoryStore {
         Ok(reply)
     }
 
+    async fn are_listed(&self, lives: &[LiveId]) -> StoreResult<Vec<bool>> {
+        let listed = &self.lives.lock().listed;
+        Ok(lives
+            .iter()
+            .map(|live| listed.contains(live.as_str()))
+            .collect())
+    }
+
     async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
         self.lives.lock().listed.put(live, opened_at);
         Ok(())

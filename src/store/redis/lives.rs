@@ -508,6 +508,19 @@ impl LiveStore for RedisStore {
             .await
     }
 
+    async fn are_listed(&self, lives: &[LiveId]) -> StoreResult<Vec<bool>> {
+        if lives.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut args = args![self.keys().lives()];
+        args.extend(lives.iter().map(|live| Value::from(live.as_str())));
+        let steps = async {
+            let scores = Reply::of(self.router.command("ZMSCORE", args).await?)?.pieces();
+            Ok(scores.iter().map(|score| !score.is_null()).collect())
+        };
+        self.router.call("are_listed", steps).await
+    }
+
     async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
         self.router
             .call("list_live", self.list(live, Some(opened_at)))

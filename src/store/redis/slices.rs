@@ -94,10 +94,8 @@ fn join_lives(lives: &[LiveId]) -> String {
 pub(super) fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
     Ok(match reply.text()?.as_str() {
         "done" => ApplyReply::Done(read_size(&mut reply)?),
-        "closed" => ApplyReply::Closed,
-        "newer" => ApplyReply::Newer(Epoch(reply.number()?)),
+        "over" => ApplyReply::Over,
         "refused" => ApplyReply::Refused(read_refusal(reply)?),
-        "dead" => ApplyReply::Dead,
         "late" => ApplyReply::Late(reply.number()?),
         other => return Err(nonsense(format!("a change answered {other}"))),
     })

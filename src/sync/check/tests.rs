@@ -32,9 +32,9 @@ impl Scene {
 
     /// Makes the check that is due, and tells how long it is until the next one.
     async fn check(&self) -> Millis {
-        assert!(self.room.check.take(Millis::MAX - 1));
+        assert!(self.room.schedule.check.take(Millis::MAX - 1));
         self.checker().check(vec![self.room.clone()]).await;
-        self.room.check.at() - self.parts.app.clock.now()
+        self.room.schedule.check.at() - self.parts.app.clock.now()
     }
 
     /// Another gateway brings a user into this slice.
@@ -264,27 +264,27 @@ async fn what_a_check_finds_is_repaired_although_a_slice_has_no_answer() {
     let scene = Scene::new().await;
     let known = |place: usize| scene.room.slices()[place].size().card;
     (0..2).for_each(|place| scene.comes_to(place));
-    let confirmed = scene.room.confirmed_open_at();
+    let confirmed = scene.room.schedule.confirmed_open_at();
     tokio::time::advance(Duration::from_secs(5)).await;
     scene.store.loses(&scene.room.slices()[0].id);
     assert_eq!(scene.check().await, 1_000);
     assert_eq!((known(0), known(1)), (0, 1));
     assert_eq!(
-        scene.room.confirmed_open_at(),
+        scene.room.schedule.confirmed_open_at(),
         confirmed,
         "such a check confirms nothing"
     );
     scene.store.heals();
     scene.check().await;
     assert_eq!((known(0), known(1)), (1, 1));
-    assert!(scene.room.confirmed_open_at() > confirmed);
+    assert!(scene.room.schedule.confirmed_open_at() > confirmed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_doubt_about_the_list_lasts_until_the_list_was_read() {
     let scene = Scene::new().await;
     scene.store.loses_the_list();
-    scene.room.check.doubt();
+    scene.room.schedule.check.doubt();
     for _ in 0..2 {
         assert!(
             scene.check().await > 10_000,
@@ -292,10 +292,10 @@ async fn a_doubt_about_the_list_lasts_until_the_list_was_read() {
         );
     }
     scene.store.heals();
-    assert!(scene.room.check.take_doubt());
-    scene.room.check.doubt();
+    assert!(scene.room.schedule.check.take_doubt());
+    scene.room.schedule.check.doubt();
     scene.check().await;
-    assert!(!scene.room.check.take_doubt());
+    assert!(!scene.room.schedule.check.take_doubt());
 }
 
 #[tokio::test(start_paused = true)]

@@ -70,7 +70,7 @@ impl Scene {
             ..Config::default()
         };
         Self {
-            rooms: Arc::new(Rooms::new(&config, Arc::default(), clock.now())),
+            rooms: Arc::new(Rooms::new(&config, Arc::default(), clock)),
             clock,
             store: MemoryStore::new(clock),
             played: Arc::default(),
@@ -138,7 +138,7 @@ impl Scene {
     }
 
     fn is_fan(room: &Room, user: &str) -> bool {
-        room.seat(&UserId::parse(user).unwrap()).unwrap().fan == crate::presence::Fan::Yes
+        room.seats.view(&UserId::parse(user).unwrap()).unwrap().fan == crate::presence::Fan::Yes
     }
 }
 

@@ -4,17 +4,15 @@
 //! is then asked about once more, because an answer may be older than the question.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
 
 use crate::base::ids::UserId;
-use crate::presence::Room;
+use crate::presence::SliceRef;
 use crate::store::MAX_BATCH;
 
 /// A slice that waits.
 #[derive(Debug)]
-pub struct Place {
-    pub room: Arc<Room>,
-    pub place: usize,
+pub struct WaitingSlice {
+    pub slice: SliceRef,
     /// How often a call about it has failed.
     pub tries: u32,
 }
@@ -26,16 +24,16 @@ pub struct Batch {
     /// Each user once.
     pub users: Vec<UserId>,
     /// The slices, each with its users.
-    pub parts: Vec<(Place, Vec<UserId>)>,
+    pub parts: Vec<(WaitingSlice, Vec<UserId>)>,
 }
 
 #[derive(Debug, Default)]
 struct Streamer {
-    waiting: VecDeque<Place>,
+    waiting: VecDeque<WaitingSlice>,
     /// The users of calls under way.
     asked: HashSet<UserId>,
     /// Slices with such users.
-    after_calls: Vec<Place>,
+    after_calls: Vec<WaitingSlice>,
 }
 
 #[derive(Debug, Default)]
@@ -51,14 +49,17 @@ impl Waiting {
         self.turns.is_empty()
     }
 
-    /// Queues a slice. The caller has noted in the room that it is queued.
-    pub fn push(&mut self, place: Place) {
-        let streamer = place.room.record.streamer.clone();
+    /// Queues a slice of a room. The caller has noted in the room that it is queued.
+    pub fn push(&mut self, waiting: WaitingSlice) {
+        let Some(room) = waiting.slice.room() else {
+            return;
+        };
+        let streamer = room.record.streamer.clone();
         let entry = self.streamers.entry(streamer.clone()).or_default();
         if entry.waiting.is_empty() {
             self.turns.push_back(streamer);
         }
-        entry.waiting.push_back(place);
+        entry.waiting.push_back(waiting);
     }
 
     /// The next call; `None` if there is nobody to ask about.
@@ -87,8 +88,8 @@ impl Waiting {
             entry.asked.remove(user);
         }
         let again = std::mem::take(&mut entry.after_calls);
-        for place in again {
-            self.push(place);
+        for waiting in again {
+            self.push(waiting);
         }
         self.forget_if_idle(&batch.streamer);
     }
@@ -109,21 +110,19 @@ impl Streamer {
         let mut users: HashSet<UserId> = HashSet::new();
         let mut parts = Vec::new();
         while users.len() < MAX_BATCH {
-            let Some(place) = self.waiting.pop_front() else {
+            let Some(WaitingSlice { slice, tries }) = self.waiting.pop_front() else {
                 break;
             };
-            let taken = place
-                .room
-                .take_for_asking(place.place, MAX_BATCH - users.len());
+            let taken = slice.take_for_asking(MAX_BATCH - users.len());
             let (busy, fresh): (Vec<_>, Vec<_>) = taken
                 .into_iter()
                 .partition(|user| self.asked.contains(user));
-            place.room.return_unchecked(place.place, &busy);
+            slice.return_unchecked(&busy);
             // The remaining users have another turn, unless a change has queued the slice already.
-            if place.room.queue_ask(place.place) {
-                let again = Place {
-                    room: place.room.clone(),
-                    ..place
+            if slice.queue_ask() {
+                let again = WaitingSlice {
+                    slice: slice.clone(),
+                    tries,
                 };
                 if busy.is_empty() {
                     self.waiting.push_back(again)
@@ -133,7 +132,7 @@ impl Streamer {
             }
             if !fresh.is_empty() {
                 users.extend(fresh.iter().cloned());
-                parts.push((place, fresh));
+                parts.push((WaitingSlice { slice, tries }, fresh));
             }
         }
         Batch {

@@ -32,7 +32,7 @@ impl LivesParts {
             let room = self.rooms.of_epoch(asked);
             let peaks = room
                 .as_ref()
-                .map(|room| room.note_peaks())
+                .map(|room| room.figures.note_peaks())
                 .unwrap_or_default();
             let message = self.outbox.record_changed();
             let wish = CloseLive {
@@ -119,7 +119,7 @@ impl LivesParts {
 
     /// Ends the room of an epoch whose close has begun.
     pub(super) fn end_closing(&self, room: &Arc<Room>, record: LiveRecord) {
-        let peaks = record.peaks.max(room.peaks());
+        let peaks = record.peaks.max(room.figures.peaks());
         self.end(room, LiveRecord { peaks, ..record });
     }
 
@@ -130,7 +130,7 @@ impl LivesParts {
             reason: CloseReason::Requested,
             at: self.clock.unix(),
         };
-        let peaks = room.peaks();
+        let peaks = room.figures.peaks();
         self.end(
             room,
             LiveRecord {

@@ -215,7 +215,8 @@ impl LivesParts {
             self.end_superseded(&old);
         }
         // After the room can be found, so that it misses no change of the roster.
-        room.note_holders(&holders, &self.gateways.roster());
+        room.figures
+            .note_peers(|peers| peers.holds(&holders, &self.gateways.roster()));
         self.note_stream(&room, &room.record).await?;
         // The check that follows the subscription finds what changed between the reading and the
         // subscription.

@@ -73,7 +73,7 @@ impl LivesParts {
         let counted = Some(Counted { figures, at });
         (
             LiveRecord {
-                peaks: room.peaks(),
+                peaks: room.figures.peaks(),
                 counted,
                 ..room.record_now()
             },

@@ -1,6 +1,6 @@
 //! What the walker remembers from one walk to the next, and when a walk is due.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::base::clock::{Millis, millis};
@@ -39,20 +39,12 @@ pub(super) struct WalkState {
     pub(super) platform_open: bool,
     /// The dead gateways that the last walk knew of.
     pub(super) known_dead: HashSet<GatewayId>,
-    known_living: BTreeSet<GatewayId>,
-    /// `None` if a walk was made after the late calls of all gateways that have appeared.
-    late_calls: Option<LateCalls>,
+    /// The living gateways, and since when this gateway knows that each lives.
+    living: HashMap<GatewayId, Millis>,
+    /// When [`Self::note_living`] was called last.
+    looked: Millis,
     /// Where the next walk goes on to compare a large slice.
     pub(super) cursors: HashMap<SliceId, PassCursor>,
-}
-
-/// When the late calls of gateways that have appeared are over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct LateCalls {
-    /// Those of the first gateway.
-    first_over: Millis,
-    /// Those of the last gateway.
-    last_over: Millis,
 }
 
 impl WalkState {
@@ -60,39 +52,18 @@ impl WalkState {
     /// appears may be one that was buried while it could not reach Redis. Calls that it sent before
     /// it knew may have arrived after the sweep of its former id.
     pub(super) fn note_living(&mut self, roster: &Roster, now: Millis) -> bool {
-        if !roster.dead.is_empty() && !roster.living.is_subset(&self.known_living) {
-            // A call that began under the former id is sent before its deadline.
-            let over = now + millis(CALL_DEADLINE + LATEST_ENTRY + CLOCK_SLACK);
-            // Gateways that appear one after another do not put the walk off.
-            let first_over = match self.late_calls {
-                Some(known) => known.first_over,
-                None => over,
-            };
-            self.late_calls = Some(LateCalls {
-                first_over,
-                last_over: over,
-            });
+        self.living
+            .retain(|gateway, _| roster.living.contains(gateway));
+        for gateway in &roster.living {
+            self.living.entry(gateway.clone()).or_insert(now);
         }
-        self.known_living.clone_from(&roster.living);
-        let Some(LateCalls {
-            first_over,
-            last_over,
-        }) = self.late_calls
-        else {
-            return false;
-        };
-        if first_over > now {
-            return false;
-        }
-        self.late_calls = if last_over > now {
-            Some(LateCalls {
-                first_over: last_over,
-                last_over,
-            })
-        } else {
-            None
-        };
-        true
+        // A call that began under the former id is sent before its deadline.
+        let late = millis(CALL_DEADLINE + LATEST_ENTRY + CLOCK_SLACK);
+        let is_over = |since: &Millis, at: Millis| since + late <= at;
+        let looked = std::mem::replace(&mut self.looked, now);
+        let mut appeared = self.living.values();
+        !roster.dead.is_empty()
+            && appeared.any(|since| !is_over(since, looked) && is_over(since, now))
     }
 }
 
@@ -116,24 +87,21 @@ mod tests {
     #[test]
     fn late_entries_are_looked_for_once_after_a_gateway_has_appeared_beside_a_dead_one() {
         let mut memory = WalkState::default();
+        let both = roster(&["a", "b"], &[]);
+        assert!(!memory.note_living(&both, 0));
+        assert!(!memory.note_living(&both, 7_300), "nobody is dead");
+        let after = roster(&["a", "c"], &["b"]);
         assert!(
-            !memory.note_living(&roster(&["a", "b"], &[]), 0) && memory.late_calls.is_none(),
-            "nobody is dead"
-        );
-        assert!(!memory.note_living(&roster(&["a"], &["b"]), 1) && memory.late_calls.is_none());
-        assert!(
-            !memory.note_living(&roster(&["a", "c"], &["b"]), 1_000),
+            !memory.note_living(&after, 10_000),
             "its calls may still arrive"
         );
-        assert!(!memory.note_living(&roster(&["a", "c"], &["b"]), 8_299));
-        assert!(memory.note_living(&roster(&["a", "c"], &["b"]), 8_300));
-        assert!(
-            !memory.note_living(&roster(&["a", "c"], &["b"]), 8_301) && memory.late_calls.is_none()
-        );
+        assert!(!memory.note_living(&after, 17_299));
+        assert!(memory.note_living(&after, 17_300));
+        assert!(!memory.note_living(&after, 17_301));
     }
 
     #[test]
-    fn gateways_that_appear_one_after_another_do_not_put_the_walk_off() {
+    fn each_gateway_that_appears_is_followed_by_a_walk() {
         let mut memory = WalkState::default();
         let mut living = vec!["a"];
         memory.note_living(&roster(&living, &["x"]), 0);
@@ -148,7 +116,7 @@ mod tests {
                     .then_some(now),
             );
         }
-        // 7.3 s after the first and after the last; the very first look came at 0.
-        assert_eq!(walks, [7_300, 14_300]);
+        // 7.3 s after each.
+        assert_eq!(walks, [7_300, 8_300, 11_300, 14_300]);
     }
 }

@@ -147,6 +147,11 @@ calls! {
         [read] lives_page(after: Option<&ListedLive>, limit: usize) -> Vec<ListedLive>, at list();
         [write] delist(live: &LiveId) -> (), at list();
         [write] take_walk_turn(gateway: &GatewayId, ttl: Duration, dead: &HashSet<GatewayId>) -> bool, at list();
+        [read] are_listed(lives: &[LiveId]) -> Vec<bool>, at list();
+        else
+        async fn load_lives(&self, lives: &[LiveId]) -> Vec<StoreResult<Option<LiveRecord>>> {
+            batches!(self, read load_lives(lives), lives, |live| self.live(live))
+        }
     }
 }
 
@@ -201,68 +206,6 @@ calls! {
     LeaseStore {
         [write] renew_lease(renewal: &RenewLease) -> LeaseReply, at list();
         [write] end_lease(gateway: &GatewayId) -> (), at list();
-    }
-}
-
-#[async_trait]
-impl Checks for Link {
-    async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked> {
-        let call = Call {
-            name: "check",
-            link: self.number,
-            node: self.first_there(lives),
-            writes: false,
-        };
-        let (gateway, asked) = (gateway.clone(), lives.to_vec());
-        let run = move |store: &MemoryStore| at_once(store.check(&gateway, &asked));
-        let unread = lives.len();
-        let failed = move |why: StoreError| {
-            (0..unread)
-                .map(|_| Checked {
-                    findings: Vec::new(),
-                    complete: Err(why.clone()),
-                })
-                .collect()
-        };
-        let mut checked = self.network.call(call, run, failed).await;
-        for (expected, checked) in lives.iter().zip(&mut checked) {
-            self.hide_what_is_away(expected, checked);
-        }
-        checked
-    }
-}
-
-impl Link {
-    fn first_there(&self, lives: &[CheckLive]) -> usize {
-        let nodes = lives.iter().map(|expected| self.live(&expected.live));
-        nodes
-            .into_iter()
-            .find(|node| self.part(*node).is_none())
-            .unwrap_or_default()
-    }
-
-    /// A node that is away tells nothing of what lies on it.
-    fn hide_what_is_away(&self, expected: &CheckLive, checked: &mut Checked) {
-        for (place, slice) in expected.slices.iter().enumerate() {
-            if let Some(why) = self.part(self.slice(&slice.slice)) {
-                checked.findings.retain(
-                    |finding| !matches!(finding, Finding::Slice(found, _) if *found == place),
-                );
-                checked.complete = Err(why);
-            }
-        }
-        if let Some(why) = self.part(self.live(&expected.live)) {
-            checked
-                .findings
-                .retain(|finding| matches!(finding, Finding::Slice(..) | Finding::Unlisted));
-            checked.complete = Err(why);
-        }
-        if expected.listed && self.part(self.list()).is_some() {
-            checked
-                .findings
-                .retain(|finding| *finding != Finding::Unlisted);
-            checked.findings.push(Finding::ListUnread);
-        }
     }
 }
 

@@ -7,9 +7,9 @@ use rollcall::base::clock::UnixMillis;
 use rollcall::base::ids::{
     Epoch, Group, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId,
 };
-use rollcall::store::{CheckLive, ExpectedSlice, OpenLive, SliceSize, Store};
+use rollcall::store::{OpenLive, Store};
 
-use super::{Caller, fans, gateway, live, on_each, opened_as, sweep, users, wish};
+use super::{Caller, fans, live, on_each, opened_as, sweep, users, wish};
 
 fn viewers() -> SliceId {
     SliceId {
@@ -175,62 +175,10 @@ async fn a_live_has_the_slices_that_it_was_opened_with(store: Arc<dyn Store>) {
     assert_eq!(above.epoch, Epoch(u64::from(u32::MAX) + 6));
 }
 
-async fn a_check_looks_at_all_slices_of_a_live(store: Arc<dyn Store>) {
-    let record = opened_as(
-        &store,
-        &OpenLive {
-            slices: 2,
-            ..wish("42")
-        },
-    )
-    .await;
-    let [first, second] = [1, 2].map(|index| SliceId::of_live(live("42"), index, 2));
-    let mut a = Caller {
-        epoch: record.epoch.0,
-        slice: second.clone(),
-        ..Caller::new(&store, "a")
-    };
-    let size = a.registers(&users(0, 2)).await;
-    let expect = |card| CheckLive {
-        live: record.live.clone(),
-        epoch: record.epoch,
-        listed: false,
-        removals: 0,
-        version: 0,
-        counted: None,
-        slices: vec![
-            ExpectedSlice {
-                slice: first.clone(),
-                epoch: record.epoch,
-                entry: None,
-                size: SliceSize::default(),
-            },
-            ExpectedSlice {
-                slice: second.clone(),
-                epoch: record.epoch,
-                entry: Some(1),
-                size: SliceSize { card, ..size },
-            },
-        ],
-    };
-    let found = store.check(&gateway("a"), &[expect(2), expect(3)]).await;
-    assert!(
-        found.iter().all(|checked| checked.complete.is_ok()),
-        "{found:?}"
-    );
-    let found: Vec<_> = found.into_iter().map(|checked| checked.findings).collect();
-    assert!(found[0].is_empty(), "{found:?}");
-    assert!(
-        matches!(&found[1][..], [rollcall::store::Finding::Slice(1, there)] if there.size.card == 2),
-        "{found:?}"
-    );
-}
-
 on_each!(
     a_viewer_is_there_since_the_earliest_time_that_a_gateway_says,
     times_go_with_sweeps_and_closes,
     a_whole_batch_has_times,
     slices_of_a_live_and_of_the_platform_are_apart,
     a_live_has_the_slices_that_it_was_opened_with,
-    a_check_looks_at_all_slices_of_a_live,
 );

@@ -281,7 +281,7 @@ async fn sessions_outlast_the_close_and_epochs_are_apart(store: Arc<dyn Store>) 
         left: Some(Vec::new()),
         ..late
     };
-    assert_eq!(store.apply(&late).await.unwrap(), ApplyReply::Closed);
+    assert_eq!(store.apply(&late).await.unwrap(), ApplyReply::Over);
     let mut next = Gateway::new(&store, "a", 8);
     next.changes(9_000, &users(0, 1), &[]).await;
     assert_eq!(times(&store, 7).await, kept);

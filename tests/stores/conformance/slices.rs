@@ -221,10 +221,10 @@ async fn a_closed_epoch_takes_nobody(store: Arc<dyn Store>) {
     a.registers(&users(0, 3)).await;
     for _ in 0..2 {
         store.close_slice(&slice(), Epoch(1)).await.unwrap();
-        assert_eq!(a.call(a.entry, &users(5, 6), &[]).await, ApplyReply::Closed);
-        assert_eq!(a.call(None, &users(5, 6), &[]).await, ApplyReply::Closed);
-        assert_eq!(b.call(None, &users(5, 6), &[]).await, ApplyReply::Closed);
-        assert_eq!(a.call(a.entry, &[], &users(0, 3)).await, ApplyReply::Closed);
+        assert_eq!(a.call(a.entry, &users(5, 6), &[]).await, ApplyReply::Over);
+        assert_eq!(a.call(None, &users(5, 6), &[]).await, ApplyReply::Over);
+        assert_eq!(b.call(None, &users(5, 6), &[]).await, ApplyReply::Over);
+        assert_eq!(a.call(a.entry, &[], &users(0, 3)).await, ApplyReply::Over);
         assert_eq!(passes(&store, a.pass()).await, None);
         assert!(fans(&store, &slice()).await.is_empty());
         assert!(claims(&store, &slice()).await.is_empty());
@@ -254,10 +254,7 @@ async fn a_newer_epoch_refuses_the_older_and_wipes_its_leftovers(store: Arc<dyn 
     assert_eq!(fans(&store, &slice()).await, users(7, 9));
     assert!(claimed(&store, &slice(), &old.name).await.is_empty());
     for follows in [None, Some(1)] {
-        assert_eq!(
-            old.call(follows, &users(0, 1), &[]).await,
-            ApplyReply::Newer(Epoch(3))
-        );
+        assert_eq!(old.call(follows, &users(0, 1), &[]).await, ApplyReply::Over);
     }
     assert_eq!(fence(&store, &slice()).await.unwrap(), Some(Epoch(3)));
     // The entries of the wiped epoch are gone with it.
@@ -277,15 +274,9 @@ async fn a_closed_older_epoch_gives_way_too(store: Arc<dyn Store>) {
     assert!(is_refused(&a.call(Some(1), &users(0, 1), &[]).await, None));
     assert_eq!(a.registers(&users(0, 1)).await.card, 1);
     a.epoch = 1;
-    assert_eq!(
-        a.call(None, &users(1, 2), &[]).await,
-        ApplyReply::Newer(Epoch(2))
-    );
+    assert_eq!(a.call(None, &users(1, 2), &[]).await, ApplyReply::Over);
     store.close_slice(&slice(), Epoch(2)).await.unwrap();
-    assert_eq!(
-        a.call(None, &users(1, 2), &[]).await,
-        ApplyReply::Newer(Epoch(2))
-    );
+    assert_eq!(a.call(None, &users(1, 2), &[]).await, ApplyReply::Over);
 }
 
 async fn an_older_close_leaves_a_newer_epoch_alone(store: Arc<dyn Store>) {
@@ -359,12 +350,9 @@ async fn a_close_of_a_slice_that_nobody_used_holds(store: Arc<dyn Store>) {
         epoch: 4,
         ..Caller::new(&store, "a")
     };
-    assert_eq!(a.call(None, &users(0, 1), &[]).await, ApplyReply::Closed);
+    assert_eq!(a.call(None, &users(0, 1), &[]).await, ApplyReply::Over);
     a.epoch = 3;
-    assert_eq!(
-        a.call(None, &users(0, 1), &[]).await,
-        ApplyReply::Newer(Epoch(4))
-    );
+    assert_eq!(a.call(None, &users(0, 1), &[]).await, ApplyReply::Over);
     a.epoch = 5;
     assert_eq!(a.registers(&users(0, 1)).await.card, 1);
 }

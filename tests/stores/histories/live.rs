@@ -13,9 +13,9 @@ use proptest::prelude::*;
 use rollcall::base::ids::{Epoch, GatewayId, Group, SliceId, UserId};
 use rollcall::store::Fence;
 use rollcall::store::{
-    Apply, ApplyReply, Burial, CheckLive, Checked, CloseLive, CloseReason, CloseReply,
-    ExpectedSlice, Figures, Finding, Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Pass,
-    Peaks, Refusal, RemoveUser, RenewLease, SliceEntry, SliceLook, SliceSize, Standing, Store,
+    Apply, ApplyReply, Burial, CloseLive, CloseReason, CloseReply, Lease, LeaseReply, LiveRecord,
+    OpenLive, OpenReply, Pass, Peaks, Refusal, RemoveUser, RenewLease, SliceEntry, SliceLook,
+    SliceSize, Standing, Store,
 };
 
 use super::agree_on;
@@ -94,10 +94,6 @@ enum Step {
     End {
         gateway: usize,
     },
-    Check {
-        gateway: usize,
-        wrong: Wrong,
-    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -128,16 +124,6 @@ enum Seen {
     Ahead,
 }
 
-/// What an expectation has wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wrong {
-    Nothing,
-    Epoch,
-    Removals,
-    Entry,
-    Card,
-}
-
 fn steps() -> impl Strategy<Value = Step> {
     let behind = || prop_oneof![10 => Just(0_usize), 1 => Just(1), 1 => Just(2)];
     let (who, slice) = (|| 0..4_usize, || 0..SLICES as usize);
@@ -155,10 +141,6 @@ fn steps() -> impl Strategy<Value = Step> {
             Just(Seen::Ahead)
         ]
     };
-    let wrong = prop_oneof![
-        6 => Just(Wrong::Nothing), 1 => Just(Wrong::Epoch), 1 => Just(Wrong::Removals), 1 => Just(Wrong::Entry),
-        1 => Just(Wrong::Card),
-    ];
     let apply = (who(), slice(), behind(), follows, users(), users()).prop_map(
         |(gateway, slice, behind, follows, joins, leaves)| {
             let leaves = &leaves - &joins;
@@ -194,7 +176,6 @@ fn steps() -> impl Strategy<Value = Step> {
             .prop_map(|(slice, complains)| Step::Pass { slice, complains }),
         8 => (who(), knows, burials).prop_map(|(gateway, held, burials)| Step::Renew { gateway, held, burials }),
         1 => who().prop_map(|gateway| Step::End { gateway }),
-        6 => (who(), wrong).prop_map(|(gateway, wrong)| Step::Check { gateway, wrong }),
     ]
 }
 
@@ -322,7 +303,6 @@ impl Side {
                 let size = size.map(|size| self.size(&size));
                 format!("refused {entry:?} {size:?}")
             }
-            ApplyReply::Newer(epoch) => format!("newer {}", self.name(*epoch)),
             other => format!("{other:?}"),
         }
     }
@@ -398,61 +378,6 @@ impl Side {
                 )
             }
         }
-    }
-
-    async fn check(&self, who: usize, wrong: Wrong) -> String {
-        let me = gateway(GATEWAYS[who]);
-        let record = self.store.load_live(&live("42")).await.unwrap();
-        let epoch = self.epoch(0);
-        let off = |kind| u64::from(wrong == kind);
-        let mut slices = Vec::new();
-        for place in 0..SLICES as usize {
-            let found = look(&self.store, &slice(place), GATEWAYS[who]).await;
-            let entry = number_in(found.entry);
-            slices.push(ExpectedSlice {
-                slice: slice(place),
-                epoch,
-                entry: if wrong == Wrong::Entry {
-                    entry.map_or(Some(1), |_| None)
-                } else {
-                    entry
-                },
-                size: SliceSize {
-                    card: found.size.card + off(Wrong::Card),
-                    ..found.size
-                },
-            });
-        }
-        let expected = CheckLive {
-            live: live("42"),
-            epoch: if wrong == Wrong::Epoch {
-                self.epoch(1)
-            } else {
-                epoch
-            },
-            listed: true,
-            removals: record.as_ref().map_or(0, |record| record.removals) + off(Wrong::Removals),
-            version: 0,
-            counted: Some(Figures::default()),
-            slices,
-        };
-        let answers = self.store.check(&me, &[expected]).await;
-        let [
-            Checked {
-                findings,
-                complete: Ok(()),
-            },
-        ] = &answers[..]
-        else {
-            panic!("{answers:?}")
-        };
-        format!(
-            "{:?}",
-            sorted(findings.iter().map(|finding| match finding {
-                Finding::Slice(place, look) => format!("slice {place}: {}", self.look(look)),
-                other => format!("{other:?}"),
-            }))
-        )
     }
 
     /// The next call of a gateway, in the present epoch. It changes nothing yet.
@@ -688,10 +613,6 @@ impl Side {
                         .unwrap()
                 )
             }
-            Step::Check {
-                gateway: who,
-                wrong,
-            } => self.check(*who, *wrong).await,
         }
     }
 

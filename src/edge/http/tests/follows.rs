@@ -79,14 +79,14 @@ async fn a_follow_that_the_store_may_have_taken_is_told() {
     world.opens("42", 1).await;
     let room = world.app.rooms.get(&LiveId::parse("42").unwrap()).unwrap();
     room.join(&conn("u1"), Rate::per_second(0), 0, 0).unwrap();
-    assert_eq!(room.take_unchecked(0).len(), 1);
+    assert_eq!(room.seats.take_unchecked(0).len(), 1);
     world.store.breaks();
     world
         .put("/v1/users/u1/following/s1", "")
         .await
         .is_problem(503, "store_unavailable");
     assert_eq!(
-        room.take_unchecked(0).len(),
+        room.seats.take_unchecked(0).len(),
         1,
         "it is asked again whether the user is a fan"
     );
@@ -94,7 +94,7 @@ async fn a_follow_that_the_store_may_have_taken_is_told() {
         .delete("/v1/users/u1/following/s1")
         .await
         .is_problem(503, "store_unavailable");
-    assert_eq!(room.take_unchecked(0).len(), 1);
+    assert_eq!(room.seats.take_unchecked(0).len(), 1);
 }
 
 #[tokio::test]

@@ -65,7 +65,7 @@ fn wish(live: &str) -> JoinRequest {
 
 fn viewers(at: &SocketlessSessions, live: &str) -> u64 {
     match at.context.rooms.get(&LiveId::parse(live).unwrap()) {
-        Some(room) => room.own_viewers().viewers,
+        Some(room) => room.figures.own_viewers().viewers,
         None => 0,
     }
 }
@@ -96,7 +96,13 @@ impl Ending {
                 let RemoveReply::Done { number, .. } = reply else {
                     panic!("{reply:?}");
                 };
-                at.context.rooms.get(&id.live).unwrap().bans.advance(number);
+                at.context
+                    .rooms
+                    .get(&id.live)
+                    .unwrap()
+                    .seats
+                    .bans
+                    .advance(number);
             }
         }
     }

@@ -12,8 +12,8 @@
 --       18… joins, fans last; then leaves; then for each join, if it is a live, since when the user is there, ms, or,
 --       if it is the platform, the lives with commas between; then, if the gateway knows when the users who leave were
 --       there last, as many times in ms
--- Returns  {'done', SIZE…} | {'closed'} | {'newer', epoch} | {'dead'} | {'late', now in ms}
---          | {'refused', number of the entry or empty, SIZE… if the slice belongs to the epoch}
+-- Returns  {'done', SIZE…} | {'over'} | {'late', now in ms} | {'refused', number of the entry or empty, SIZE… if the
+--          slice belongs to the epoch and the gateway was not buried}
 
 -- Counts different users. A key that cannot count belongs to another program.
 local function count_different(key, users)
@@ -52,11 +52,8 @@ end
 
 -- 1. The fence.
 local fence = read_fence(keys.fence)
-if fence.epoch > epoch then
-  return { 'newer', fence.epoch }
-end
-if fence.phase == 'closed' and fence.epoch == epoch then
-  return { 'closed' }
+if fence.epoch > epoch or fence.phase == 'closed' and fence.epoch == epoch then
+  return { 'over' }
 end
 local begins = not fence.phase or fence.epoch < epoch
 if not begins then
@@ -67,7 +64,7 @@ end
 local entry = not begins and redis.call('HGET', keys.gateways, me)
 local token, entry_number = read_entry(entry)
 if entry_number == 'dead' then
-  return refuse(fence, 'dead')
+  return refuse(fence, 'refused', '')
 elseif (entry_number or '') ~= follows and begins then
   return { 'refused', '' }
 elseif (entry_number or '') ~= follows then
