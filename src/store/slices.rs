@@ -236,7 +236,7 @@ pub struct SliceLook {
 }
 
 /// Takes the claims of dead gateways out of a slice, and brings its public sets in line with the
-/// claims, page by page.
+/// claims, about 500 users at a time.
 #[derive(Debug, Clone)]
 pub struct Pass {
     /// The slice.
@@ -251,13 +251,14 @@ pub struct Pass {
     /// Gateways that were buried, and when each was heard last. Sessions of their users end then,
     /// and users of the platform count as seen then.
     pub dead: Vec<(GatewayId, UnixMillis)>,
-    /// Where the pass goes on; `None` is its first page, which marks the entries of the dead.
+    /// Where the pass goes on; `None` is its first part, which marks the entries of the dead.
     pub from: Option<PassCursor>,
     /// Whether the pass ends with the claims. That is enough for a sweep.
     pub only_claims: bool,
 }
 
-/// What a page of a pass looks through. The phases come in this order.
+/// What a part of a pass looks through. The phases come in this order; a part goes through several
+/// of them if the slice is small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PassPhase {
     /// The claims.
@@ -271,18 +272,18 @@ pub enum PassPhase {
 /// Where a pass goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PassCursor {
-    /// What the next page looks through.
+    /// What the next part looks through first.
     pub phase: PassPhase,
     /// The cursor there.
     pub cursor: u64,
 }
 
-/// The outcome of one page of a pass.
+/// The outcome of one part of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passed {
     /// Where the pass goes on; `None` at the end.
     pub next: Option<PassCursor>,
-    /// The size of the slice after the page.
+    /// The size of the slice after it.
     pub size: SliceSize,
     /// The claims of dead gateways that were taken out.
     pub released: u64,
@@ -353,7 +354,7 @@ pub trait Slices: Sync {
         entries: Entries,
     ) -> Vec<StoreResult<SliceLook>>;
 
-    /// Makes one page of a pass, see [`Pass`]. `None` if the slice does not belong to this epoch.
+    /// Makes one part of a pass, see [`Pass`]. `None` if the slice does not belong to this epoch.
     /// Replaces a key of the wrong type, which another program wrote.
     async fn pass(&self, pass: &Pass) -> StoreResult<Option<Passed>>;
 

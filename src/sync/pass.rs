@@ -1,5 +1,5 @@
 //! Puts a slice right: takes out the claims of dead gateways, and brings the public sets in line
-//! with the claims. The walk, the looks of a gateway and the flusher call it. Every page is right at
+//! with the claims. The walk, the looks of a gateway and the flusher call it. Every part is right at
 //! any moment, so several gateways may work on the same slice.
 
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Passer {
         dead
     }
 
-    /// Passes through a slice page by page, and takes out the claims of these dead gateways. Returns
+    /// Passes through a slice part by part, and takes out the claims of these dead gateways. Returns
     /// the size after it; `None` if the slice does not belong to this epoch.
     pub async fn pass(
         &self,
@@ -67,7 +67,7 @@ impl Passer {
         pass.only_claims = extent == Extent::Claims;
         let mut released = 0;
         let result = loop {
-            match self.page(&pass).await {
+            match self.part(&pass).await {
                 Ok(Some(passed)) => {
                     released += passed.released;
                     pass.from = passed.next;
@@ -85,8 +85,8 @@ impl Passer {
         result
     }
 
-    /// Passes through one page of a slice.
-    pub async fn pass_page(
+    /// Passes through one part of a slice.
+    pub async fn pass_part(
         &self,
         slice: &SliceId,
         epoch: Epoch,
@@ -94,7 +94,7 @@ impl Passer {
     ) -> StoreResult<Option<PassCursor>> {
         let mut pass = self.begin(slice, epoch, &[]);
         pass.from = from;
-        let passed = self.page(&pass).await?;
+        let passed = self.part(&pass).await?;
         Ok(passed.and_then(|passed| passed.next))
     }
 
@@ -112,7 +112,7 @@ impl Passer {
         );
         let mut pass = self.begin(slice, epoch, &[]);
         pass.wrong = Some(incarnation);
-        self.page(&pass).await?;
+        self.part(&pass).await?;
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl Passer {
         }
     }
 
-    async fn page(&self, pass: &Pass) -> StoreResult<Option<Passed>> {
+    async fn part(&self, pass: &Pass) -> StoreResult<Option<Passed>> {
         let Some(passed) = self.store.pass(pass).await? else {
             return Ok(None);
         };

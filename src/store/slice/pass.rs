@@ -9,7 +9,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{Group, UserId};
 use crate::store::slices::{Drift, Pass, PassCursor, PassPhase, Passed, SliceEntry};
 
-/// Users on a page of a pass.
+/// About as many users are looked at in a part of a pass.
 const PASS_PAGE: usize = 500;
 
 /// What one page did.
@@ -17,6 +17,7 @@ const PASS_PAGE: usize = 500;
 struct Page {
     /// The cursor of the next page of this phase.
     next: Option<u64>,
+    looked: usize,
     /// Claims that were taken out: those of dead gateways, and those of nobody.
     released: u64,
     ownerless: u64,
@@ -33,7 +34,7 @@ enum Owner {
 }
 
 impl Slice {
-    /// Makes a page of a pass; see [`crate::store::Slices::pass`]. The caller must know that the
+    /// Makes a part of a pass; see [`crate::store::Slices::pass`]. The caller must know that the
     /// dead gateways were buried.
     pub fn pass(&mut self, pass: &Pass, now: UnixMillis) -> Option<Passed> {
         self.departed.clear();
@@ -46,32 +47,42 @@ impl Slice {
         let rebuild = self.counted.rebuild;
         self.guard(pass.known, pass.wrong, now);
         let mut has_changed = pass.from.is_none() && self.mark_dead(pass);
-        let from = pass.from.unwrap_or(PassCursor {
-            phase: PassPhase::Claims,
-            cursor: 0,
-        });
-        let page = match from.phase {
-            PassPhase::Claims => self.pass_claims(pass, from.cursor, now),
-            PassPhase::Members => self.pass_group(Group::All, pass, from.cursor, now),
-            PassPhase::Fans => self.pass_group(Group::Fans, pass, from.cursor, now),
+        let mut passed = Passed {
+            next: Some(pass.from.unwrap_or(PassCursor {
+                phase: PassPhase::Claims,
+                cursor: 0,
+            })),
+            size: self.size(),
+            released: 0,
+            drift: Drift::default(),
         };
-        let next = self.place_after(pass, from.phase, page.next);
-        if next.is_none() {
-            if from.phase == PassPhase::Fans {
+        let mut looked = 0;
+        while let Some(at) = passed.next
+            && looked < PASS_PAGE
+        {
+            let page = match at.phase {
+                PassPhase::Claims => self.pass_claims(pass, at.cursor, now),
+                PassPhase::Members => self.pass_group(Group::All, pass, at.cursor, now),
+                PassPhase::Fans => self.pass_group(Group::Fans, pass, at.cursor, now),
+            };
+            has_changed |= page.has_changed();
+            looked += page.looked;
+            passed.released += page.released;
+            passed.drift.stray += page.drift.stray;
+            passed.drift.missing += page.drift.missing;
+            passed.next = self.place_after(pass, at.phase, page.next);
+            if passed.next.is_none() && at.phase == PassPhase::Fans {
                 self.compare_fans(pass, now);
             }
+        }
+        if passed.next.is_none() {
             has_changed |= self.drop_dead(pass);
         }
-        has_changed |= page.has_changed() || self.counted.rebuild != rebuild;
-        if has_changed {
+        if has_changed || self.counted.rebuild != rebuild {
             self.move_on(now);
         }
-        Some(Passed {
-            next,
-            size: self.size(),
-            released: page.released,
-            drift: page.drift,
-        })
+        passed.size = self.size();
+        Some(passed)
     }
 
     /// Marks the entries of dead gateways, so that none of their calls that are still under way
@@ -106,6 +117,7 @@ impl Slice {
         let found = self.who.page(cursor, PASS_PAGE);
         let mut page = Page {
             next: found.next,
+            looked: found.users.len(),
             drift: self.drift_among(&found.users),
             ..Page::default()
         };
@@ -197,6 +209,7 @@ impl Slice {
             return Page::default();
         }
         let found = self.members_of(group).page(cursor, PASS_PAGE);
+        let looked = found.users.len();
         let mut strays = found.users;
         strays.retain(|user| match group {
             Group::All => !self.claimed(user).is_member,
@@ -218,6 +231,7 @@ impl Slice {
         }
         Page {
             next: found.next,
+            looked,
             drift,
             ..Page::default()
         }

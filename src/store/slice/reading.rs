@@ -26,10 +26,12 @@ impl Slice {
         self.counted.rebuild.is_some()
     }
 
-    /// Whether there are as many claims and entries as the calls have counted.
+    /// Whether there are as many claims and entries as the calls have counted, and not more fans
+    /// than users with claims.
     pub(super) fn is_intact(&self) -> bool {
         self.counted.users() == Some(self.who.len())
             && self.counted.entries == self.entries.len() as u64
+            && self.counted.fans <= self.who.len()
     }
 
     /// Whether the public sets have other sizes than the claims.

@@ -1,5 +1,7 @@
 //! Puts the slices of open lives and of the platform right, and closes slices of older epochs.
 
+use futures_util::{StreamExt, stream};
+
 use super::Walk;
 use super::state::WalkState;
 use crate::base::ids::{Epoch, SliceId};
@@ -7,6 +9,9 @@ use crate::store::{
     Entries, Fence, LiveRecord, MAX_BATCH, SliceLook, SliceSize, StoreError, StoreResult,
 };
 use crate::sync::pass::Extent;
+
+/// Maximum small slices that are compared at the same time.
+const MAX_CONCURRENT_PASSES: usize = 16;
 
 /// A slice as the walk found it.
 pub(super) struct FoundSlice {
@@ -118,27 +123,29 @@ impl Walk {
         })
     }
 
-    /// Compares small slices as a whole, and one page of each large one: another program may have
-    /// left all sizes as they were.
+    /// Compares small slices as a whole, and a part of each large one: another program may have left
+    /// all sizes as they were.
     pub(super) async fn compare_in_turn(&self, memory: &mut WalkState, walked: Vec<WalkedSlice>) {
-        for slice in walked {
-            if slice.is_compared || slice.size == SliceSize::default() {
-                continue;
-            }
-            if slice.is_small() {
+        let (small, large): (Vec<_>, Vec<_>) = walked
+            .into_iter()
+            .filter(|slice| !slice.is_compared && slice.size != SliceSize::default())
+            .partition(WalkedSlice::is_small);
+        stream::iter(small)
+            .for_each_concurrent(MAX_CONCURRENT_PASSES, async |slice| {
                 let look = SliceLook::default();
                 if let Err(why) = self.compare(slice.id, slice.epoch, &look).await {
                     tracing::debug!(error = %why, "a slice was not compared");
                 }
-            } else {
-                self.compare_page(memory, &slice).await;
-            }
+            })
+            .await;
+        for slice in &large {
+            self.compare_part(memory, slice).await;
         }
     }
 
-    async fn compare_page(&self, memory: &mut WalkState, slice: &WalkedSlice) {
+    async fn compare_part(&self, memory: &mut WalkState, slice: &WalkedSlice) {
         let from = memory.cursors.get(&slice.id).copied();
-        match self.passer.pass_page(&slice.id, slice.epoch, from).await {
+        match self.passer.pass_part(&slice.id, slice.epoch, from).await {
             Ok(Some(next)) => {
                 memory.cursors.insert(slice.id.clone(), next);
             }
@@ -146,7 +153,7 @@ impl Walk {
                 memory.cursors.remove(&slice.id);
             }
             Err(why) => {
-                tracing::debug!(set = %slice.id.set, error = %why, "a page was not compared");
+                tracing::debug!(set = %slice.id.set, error = %why, "a part of a slice was not compared");
             }
         }
     }

@@ -1,15 +1,15 @@
--- Makes one page of a pass through a slice: takes the claims of dead gateways out, and brings the public sets in line
--- with the claims.
+-- Makes a part of a pass through a slice: takes the claims of dead gateways out, and brings the public sets in line with
+-- the claims. A small slice is done in one call.
 -- KEYS  1 members  2 claims  3 gateways  4 fence
 --       of the users of the platform:  5 last seen
 --       of a live:  5 fans  6 stays  7 sessions
--- ARGV  1 epoch  2 begin: the first page, which marks the entries of the dead | claims | members | fans: what this page
---       looks through  3 cursor  4 1 if the pass ends with the claims, or empty  5 about as many users of a page
+-- ARGV  1 epoch  2 begin: the first call, which marks the entries of the dead | claims | members | fans: what it looks
+--       through first  3 cursor  4 1 if the pass ends with the claims, or empty  5 about as many users are looked at
 --       6 text | u32 of the users of the platform, otherwise empty  7 lifetime, s  8 lifetime of the totals, s
 --       9 the incarnation in which somebody else wrote an entry, or empty
 --       10 the newest version of the slice in this epoch that the gateway knows, or 0  11 how many members came by then
 --       12 how many left, then for each dead gateway: gateway, when it was heard last, ms
--- Returns  {what the next page looks through or empty, its cursor, claims of dead gateways that were taken out, strays,
+-- Returns  {what the next call looks through or empty, its cursor, claims of dead gateways that were taken out, strays,
 --          missing, SIZE…}, or nothing if the slice does not belong to this epoch, or the epoch is closed
 local epoch, phase, cursor, form, known = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[6], known_from(10)
 local is_of_platform = form ~= ''
@@ -59,10 +59,10 @@ if phase == 'begin' then
   end)
 end
 
--- 3. The page.
-local now, rebuild = clock(), fence.rebuild
-local agree = not differs(fence, read_sizes(keys))
-local released, strays, missing = 0, 0, 0
+-- 3. The pages.
+local now = clock()
+local rebuild, agree
+local looked, released, strays, missing = 0, 0, 0, 0
 
 -- Notes how many users the public sets have without a reason, and how many they lack. Returns false if the slice has
 -- forgotten all claims because of that: if all sizes agree, nobody can tell which key somebody else wrote.
@@ -125,6 +125,7 @@ local function pass_claims()
   for i = 1, #page[2], 2 do
     users[#users + 1], values[#values + 1] = page[2][i], page[2][i + 1]
   end
+  looked = looked + #users
   local are_members, are_fans = {}, {}
   if not rebuild then
     are_members = are_in(keys.members, users)
@@ -181,6 +182,7 @@ end
 -- Looks through a page of a public set. Calls `drop` with the users of whom no claim says that they belong there.
 local function pass_set(set, belongs, drop)
   local page = redis.call('SSCAN', set, cursor, 'COUNT', ARGV[5])
+  looked = looked + #page[2]
   local gone = {}
   for i, value in ipairs(claims_on(keys.who, page[2])) do
     if not belongs(value) then
@@ -194,28 +196,38 @@ local function pass_set(set, belongs, drop)
   return page[1]
 end
 
-local next_cursor = '0'
-if phase == 'claims' then
-  next_cursor = pass_claims()
-elseif phase == 'members' and not rebuild then
-  next_cursor = pass_set(keys.members, function(value) return value end,
-    function(gone) drop_members(keys, form, gone, function() return now end) end)
-elseif phase == 'fans' and not rebuild then
-  next_cursor = pass_set(keys.fans, says_fan, function(gone) change_set(keys.fans, {}, gone) end)
+local function pass_page()
+  if phase == 'claims' then
+    return pass_claims()
+  end
+  if rebuild then
+    return '0'
+  end
+  if phase == 'members' then
+    return pass_set(keys.members, function(value) return value end,
+      function(gone) drop_members(keys, form, gone, function() return now end) end)
+  end
+  return pass_set(keys.fans, says_fan, function(gone) change_set(keys.fans, {}, gone) end)
 end
-local next_phase = ''
-if next_cursor ~= '0' then
-  next_phase = phase
-elseif not fence.rebuild and ARGV[4] == '' then
-  next_phase = ({ claims = 'members', members = keys.fans and 'fans' })[phase] or ''
-end
+
+local last_phase
+repeat
+  rebuild, agree = fence.rebuild, not differs(fence, read_sizes(keys))
+  cursor, last_phase = pass_page(), phase
+  if cursor == '0' then
+    phase = ''
+    if not fence.rebuild and ARGV[4] == '' then
+      phase = ({ claims = 'members', members = keys.fans and 'fans' })[last_phase] or ''
+    end
+  end
+until phase == '' or looked >= tonumber(ARGV[5])
 
 -- 4. The end. A whole pass leaves as many fans as the claims say. If the scripts have counted another number, somebody
 -- else wrote a claim in the place of another one.
-if phase == 'fans' and next_phase == '' and not fence.rebuild and redis.call('SCARD', keys.fans) ~= fence.fans then
+if last_phase == 'fans' and phase == '' and not fence.rebuild and redis.call('SCARD', keys.fans) ~= fence.fans then
   forget(fence, keys, known)
 end
-if next_phase == '' then
+if phase == '' then
   each_dead(function(gateway, _, is_marked)
     if is_marked then
       fence.entries = fence.entries - redis.call('HDEL', keys.gateways, gateway)
@@ -227,4 +239,4 @@ if fence.has_changed then
   move_on(fence)
   write_fence(keys.fence, fence, ARGV[8])
 end
-return { next_phase, next_cursor, released, strays, missing, size_of(fence, keys) }
+return { phase, cursor, released, strays, missing, size_of(fence, keys) }
