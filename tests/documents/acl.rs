@@ -344,7 +344,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         known: SliceSize::default(),
         more: false,
         bye: false,
-        uniques: true,
+        uniques: slice.set.live().is_some(),
         joins: joins.to_vec(),
         fans: Vec::new(),
         since: if slice.set.live().is_some() {

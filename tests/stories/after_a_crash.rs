@@ -210,14 +210,11 @@ async fn a_gateway_asked_to_end_exits_0_and_leaves_no_fan_of_its_own() {
         let _here = other.viewer_in("u3", "42").await;
         other.card_becomes("42", 10, PATIENCE).await;
         until("both gateways have fans there", PATIENCE, || async {
-            same(
-                other
-                    .redis()
-                    .keys("{online-fans:42}:held-fans:*")
-                    .await
-                    .len(),
-                2,
-            )
+            let entries = other
+                .redis()
+                .ask(&["HLEN", "{online-fans:42}:gateways"])
+                .await;
+            same(entries.as_u64(), Some(2))
         })
         .await;
         ending.process().terminate();

@@ -406,7 +406,11 @@ async fn a_move_to_another_gateway_is_one_session() {
         here.vanish();
         let there = new.viewer_in("u1", "42").await;
         until("both gateways hold the viewer", PATIENCE, async || {
-            same(new.redis().keys("{online-fans:42}:held:*").await.len(), 2)
+            let entries = new
+                .redis()
+                .ask(&["HLEN", "{online-fans:42}:gateways"])
+                .await;
+            same(entries.as_u64(), Some(2))
         })
         .await;
         old.stop().await;

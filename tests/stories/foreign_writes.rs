@@ -68,36 +68,30 @@ impl Of {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     Set,
-    Held,
+    /// The claims.
+    Who,
     Entries,
     Fence,
-    /// Only viewers have it.
-    Since,
 }
 
 impl Target {
     /// What every slice has.
-    const OF_FANS: &'static [Self] = &[Self::Set, Self::Held, Self::Entries, Self::Fence];
-    /// What viewers have.
-    const OF_VIEWERS: &'static [Self] = &[Self::Set, Self::Held, Self::Since];
+    const ALL: &'static [Self] = &[Self::Set, Self::Who, Self::Entries, Self::Fence];
 
-    /// The key, given the slice and the gateway whose held set it is.
-    pub(super) fn key(self, of: Of, slice: &str, gateway: &str) -> String {
+    /// The key, given the slice.
+    pub(super) fn key(self, of: Of, slice: &str) -> String {
         match self {
             Self::Set => of.set(slice),
-            Self::Held if of == Of::Fans => format!("{{{slice}}}:held-fans:{gateway}"),
-            Self::Held => format!("{{{slice}}}:held:{gateway}"),
+            Self::Who => format!("{{{slice}}}:who"),
             Self::Entries => format!("{{{slice}}}:gateways"),
             Self::Fence => format!("{{{slice}}}:fence"),
-            Self::Since => format!("{{{slice}}}:since"),
         }
     }
 
     /// What can happen to it.
     pub(super) fn meddlings(self) -> &'static [Meddling] {
         match self {
-            Self::Set | Self::Held => Meddling::ALL,
-            Self::Since => Meddling::OF_TIMES,
+            Self::Set | Self::Who => Meddling::ALL,
             Self::Entries => Meddling::OF_ENTRIES,
             Self::Fence => Meddling::OF_A_FENCE,
         }
@@ -130,9 +124,9 @@ struct Place {
 }
 
 impl Place {
-    /// The key to which it happens: a held set is that of the first gateway.
-    fn key(&self, gateways: &[String]) -> String {
-        self.target.key(self.of, &self.slice, &gateways[0])
+    /// The key to which it happens.
+    fn key(&self) -> String {
+        self.target.key(self.of, &self.slice)
     }
 
     /// The key of its set.
@@ -147,53 +141,65 @@ impl Place {
     /// Nothing if the slice and its companions hold exactly who should be there; otherwise what is
     /// wrong.
     async fn is_right(&self, redis: &Redis) -> Result<(), String> {
-        self.holds(redis, &self.set(), self.everybody()).await?;
-        let entries = redis
-            .members_of(&Target::Entries.key(self.of, &self.slice, ""))
-            .await;
+        let mut there = redis.members_of(&self.set()).await;
+        there.remove(&self.comer);
+        same(there, self.everybody()).map_err(|wrong| format!("{}: {wrong}", self.set()))?;
+        let claims = claims_in(redis, &self.slice).await;
         for (gateway, members) in &self.members {
-            self.holds(
-                redis,
-                &Target::Held.key(self.of, &self.slice, gateway),
-                members.clone(),
-            )
-            .await?;
-            if !entries.contains(gateway) {
-                return Err(format!(
-                    "{gateway} has no entry, but these have: {entries:?}"
-                ));
-            }
+            let Some(claimed) = claims.get(gateway) else {
+                return Err(format!("{gateway} has no entry in {}", self.slice));
+            };
+            let mut claimed = claimed.clone();
+            claimed
+                .retain(|(user, is_fan)| *user != self.comer && (*is_fan || self.of != Of::Fans));
+            let users: BTreeSet<String> = claimed.into_iter().map(|(user, _)| user).collect();
+            same(users, members.clone())
+                .map_err(|wrong| format!("claims of {gateway}: {wrong}"))?;
         }
         let fence = redis
-            .ask(&["TYPE", &Target::Fence.key(self.of, &self.slice, "")])
+            .ask(&["TYPE", &Target::Fence.key(self.of, &self.slice)])
             .await;
         if fence == "none" || fence == "list" {
             return Err(format!("the fence is of type {fence}"));
         }
-        if self.of == Of::Viewers {
-            self.holds(
-                redis,
-                &Target::Since.key(self.of, &self.slice, ""),
-                self.everybody(),
-            )
-            .await?;
-        }
         Ok(())
     }
+}
 
-    /// Whether a key has exactly these, whether or not the one is there who comes and goes.
-    async fn holds(
-        &self,
-        redis: &Redis,
-        key: &str,
-        wanted: BTreeSet<String>,
-    ) -> Result<(), String> {
-        let mut there = redis.members_of(key).await;
-        there.remove(&self.comer);
-        same(there, wanted)
-            .map(drop)
-            .map_err(|wrong| format!("{key}: {wrong}"))
+/// Whom each gateway with an entry claims in a slice, and whether as a fan.
+async fn claims_in(redis: &Redis, slice: &str) -> BTreeMap<String, BTreeSet<(String, bool)>> {
+    let entries = fields_of(redis, &format!("{{{slice}}}:gateways")).await;
+    let who = fields_of(redis, &format!("{{{slice}}}:who")).await;
+    let mut claims = BTreeMap::new();
+    for (gateway, entry) in entries {
+        let token = entry.split(':').next().unwrap_or_default();
+        let mut claimed = BTreeSet::new();
+        for (user, value) in &who {
+            for claim in value.split(' ').skip(1) {
+                let plain = claim.split('=').next().unwrap_or_default();
+                if plain.strip_suffix('f').unwrap_or(plain) == token {
+                    claimed.insert((user.clone(), plain.ends_with('f')));
+                }
+            }
+        }
+        claims.insert(gateway, claimed);
     }
+    claims
+}
+
+/// The fields of a hash with their values; none if the key is absent or of another type.
+async fn fields_of(redis: &Redis, key: &str) -> Vec<(String, String)> {
+    let read = redis.try_ask(&["HGETALL", key]).await.unwrap_or_default();
+    let words: Vec<&str> = read
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    words
+        .chunks_exact(2)
+        .map(|pair| (pair[0].to_owned(), pair[1].to_owned()))
+        .collect()
 }
 
 /// Gateways on one Redis, and slices to each of which something else happens.
@@ -327,7 +333,7 @@ impl Trial {
                 }
             })
             .await;
-            let key = place.key(&self.gateways);
+            let key = place.key();
             assert_eq!(
                 self.redis().meddle(&back_up(&key)).await,
                 "backed up",
@@ -343,7 +349,7 @@ impl Trial {
     /// The other program does something else to each place.
     async fn meddle(&self) {
         for place in &self.places {
-            let key = place.key(&self.gateways);
+            let key = place.key();
             let done = self.redis().meddle(&place.meddling.command(&key)).await;
             assert!(!done.starts_with("no"), "{key}: {done}");
         }
@@ -483,7 +489,7 @@ impl Trial {
             }
         }
         for place in &self.places {
-            self.redis().meddle(&tidy(&place.key(&self.gateways))).await;
+            self.redis().meddle(&tidy(&place.key())).await;
         }
         nothing_is_wrong(&self.redis().url(), bound).await;
         self.all_right_within(PATIENCE, "at rest").await;
@@ -534,19 +540,19 @@ impl Comer<'_> {
 
 async fn fans_of(gateways: usize, pace: Pace) {
     let mut trial = Trial::on(gateways, quick_checks).await;
-    trial.open_lives(Target::OF_FANS, Of::Fans).await;
+    trial.open_lives(Target::ALL, Of::Fans).await;
     trial.goes_on_till_repaired(pace).await;
 }
 
 async fn viewers_of(gateways: usize, pace: Pace) {
     let mut trial = Trial::on(gateways, quick_checks).await;
-    trial.open_lives(Target::OF_VIEWERS, Of::Viewers).await;
+    trial.open_lives(Target::ALL, Of::Viewers).await;
     trial.goes_on_till_repaired(pace).await;
 }
 
 async fn users_online_of(gateways: usize, pace: Pace) {
     let mut trial = Trial::on(gateways, quick_checks).await;
-    trial.fill_online_slices(Target::OF_FANS).await;
+    trial.fill_online_slices(Target::ALL).await;
     trial.goes_on_till_repaired(pace).await;
 }
 
@@ -650,7 +656,7 @@ async fn a_fan_who_was_removed_by_hand_comes_back_although_another_joins() {
     .await;
 }
 
-/// All sizes stay as they are, in the slice and in a held set.
+/// All sizes stay as they are, in the slice and in the claims.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fan_who_was_replaced_by_a_stranger_comes_back_and_the_stranger_goes() {
     within_deadline(async {
@@ -659,11 +665,12 @@ async fn a_fan_who_was_replaced_by_a_stranger_comes_back_and_the_stranger_goes()
         redis.ask(&["SREM", "online-fans:42", "u3"]).await;
         redis.ask(&["SADD", "online-fans:42", "stranger"]).await;
         fans_become(&here, &crowd).await;
-        let held = Target::Held.key(Of::Fans, "online-fans:42", &there.gateway_id().await);
-        let before = redis.members_of(&held).await;
-        redis.meddle(&Meddling::Swap.command(&held)).await;
-        until("the held set", bound(&here), async || {
-            same(redis.members_of(&held).await, before.clone())
+        let before = claims_in(redis, "online-fans:42").await;
+        assert!(before.contains_key(&there.gateway_id().await), "{before:?}");
+        let who = Target::Who.key(Of::Fans, "online-fans:42");
+        redis.meddle(&Meddling::Swap.command(&who)).await;
+        until("the claims", bound(&here), async || {
+            same(claims_in(redis, "online-fans:42").await, before.clone())
         })
         .await;
         fans_become(&here, &crowd).await;
@@ -724,7 +731,7 @@ async fn where_users_are_is_known_again_whatever_happens_to_the_key() {
             }
             places.push((
                 meddling,
-                format!("{{online-users_slice{k}}}:lives"),
+                format!("{{online-users_slice{k}}}:who"),
                 live,
                 names,
             ));

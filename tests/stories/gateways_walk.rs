@@ -198,7 +198,7 @@ async fn words_of_gateways_that_never_were_do_not_stay() {
         let _viewer = world.viewer_in("u1", "42").await;
         dashboard.sees(viewers(1), fans(0)).await;
         let word = json!({
-            "v": 3, "gateway": "gw-ghost", "type": "counts", "epoch": epoch, "number": 1, "viewers": 5, "away": 5,
+            "v": 4, "gateway": "gw-ghost", "type": "counts", "epoch": epoch, "number": 1, "viewers": 5, "away": 5,
         });
         let word = &word.to_string();
         until("the word is heard", SLACK, || async {

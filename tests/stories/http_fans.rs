@@ -85,13 +85,20 @@ on_redis! {
         world.backend().open_sliced("42", "s1", 2).await;
         // The story writes what a crowd of this size on another gateway leaves in Redis.
         world.redis().ask(&["HSET", "rollcall:leases", "gw-other", "1:1:1:"]).await;
+        let epoch = world.epoch("42").await;
         for slice in 1..=2 {
-            let fill = "for i = 1, 3000 do for k = 1, 2 do \
-                redis.call('SADD', KEYS[k], 'user-' .. ARGV[1] .. '-' .. i) end end \
-                return redis.call('HSET', KEYS[3], 'gw-other', 1)";
-            let key = format!("online-fans:42_slice{slice}");
-            let (held, gateways) = (format!("{{{key}}}:held-fans:gw-other"), format!("{{{key}}}:gateways"));
-            world.redis().ask(&["EVAL", fill, "3", &key, &held, &gateways, &slice.to_string()]).await;
+            let fill = "for i = 1, 3000 do \
+                  local user = 'user-' .. ARGV[1] .. '-' .. i \
+                  redis.call('SADD', KEYS[1], user) redis.call('SADD', KEYS[2], user) \
+                  redis.call('HSET', KEYS[3], user, '1 1f') \
+                end \
+                redis.call('HSET', KEYS[4], 'gw-other', '1:1') \
+                return redis.call('SET', KEYS[5], 'open:' .. ARGV[2] .. ':1:1:3000-0:3000:1:1')";
+            let set = format!("online-fans:42_slice{slice}");
+            let [viewers, who, gateways, fence] =
+                ["viewers", "who", "gateways", "fence"].map(|companion| format!("{{{set}}}:{companion}"));
+            let (slice, epoch) = (slice.to_string(), epoch.to_string());
+            world.redis().ask(&["EVAL", fill, "5", &set, &viewers, &who, &gateways, &fence, &slice, &epoch]).await;
         }
         for limit in [100, 999, 1_000] {
             let items = world.backend().list("/v1/lives/42/fans", limit).await;

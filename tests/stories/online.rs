@@ -96,7 +96,7 @@ on_redis! {
         world.is_in("u1", Some("42")).await;
         // Only the one key.
         let slice = UserId::parse("u1").unwrap().slice_index(64);
-        world.redis().ask(&["DEL", &format!("{{online-users_slice{slice}}}:lives")]).await;
+        world.redis().ask(&["DEL", &format!("{{online-users_slice{slice}}}:who")]).await;
         world.is_in("u1", Some("42")).await;
     }
 }
@@ -117,12 +117,12 @@ async fn a_killed_gateway_names_no_live_any_more() {
         let _moved = other.viewer_in("u2", "43").await;
         other.is_in("u2", Some("43")).await;
         other.is_in_within("u1", None, other.sweep_bound()).await;
-        until("the words of the dead are dropped", PATIENCE, async || {
+        until("the claims of the dead are dropped", PATIENCE, async || {
             let mut left = Vec::new();
-            for key in other.redis().keys("*:lives").await {
+            for key in other.redis().keys("{online-users*}:who").await {
                 left.push(other.redis().ask(&["HGETALL", &key]).await.to_string());
             }
-            let said = left.iter().filter(|words| words.contains(" 42")).count();
+            let said = left.iter().filter(|words| words.contains("=42")).count();
             if said == 0 {
                 Ok(())
             } else {

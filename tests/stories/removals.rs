@@ -302,7 +302,7 @@ on_redis! {
         let mut viewer = world.viewer_in("u1", "42").await;
         world.live_is_heard_by("42", 1).await;
         for _ in 0..3 {
-            let word = json!({"v": 3, "gateway": "gw-liar", "type": "record"});
+            let word = json!({"v": 4, "gateway": "gw-liar", "type": "record"});
             assert_eq!(world.redis().ask(&["SPUBLISH", "rollcall:{live:42}", &word.to_string()]).await, 1);
         }
         viewer.hears_no("closed", Duration::from_millis(300)).await;

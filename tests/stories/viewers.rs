@@ -375,9 +375,9 @@ on_redis! {
         let _crowd = world.crowd("u", 3, "42").await;
         viewers_become(&world, "42", 3, PATIENCE).await;
         let before = listed(&world, "42", "").await;
-        world.redis().ask(&["DEL", "{online-fans:42}:since"]).await;
+        world.redis().ask(&["DEL", "{online-fans:42}:who"]).await;
         until("the times are back", world.config.check_every * 2 + PATIENCE, || async {
-            let times = world.redis().ask(&["HLEN", "{online-fans:42}:since"]).await;
+            let times = world.redis().ask(&["HLEN", "{online-fans:42}:who"]).await;
             same(times.as_u64(), Some(3))
         }).await;
         assert_eq!(listed(&world, "42", "").await, before);

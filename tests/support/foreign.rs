@@ -33,22 +33,11 @@ pub enum Meddling {
 }
 
 impl Meddling {
-    /// All that can happen to a set.
+    /// All that can happen to a set, or to the hash of claims.
     pub const ALL: &'static [Self] = &[
         Self::RemoveOne,
         Self::AddStranger,
         Self::Swap,
-        Self::Delete,
-        Self::Rename,
-        Self::Expire,
-        Self::Overwrite,
-        Self::RestoreOlder,
-    ];
-
-    /// What is found soon if it happens to a hash of times. A swap there leaves the size as it was.
-    pub const OF_TIMES: &'static [Self] = &[
-        Self::RemoveOne,
-        Self::AddStranger,
         Self::Delete,
         Self::Rename,
         Self::Expire,

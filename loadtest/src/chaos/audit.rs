@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
 use super::findings::{Broken, Promise};
-use super::keys::{self, Judged, judge};
+use super::keys::{self, may_exist};
 use super::observer::read;
 use super::run_state::RunState;
 use super::testbed::Testbed;
@@ -254,24 +254,10 @@ fn strays(testbed: &Testbed, wrong: &mut Vec<Broken>) {
         })
         .collect()
     };
-    let mut held = std::collections::BTreeMap::<(&str, &str), usize>::new();
-    for key in &found {
-        match judge(key, &lives) {
-            Judged::Fits => {}
-            Judged::Held(slice, group) => *held.entry((slice, group)).or_default() += 1,
-            Judged::Stray => {
-                wrong.push(Broken::new(
-                    Promise::Resurrected,
-                    format!("{key} exists, of a live or epoch that has closed"),
-                ));
-            }
-        }
-    }
-    let gateways = state.endpoints.len();
-    for ((slice, group), sets) in held.into_iter().filter(|(_, sets)| *sets > gateways) {
+    for key in found.iter().filter(|key| !may_exist(key, &lives)) {
         wrong.push(Broken::new(
-            Promise::Drift,
-            format!("{sets} held sets of {group} of {slice}, for {gateways} gateways"),
+            Promise::Resurrected,
+            format!("{key} exists, of a live or epoch that has closed"),
         ));
     }
 }

@@ -37,71 +37,43 @@ pub(crate) fn of_lives(store: &Store) -> Vec<String> {
         .collect()
 }
 
-/// The held sets of a slice, of viewers and of fans, on any server.
-pub(crate) fn held_keys(store: &Store, slice: &str) -> Vec<String> {
-    let found = store.on_masters(&["KEYS", &format!("{{{slice}}}:held*")]);
-    let mut keys: Vec<String> = found
-        .iter()
-        .flat_map(|keys| keys.lines())
-        .map(str::to_owned)
-        .collect();
-    keys.retain(|key| !key.is_empty());
-    keys.sort_unstable();
-    keys
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Judged<'a> {
-    Fits,
-    /// A held set: of this slice, and of which group.
-    Held(&'a str, &'static str),
-    Stray,
-}
-
 /// Whether a key may exist, given each live's slices, if it is open.
-pub(crate) fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged<'a> {
+pub(crate) fn may_exist(key: &str, lives: &[(String, Option<u32>)]) -> bool {
     // Fences, histories and what is kept of attendance outlive their epoch by design.
     let companion = key.strip_prefix('{').and_then(|rest| rest.split_once("}:"));
     if companion.is_some_and(|(_, what)| outlives_epoch(what)) || key.starts_with("attendance:") {
-        return Judged::Fits;
+        return true;
     }
     let base = companion.map_or(key, |(base, _)| base);
     for (id, slices) in lives {
         if key == format!("live:{id}") {
-            return Judged::Fits;
+            return true;
         }
         let Some(slices) = slices else { continue };
         // The removed users and the bans.
         if base == format!("live:{id}") {
-            return Judged::Fits;
+            return true;
         }
         let is_slice = slice_keys(id, *slices).iter().any(|slice| slice == base);
-        match companion {
-            Some((slice, what)) if is_slice && what.starts_with("held:") => {
-                return Judged::Held(slice, "viewers");
+        let is_known = match companion {
+            Some((_, what)) => {
+                ["viewers", "who", "gateways", "uniques", "unique-fans"].contains(&what)
             }
-            Some((slice, what)) if is_slice && what.starts_with("held-fans:") => {
-                return Judged::Held(slice, "fans");
-            }
-            Some((_, "viewers" | "since" | "gateways" | "uniques" | "unique-fans")) if is_slice => {
-                return Judged::Fits;
-            }
-            None if is_slice => return Judged::Fits,
-            _ => {}
+            None => true,
+        };
+        if is_slice && is_known {
+            return true;
         }
     }
-    Judged::Stray
+    false
 }
 
-/// Keys whose name has a gateway's id in it, and hashes of gateways' entries and of where users are
-/// that do.
+/// Keys whose name has a gateway's id in it, and hashes of gateways' entries that do.
 const NAMING: &str = "local found = redis.call('KEYS', '*' .. ARGV[1] .. '*') \
-    for _, pattern in ipairs({ '*:gateways', '*:lives' }) do \
-      for _, key in ipairs(redis.call('KEYS', pattern)) do \
-        local words = redis.call('TYPE', key).ok == 'hash' and redis.call('HGETALL', key) or {} \
-        for _, word in ipairs(words) do \
-          if string.find(word, ARGV[1], 1, true) then found[#found + 1] = key break end \
-        end \
+    for _, key in ipairs(redis.call('KEYS', '*:gateways')) do \
+      local words = redis.call('TYPE', key).ok == 'hash' and redis.call('HGETALL', key) or {} \
+      for _, word in ipairs(words) do \
+        if string.find(word, ARGV[1], 1, true) then found[#found + 1] = key break end \
       end \
     end \
     return found";
@@ -136,15 +108,10 @@ mod tests {
         let server = RedisServer::start().await;
         let store = Store::Single(Box::new(server));
         for command in [
-            &["SADD", "{online-fans:1}:held:gw-old", "u1"][..],
-            &["HSET", "{online-fans:1}:gateways", "gw-old", "1 2"],
-            &["HSET", "{online-fans:2}:gateways", "gw-new", "1 2"],
-            &[
-                "HSET",
-                "{online-users_slice1}:lives",
-                "u1",
-                "gw-new 3,gw-old 4",
-            ],
+            &["SET", "other:gw-old", "1"][..],
+            &["HSET", "{online-fans:1}:gateways", "gw-old", "1:2"],
+            &["HSET", "{online-fans:2}:gateways", "gw-new", "1:2"],
+            &["HSET", "{online-users_slice1}:gateways", "#1", "gw-old"],
             &["HSET", "rollcall:leases", "gw-old", "dead:1"],
         ] {
             store.on_masters(command);
@@ -154,9 +121,9 @@ mod tests {
         assert_eq!(
             named,
             [
+                "other:gw-old",
                 "{online-fans:1}:gateways",
-                "{online-fans:1}:held:gw-old",
-                "{online-users_slice1}:lives"
+                "{online-users_slice1}:gateways"
             ]
         );
         assert!(naming(&store, "gw-other").is_empty());
@@ -189,27 +156,21 @@ mod tests {
             "{online-fans:chaos-l1}:stays@1795370295",
             "attendance:chaos-l1@1795370295:{p7}",
             "{online-fans:chaos-l0_slice2}:viewers",
-            "{online-fans:chaos-l0_slice2}:since",
+            "{online-fans:chaos-l0_slice2}:who",
         ] {
-            assert_eq!(judge(key, &lives), Judged::Fits, "{key}");
-        }
-        for (companion, group) in [("held", "viewers"), ("held-fans", "fans")] {
-            let key = format!("{{online-fans:chaos-l0_slice1}}:{companion}:gw-a");
-            assert_eq!(
-                judge(&key, &lives),
-                Judged::Held("online-fans:chaos-l0_slice1", group)
-            );
+            assert!(may_exist(key, &lives), "{key}");
         }
         for key in [
             "online-fans:chaos-l0",
             "online-fans:chaos-l0_slice3",
             "online-fans:chaos-l1",
             "{online-fans:chaos-l1}:gateways",
-            "{online-fans:chaos-l1}:since",
+            "{online-fans:chaos-l1}:who",
             "{online-fans:chaos-l1}:viewers",
-            "{online-fans:chaos-l0_slice3}:held:gw-a",
+            "{online-fans:chaos-l0_slice3}:who",
+            "{online-fans:chaos-l0_slice2}:since",
         ] {
-            assert_eq!(judge(key, &lives), Judged::Stray, "{key}");
+            assert!(!may_exist(key, &lives), "{key}");
         }
     }
 }

@@ -319,10 +319,15 @@ impl RunState {
 
     /// The gateway cannot keep its promises from now on.
     pub(crate) fn trouble(&self, gateway: usize, frozen: bool) {
+        self.begin_trouble(gateway, frozen, false);
+    }
+
+    fn begin_trouble(&self, gateway: usize, frozen: bool, may_lose: bool) {
         self.truth().rules.troubles[gateway] = Some(Trouble {
             since: Instant::now(),
             until: None,
             frozen,
+            may_lose,
         });
     }
 
@@ -333,9 +338,9 @@ impl RunState {
         }
     }
 
-    /// No gateway reaches Redis.
+    /// No gateway reaches Redis, which may lose writes.
     pub(crate) fn trouble_for_all(&self) {
-        (0..self.endpoints.len()).for_each(|gateway| self.trouble(gateway, false));
+        (0..self.endpoints.len()).for_each(|gateway| self.begin_trouble(gateway, false, true));
     }
 
     pub(crate) fn all_well(&self) {

@@ -96,10 +96,7 @@ mod tests {
             ("online-fans:chaos-l0_slice2", "online-fans:"),
             ("online-users_slice12", "online-users"),
             ("{online-users_slice12}:gateways", "{online-users}:gateways"),
-            (
-                "{online-fans:chaos-l0_slice2}:held:gw-1",
-                "{online-fans:}:held:",
-            ),
+            ("{online-fans:chaos-l0_slice2}:who", "{online-fans:}:who"),
             ("{live:chaos-l0}:history@1795370295", "{live:}:history@"),
             ("attendance:chaos-l0@1795370295:{p7}", "attendance:"),
             ("last-seen:{online-users_slice12}", "last-seen:"),
@@ -120,7 +117,7 @@ mod tests {
         for key in [
             "lives",
             "online-fans:42",
-            "{online-fans:42}:held:gw",
+            "{online-fans:42}:who",
             "{live:42}:bans",
             "statuses:feed:u1",
         ] {

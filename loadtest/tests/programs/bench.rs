@@ -139,12 +139,7 @@ async fn every_row_runs_in_small() {
         assert!(cpu.len() == 1 && cpu[0].is_number(), "{who}: {cpu:?}");
     }
     for gateways in [2, 10, 40, 100] {
-        for work in [
-            "apply with joins",
-            "apply with leaves",
-            "sweep",
-            "strays page",
-        ] {
+        for work in ["apply with joins", "apply with leaves", "sweep", "pass"] {
             let took = rounds(
                 &report,
                 "scripts",
@@ -161,7 +156,7 @@ async fn every_row_runs_in_small() {
         for work in [
             "apply with joins",
             "apply with leaves",
-            "reading of a slice",
+            "look at a slice",
             "sweep",
             "fan check",
         ] {

@@ -13,36 +13,19 @@ use tokio::time::sleep;
 use super::node::{Node, Share};
 use super::reply::{self, Reply, next_answer, number, text};
 use super::slices::look;
+pub(crate) use super::slices::look::SliceInside;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use crate::base::redis_address::Host;
 use crate::config::FanKey;
-use crate::store::{Edge, Fence, MAX_BATCH, SliceEntry, SliceSize, StoreError, StoreResult};
+use crate::store::{Edge, MAX_BATCH, StoreError, StoreResult};
 
 /// The pause between two pages of keys, so that a scan takes only a fraction of a server's time.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The number of members that Redis samples to estimate the memory of a key.
 const SAMPLES: &str = "5";
-
-/// The state of a slice at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SliceInside {
-    /// The number of users in the public set of members.
-    pub(crate) card: u64,
-    /// The number of users in the public set of fans.
-    pub(crate) fans: u64,
-    /// The number of users on whom there are claims.
-    pub(crate) claimed: u64,
-    pub(crate) fence: Option<Fence>,
-    /// As in [`crate::store::SliceLook`].
-    pub(crate) size: SliceSize,
-    /// As in [`crate::store::SliceLook`].
-    pub(crate) is_intact: bool,
-    /// The entry of each gateway.
-    pub(crate) entries: Vec<(GatewayId, SliceEntry)>,
-}
 
 /// The state of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

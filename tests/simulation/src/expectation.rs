@@ -13,6 +13,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use rollcall::store::REBUILD;
 use tokio::time::Instant;
 
 use super::timing::Timing;
@@ -99,6 +100,20 @@ pub struct Trouble {
     pub until: Option<Instant>,
     /// The process does not run, or so seldom that it reads late what was sent to it.
     pub frozen: bool,
+    /// Redis may have lost writes. Then slices are rebuilt after it, and nobody leaves meanwhile.
+    pub may_lose: bool,
+}
+
+impl Trouble {
+    /// When users may leave again; `None` as long as it lasts.
+    fn frees(&self) -> Option<Instant> {
+        let rebuild = if self.may_lose {
+            REBUILD
+        } else {
+            Duration::ZERO
+        };
+        Some(self.until? + rebuild)
+    }
 }
 
 /// What is promised now.
@@ -456,7 +471,7 @@ impl Gone {
             }
         };
         match excuse {
-            Some(Trouble { until, .. }) => Some(natural.max((*until)? + rules.timing.healed())),
+            Some(trouble) => Some(natural.max(trouble.frees()? + rules.timing.healed())),
             None => Some(natural),
         }
     }
@@ -467,7 +482,7 @@ impl Gone {
         let observed_since =
             |(runs_since, trouble): (&Option<Instant>, &Option<Trouble>)| match trouble {
                 None => *runs_since,
-                Some(trouble) => Some((*runs_since)?.max(trouble.until?)),
+                Some(trouble) => Some((*runs_since)?.max(trouble.frees()?)),
             };
         let first = rules
             .runs_since
@@ -499,6 +514,7 @@ impl Gone {
                 since,
                 until: Some(until),
                 frozen: true,
+                ..
             }) if matches!(self.how, How::Vanished | How::Unanswered)
                 && self.at + rules.timing.vanished() >= since =>
             {

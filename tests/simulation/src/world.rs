@@ -592,6 +592,7 @@ impl World {
             since,
             until: None,
             frozen,
+            may_lose: false,
         });
     }
 

@@ -42,7 +42,8 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
             .load_live(&LiveId::parse(&live(0))?)
             .await?
             .context("the record of the live")?;
-        let _holder = Holder::start(&store, record.epoch, fans_by_slice(fans)?).await?;
+        let _holder =
+            Holder::start(&store, record.epoch, fans_by_slice(fans)?, |_| Vec::new()).await?;
         // A gateway that meets the live now reads its sizes. The opener has read them, and would
         // hear of changes from gateways only.
         let gateway = bench.programs.gateway(&redis).await?;

@@ -2,6 +2,7 @@
 //! how many users are online. How long an answer takes, how many calls it costs, and whether any
 //! call keeps Redis busy for long.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,14 +11,14 @@ use fred::interfaces::{ClientLike, SortedSetsInterface};
 use fred::types::{ClusterHash, CustomCommand, Value};
 use reqwest::Method;
 use rollcall::base::clock::unix_now;
-use rollcall::base::ids::{GatewayId, OnlineSet, PLATFORM_EPOCH, SliceId, USERS_SLICES, UserId};
+use rollcall::base::ids::{LiveId, OnlineSet, PLATFORM_EPOCH, SliceId, USERS_SLICES, UserId};
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::store::LastSeen;
 use rollcall::store::redis::RedisStore;
 
 use super::holder::Holder;
-use super::users::{seed_lives, user};
+use super::users::user;
 use crate::bench::figures::{Figures, Who};
 use crate::bench::servers::{Gateway, Redis};
 use crate::bench::settings::Bench;
@@ -40,8 +41,17 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let users = bench.pick(1_000_000, 5_000);
     let store =
         RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
-    let _holder = Holder::start(&store, PLATFORM_EPOCH, users_by_slice(users)).await?;
-    seed(&redis, &gateway, &store, users).await?;
+    let live = LiveId::parse("42")?;
+    let friends: HashSet<UserId> = friends_online().collect();
+    let _holder = Holder::start(&store, PLATFORM_EPOCH, users_by_slice(users), |user| {
+        if friends.contains(user) {
+            vec![live.clone()]
+        } else {
+            Vec::new()
+        }
+    })
+    .await?;
+    seed(&redis, &store, users).await?;
     for _ in 0..bench.rounds.min(3) {
         let asked = Asked {
             gateway: &gateway,
@@ -85,13 +95,13 @@ fn users_by_slice(users: usize) -> Vec<(SliceId, Vec<UserId>)> {
     slices
 }
 
+/// The followed users who are online, in live 42.
+fn friends_online() -> impl Iterator<Item = UserId> {
+    (1..=FRIENDS_ONLINE).map(user)
+}
+
 /// Users 1 to `users` are online. User 0 follows some of them, and some who are not.
-async fn seed(
-    redis: &Redis,
-    gateway: &Gateway,
-    store: &RedisStore,
-    users: usize,
-) -> anyhow::Result<()> {
+async fn seed(redis: &Redis, store: &RedisStore, users: usize) -> anyhow::Result<()> {
     let now = unix_now();
     let mut away: Vec<(UserId, u64)> = Vec::new();
     for n in 0..users / 4 {
@@ -105,8 +115,7 @@ async fn seed(
     for some in away.chunks(20_000) {
         store.note_seen(some, Duration::ZERO).await?;
     }
-    let followed: Vec<UserId> = (1..=FRIENDS_ONLINE)
-        .map(user)
+    let followed: Vec<UserId> = friends_online()
         .chain(away.into_iter().map(|(user, _)| user))
         .take(FOLLOWED)
         .collect();
@@ -125,16 +134,7 @@ async fn seed(
             edges,
         )
         .await?;
-
-    let healthz: serde_json::Value =
-        serde_json::from_str(&gateway.call(Method::GET, "/healthz", None).await?)?;
-    let id = GatewayId::parse(healthz["gateway_id"].as_str().context("a gateway id")?)?;
-    seed_lives(
-        redis,
-        followed[..FRIENDS_ONLINE].iter().cloned(),
-        &format!("{id} 42"),
-    )
-    .await
+    Ok(())
 }
 
 struct Asked<'a> {

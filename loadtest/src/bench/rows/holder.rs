@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use rollcall::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, UserId};
+use rollcall::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{
     Apply, ApplyReply, Lease, LeaseReply, LeaseStore, MAX_BATCH, RenewLease, SliceSize, Slices,
@@ -18,11 +18,13 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    /// Writes the users, one slice after the other.
+    /// Writes the users, one slice after the other. Of users of the platform, `lives` tells in which
+    /// lives they are.
     pub(super) async fn start(
         store: &RedisStore,
         epoch: Epoch,
         slices: impl IntoIterator<Item = (SliceId, Vec<UserId>)>,
+        lives: impl Fn(&UserId) -> Vec<LiveId>,
     ) -> anyhow::Result<Self> {
         let gateway = GatewayId::random();
         let mut lease = None;
@@ -48,7 +50,7 @@ impl Holder {
                     uniques: false,
                     since: vec![1; fans.len()],
                     lives: if slice.set == OnlineSet::Users {
-                        vec![Vec::new(); joins.len()]
+                        joins.iter().map(&lives).collect()
                     } else {
                         Vec::new()
                     },

@@ -13,15 +13,17 @@ use rollcall::config::SeenIds;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{LastSeen, MAX_BATCH};
 
-use super::users::{seed_lives, seed_sets, used_memory, user};
+use super::users::{seed_claims, seed_sets, used_memory, user};
 use crate::bench::figures::{Figures, Who};
 use crate::bench::servers::Redis;
 use crate::bench::settings::Bench;
 
 pub(super) const NAME: &str = "last-seen";
 
-/// What is noted of a user who is in one live on one gateway.
-const LIVES: &str = "gw-0123456789abcdef live-1234567";
+/// The claim of a gateway on a user who is online.
+const ONLINE: &str = " 1=";
+/// The same if the user is in one live.
+const IN_A_LIVE: &str = " 1=live-1234567";
 
 pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let users = bench.pick(1_000_000, 2_000);
@@ -50,26 +52,15 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
             seed_sets(&it.redis, it.users, |k| format!("online-users_slice{k}")).await
         });
         note(figures, Who::Rollcall, "online", set.await?, users);
-        let held = online
-            .grows(async |it| seed_sets(&it.redis, it.users, held_key).await)
-            .await?;
-        note(
-            figures,
-            Who::Rollcall,
-            "online, held by a gateway",
-            held,
-            users,
-        );
-        let lives = online
-            .grows(async |it| seed_lives(&it.redis, (0..it.users).map(user), LIVES).await)
-            .await?;
-        note(
-            figures,
-            Who::Rollcall,
-            "in which live, on one gateway",
-            lives,
-            users,
-        );
+        for (what, claims) in [
+            ("online, claimed by a gateway", ONLINE),
+            ("in which live, on one gateway", IN_A_LIVE),
+        ] {
+            let grown = online
+                .grows(async |it| seed_claims(&it.redis, it.users, claims).await)
+                .await?;
+            note(figures, Who::Rollcall, what, grown, users);
+        }
     }
     Ok(())
 }
@@ -82,10 +73,6 @@ fn note(figures: &mut Figures, who: Who, what: &str, bytes: f64, users: usize) {
         (&format!("{what}: Redis memory of a user"), "B"),
         bytes / users as f64,
     );
-}
-
-fn held_key(slice: u32) -> String {
-    format!("{{online-users_slice{slice}}}:held:gw-a")
 }
 
 /// A Redis of its own that the row fills with `users`.

@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::time::Instant;
 
 use super::fault::{Fault, Mark};
-use crate::chaos::keys::{held_keys, online_keys, slice_keys};
+use crate::chaos::keys::{online_keys, slice_keys};
 use crate::chaos::store::Store;
 use crate::chaos::support::foreign::{Meddling, back_up, tidy};
 use crate::chaos::testbed::Testbed;
@@ -42,10 +42,7 @@ impl Writes {
     fn some_key(&mut self, testbed: &Testbed) -> Option<(String, &'static [Meddling])> {
         let slice = self.some_slice(testbed)?;
         match self.rng.random_range(0..6) {
-            0 => Some((
-                self.some_of(&held_keys(&testbed.store, &slice))?,
-                Meddling::ALL,
-            )),
+            0 => Some((format!("{{{slice}}}:who"), Meddling::ALL)),
             1 => Some((format!("{{{slice}}}:gateways"), Meddling::OF_ENTRIES)),
             2 => Some((format!("{{{slice}}}:fence"), Meddling::OF_A_FENCE)),
             3 if slice.starts_with("online-fans:") => {

@@ -7,11 +7,28 @@ use super::claims::{AllEntries, read_entries, read_entry};
 use super::fence::{Counted, read_counted};
 use crate::base::ids::{GatewayId, Group, SliceId};
 use crate::store::redis::args;
-use crate::store::redis::inspect::SliceInside;
 use crate::store::redis::keys::Keys;
 use crate::store::redis::node::Command;
 use crate::store::redis::reply::{Reply, next_answer, number};
 use crate::store::{Entries, Fence, SliceEntry, SliceLook, SliceSize, StoreResult};
+
+/// The state of a slice at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SliceInside {
+    /// The number of users in the public set of members.
+    pub(crate) card: u64,
+    /// The number of users in the public set of fans.
+    pub(crate) fans: u64,
+    /// The number of users on whom there are claims.
+    pub(crate) claimed: u64,
+    pub(crate) fence: Option<Fence>,
+    /// As in [`crate::store::SliceLook`].
+    pub(crate) size: SliceSize,
+    /// As in [`crate::store::SliceLook`].
+    pub(crate) is_intact: bool,
+    /// The entry of each gateway.
+    pub(crate) entries: Vec<(GatewayId, SliceEntry)>,
+}
 
 /// The commands for one slice, in the order in which [`Answers::take`] takes their answers.
 pub(in crate::store::redis) fn commands(

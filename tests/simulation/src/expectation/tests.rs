@@ -131,12 +131,14 @@ fn while_a_gateway_is_in_trouble_its_users_are_wrong_but_nothing_is_broken() {
         since: t + s(5),
         until: None,
         frozen: false,
+        may_lose: false,
     });
     assert_eq!(expectation.judge(t + s(30), false, &rules), miss(None));
     rules.troubles[0] = Some(Trouble {
         since: t + s(5),
         until: Some(t + s(40)),
         frozen: false,
+        may_lose: false,
     });
     assert_eq!(expectation.judge(t + s(45), false, &rules), miss(None));
     assert_eq!(
@@ -161,6 +163,7 @@ fn a_gateway_that_stood_still_notices_silence_when_it_goes_on() {
         since: t + s(5),
         until: Some(t + s(30)),
         frozen: true,
+        may_lose: false,
     });
     assert_eq!(expectation.judge(t + s(46), true, &rules), RIGHT);
     assert_eq!(
@@ -179,6 +182,7 @@ fn after_a_close_nobody_may_be_there_whatever_the_trouble() {
         since: t,
         until: None,
         frozen: true,
+        may_lose: false,
     });
     expectation.closed(t + s(3));
     assert_eq!(expectation.judge(t + s(4), true, &rules), ghost(Some(s(1))));

@@ -54,7 +54,7 @@ impl Work {
             Self::Join => "apply with joins",
             Self::Look => "look at a slice",
             Self::ClaimsPage => "claims page",
-            Self::Pass => "pass page",
+            Self::Pass => "pass",
             Self::FanCheck => "fan check",
             Self::Leave => "apply with leaves",
             Self::Sweep => "sweep",
