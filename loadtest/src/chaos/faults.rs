@@ -171,7 +171,7 @@ impl Kind {
             // The time from each step to the next.
             Self::ClockStep => timing.leases(0.6, 1.0, at),
             // Longer than the bound for recovery, so that the run can check that bound.
-            Self::ReplicaSwitch => timing.healed() + timing.leases(0.2, 0.6, at),
+            Self::ReplicaSwitch => timing.rebuilt() + timing.leases(0.2, 0.6, at),
             Self::LinkCut => timing.leases(0.3, 2.0, at),
             Self::LinkStall | Self::LinkMute => timing.leases(0.3, 1.5, at),
             Self::LinkStrand => Duration::from_secs(5),

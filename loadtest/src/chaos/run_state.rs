@@ -338,8 +338,13 @@ impl RunState {
         }
     }
 
-    /// No gateway reaches Redis, which may lose writes.
+    /// No gateway reaches Redis.
     pub(crate) fn trouble_for_all(&self) {
+        (0..self.endpoints.len()).for_each(|gateway| self.trouble(gateway, false));
+    }
+
+    /// No gateway reaches Redis, or not all that it has said: Redis loses writes.
+    pub(crate) fn loss_for_all(&self) {
         (0..self.endpoints.len()).for_each(|gateway| self.begin_trouble(gateway, false, true));
     }
 

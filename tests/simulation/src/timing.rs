@@ -120,6 +120,12 @@ impl Timing {
         (self.refresh + SECOND).max(6 * SECOND)
     }
 
+    /// Everything is right within this time after Redis is back and has lost writes: nobody leaves a
+    /// slice until it is rebuilt.
+    pub fn rebuilt(&self) -> Duration {
+        self.healed() + REBUILD
+    }
+
     /// A state that has been right for this time stays right.
     pub fn steady(&self) -> Duration {
         self.refresh + SECOND
@@ -146,7 +152,7 @@ impl Timing {
     /// All is right within this time after Redis is back with older data. A gateway that was living
     /// then and has gone since is buried once more, after a lease.
     pub fn returned(&self) -> Duration {
-        self.forgotten().max(self.healed())
+        self.forgotten().max(self.rebuilt())
     }
 
     /// A time from `from` to `to` leases; `at`, from 0 to 1, says where in between.

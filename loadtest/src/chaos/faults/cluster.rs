@@ -56,7 +56,7 @@ impl Fault for MasterKill {
             .collect();
         let at = (self.chance * with_replica.len() as f64) as usize;
         let victim = *with_replica.get(at).context("no master has a replica")?;
-        testbed.state.trouble_for_all();
+        testbed.state.loss_for_all();
         let cluster = testbed.store.cluster()?;
         cluster.nodes[victim].kill();
         self.dead = Some(victim);
@@ -84,7 +84,7 @@ impl Fault for MasterKill {
         }
         Ok(Mark {
             at: self.promoted,
-            bound: testbed.state.timing.healed(),
+            bound: testbed.state.timing.rebuilt(),
         })
     }
 }
@@ -107,7 +107,10 @@ pub(super) const LONE: usize = 2;
 #[async_trait]
 impl Fault for Lone {
     async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
-        testbed.state.trouble_for_all();
+        match self.how {
+            How::Frozen => testbed.state.trouble_for_all(),
+            How::Killed => testbed.state.loss_for_all(),
+        }
         let lone = &mut testbed.store.cluster()?.nodes[LONE];
         match self.how {
             How::Frozen => lone.freeze(),
@@ -130,7 +133,10 @@ impl Fault for Lone {
         )
         .await?;
         testbed.state.all_well();
-        Ok(Mark::healed_from_now(testbed))
+        Ok(match self.how {
+            How::Frozen => Mark::healed_from_now(testbed),
+            How::Killed => Mark::rebuilt_from_now(testbed),
+        })
     }
 }
 

@@ -27,6 +27,14 @@ impl Mark {
             bound: testbed.state.timing.healed(),
         }
     }
+
+    /// The same of a fault by which Redis lost writes.
+    pub(crate) fn rebuilt_from_now(testbed: &Testbed) -> Self {
+        Self {
+            bound: testbed.state.timing.rebuilt(),
+            ..Self::healed_from_now(testbed)
+        }
+    }
 }
 
 #[async_trait]

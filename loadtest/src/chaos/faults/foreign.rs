@@ -111,7 +111,7 @@ impl Fault for Writes {
             send(&testbed.store, &back_up(key))?;
         }
         testbed.pass(OLDER).await?;
-        testbed.state.trouble_for_all();
+        testbed.state.loss_for_all();
         self.at = Instant::now();
         for (key, meddling) in &planned {
             let done = send(&testbed.store, &meddling.command(key))?;

@@ -51,14 +51,15 @@ pub(super) struct Killed;
 #[async_trait]
 impl Fault for Killed {
     async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
-        testbed.state.trouble_for_all();
+        testbed.state.loss_for_all();
         testbed.store.single()?.kill();
         Ok(())
     }
 
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
         testbed.store.single()?.restart_empty().await;
-        Ok(well(testbed))
+        testbed.state.all_well();
+        Ok(Mark::rebuilt_from_now(testbed))
     }
 }
 
@@ -76,12 +77,13 @@ pub(super) struct Flushed;
 #[async_trait]
 impl Fault for Flushed {
     async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
-        testbed.state.trouble_for_all();
+        testbed.state.loss_for_all();
         expect_ok(&[cli(testbed.store.single()?, &["EVAL", FLUSH, "0"])])
     }
 
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
-        Ok(well(testbed))
+        testbed.state.all_well();
+        Ok(Mark::rebuilt_from_now(testbed))
     }
 }
 

@@ -30,7 +30,7 @@ impl Fault for Switch {
         }
         follow(other, first)?;
         in_sync(other).await?;
-        testbed.state.trouble_for_all();
+        testbed.state.loss_for_all();
         swap(testbed.store.single()?, other)?;
         lead(testbed, other.addr()).await
     }
@@ -38,12 +38,12 @@ impl Fault for Switch {
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
         let other = self.other.as_ref().context("no other server was started")?;
         in_sync(testbed.store.single()?).await?;
-        testbed.state.trouble_for_all();
+        testbed.state.loss_for_all();
         let first = testbed.store.single()?;
         swap(other, first)?;
         let address = first.addr();
         lead(testbed, address).await?;
-        Ok(Mark::healed_from_now(testbed))
+        Ok(Mark::rebuilt_from_now(testbed))
     }
 }
 

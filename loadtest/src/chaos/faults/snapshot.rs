@@ -53,7 +53,7 @@ impl Fault for Return {
     }
 
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
-        testbed.state.trouble_for_all();
+        testbed.state.loss_for_all();
         match &mut testbed.store {
             Store::Single(server) => server.restart_from_snapshot().await,
             Store::Cluster(cluster) => {
