@@ -17,8 +17,8 @@ pub struct ExpectedSlice {
 }
 
 impl ExpectedSlice {
-    /// Whether the slice is open, whole and of this size, and the gateway has its entry. A slice in
-    /// a rebuild never is.
+    /// Whether the slice is open, intact, in order and of this size, and has the gateway's entry. A
+    /// slice in which nobody ever was must have no key at all.
     pub fn is_met(&self, found: &SliceLook) -> bool {
         let entry = self.entry.map(|number| SliceEntry::At {
             number,

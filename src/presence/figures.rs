@@ -10,10 +10,9 @@ pub use crate::store::Figures;
 pub enum Quality {
     /// The store answers, and every gateway with viewers renews its lease, this one among them.
     Exact,
-    /// A part of the store that has something of the live does not answer, a gateway with viewers
-    /// is late with its lease, messages of some gateway do not arrive and the last check is old,
-    /// another program wrote to the live's sets, or the store lost data and not everything was
-    /// written again.
+    /// One of the [`Flaws`] is there, and the store is not away: a part of the store does not
+    /// answer, a gateway with viewers is late with its lease, or a slice is in a rebuild, for
+    /// example.
     Partial,
     /// The store is away: the last known figures.
     Stale,

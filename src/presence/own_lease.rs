@@ -30,7 +30,7 @@ pub enum LeaseState {
     /// The gateway did not renew it in time, and so does not see which peers live.
     Late,
     /// Late, and the gateway never had a lease under its present id. So it makes no entries, and
-    /// its fans are not in the store.
+    /// its users are not in the store.
     NoneUnderThisId,
     /// The same, and the gateway never had a lease under a former id either.
     NeverAny,

@@ -352,7 +352,7 @@ pub trait Slices: Sync {
     ) -> Vec<StoreResult<SliceLook>>;
 
     /// Makes one part of a pass, see [`Pass`]. `None` if the slice does not belong to this epoch.
-    /// Replaces a key of the wrong type, which another program wrote.
+    /// Deletes keys of the wrong type, which another program wrote.
     async fn pass(&self, pass: &Pass) -> StoreResult<Option<Passed>>;
 
     /// Sets the fence to closed for this epoch and unlinks the slice and its companions. Changes

@@ -359,8 +359,8 @@ impl Checker {
         Ok(passed.holders)
     }
 
-    /// Ends the doubt about the figures of a room in which dead gateways have no members, because
-    /// only these gateways have an entry.
+    /// Ends the doubt that a dead gateway causes about the figures of a room if the gateway is none
+    /// of `holders`: its claims have been taken out of all slices.
     fn note_swept(&self, expected: &Expected, holders: &BTreeSet<GatewayId>) {
         let room = &expected.room;
         let swept: BTreeSet<GatewayId> = expected.unswept.difference(holders).cloned().collect();

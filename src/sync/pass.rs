@@ -1,6 +1,6 @@
 //! Puts a slice right: takes out the claims of dead gateways, and brings the public sets in line
-//! with the claims. The walk, the looks of a gateway and the flusher call it. Every part is right at
-//! any moment, so several gateways may work on the same slice.
+//! with the claims. The walk and the checks make passes, and the flusher makes complaints. No part
+//! of a pass leaves anything half done, so several gateways may pass through the same slice.
 
 use std::sync::Arc;
 use std::time::Duration;

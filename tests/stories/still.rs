@@ -66,7 +66,7 @@ on_redis! {
         let within = world.config.check_every * 3 / 2 + SLACK;
         world.fans_become("42", &everybody).await;
 
-        // Only the set is lost, and the held sets are not.
+        // Only the public set is lost, and the claims are not.
         world.redis().ask(&["DEL", "online-fans:42"]).await;
         world.fans_become_within("42", &everybody, within).await;
 
