@@ -24,6 +24,10 @@ use crate::store::{BusEvent, Channel, LiveRecord, SliceSize, Store};
 /// The most viewers or fans that a message may claim.
 const MAX_FIGURE: u64 = 1 << 34;
 
+/// The highest version that a script can add one to. Versions are Unix times in µs, which get there
+/// in 2255.
+const MAX_VERSION: u64 = 1 << 53;
+
 pub struct Subscriber {
     pub store: Arc<dyn Store>,
     pub rooms: Arc<Rooms>,
@@ -214,11 +218,13 @@ impl Subscriber {
     ) -> Result<(), &'static str> {
         // Higher figures come from a bug, and would stay in the record as an absurd peak.
         let mut highest = counts.viewers.max(counts.away);
+        let mut newest = 0;
         for slice in &counts.slices {
-            let (_, card, fans, leaves, ..) = slice;
+            let (_, card, fans, leaves, version, incarnation) = slice;
             highest = highest.max(*card).max(*fans).max(*leaves);
+            newest = newest.max(*version).max(*incarnation);
         }
-        if highest > MAX_FIGURE {
+        if highest > MAX_FIGURE || newest > MAX_VERSION {
             return Err("malformed");
         }
         if counts.epoch < room.record.epoch {

@@ -181,6 +181,8 @@ pub struct DesiredState {
     in_flight: bool,
     /// One more call is due even if no user is unsettled.
     call_required: bool,
+    /// The entry says that there is more to come, until a call says that there is not.
+    incomplete: bool,
     /// In this incarnation of the slice, somebody else changed the gateway's entry. The store must
     /// hear of it before the next call.
     complaint: Option<u64>,
@@ -197,7 +199,7 @@ impl Hash for DesiredState {
         BTreeMap::from_iter(&self.unsettled).hash(state);
         (self.entry, self.number, self.done, self.incarnation).hash(state);
         (self.in_flight, self.call_required, self.complaint).hash(state);
-        self.leaving.hash(state);
+        (self.leaving, self.incomplete).hash(state);
     }
 }
 
@@ -359,6 +361,7 @@ impl DesiredState {
     pub fn is_dirty(&self) -> bool {
         !self.unsettled.is_empty()
             || self.call_required
+            || self.incomplete
             || self.complaint.is_some()
             || self.says_bye()
     }
@@ -438,7 +441,9 @@ impl DesiredState {
         }
         let draft = self.batch(limit);
         // An entry is made even if nobody may be named yet: it says that there is more to come.
-        if draft.is_empty() && !draft.bye && !self.call_required && self.entry.is_some() {
+        let completes = self.incomplete && !draft.more;
+        let is_due = self.call_required || completes || draft.bye || self.entry.is_none();
+        if draft.is_empty() && !is_due {
             return None;
         }
         for (user, _) in draft.users() {
@@ -516,8 +521,7 @@ impl DesiredState {
         self.done = draft.number;
         self.incarnation = size.incarnation;
         self.entry = if draft.bye { None } else { Some(draft.number) };
-        // The entry says that there is more to come until a call says that there is not.
-        self.call_required |= draft.more;
+        self.incomplete = draft.more;
         Verdict::Settled
     }
 
@@ -570,6 +574,7 @@ impl DesiredState {
     fn say_again(&mut self) {
         self.entry = None;
         self.call_required = false;
+        self.incomplete = false;
         let lost = self.wanted.iter().map(|user| (user.clone(), InStore::Lost));
         self.unsettled = lost.collect();
     }
@@ -881,6 +886,7 @@ mod tests {
         assert_eq!((entry.len(), entry.more), (0, true), "the entry is made");
         let second = ApplyReply::Done(size_in(2));
         desired.answered(&entry, &second);
+        assert_eq!(desired.next(early), None, "until more may be said");
         desired.want(&user(1_000), Standing::Member);
         let call = desired.next(early).unwrap();
         assert_eq!((&call.joins, call.more), (&vec![user(1_000)], true));

@@ -116,14 +116,6 @@ impl Slice {
         })
     }
 
-    /// Notes that the store still had this version at `now`.
-    pub fn confirm_version(&self, version: u64, now: Millis) {
-        let mut size = self.size.lock();
-        if size.there.version == version {
-            size.heard = size.heard.max(now);
-        }
-    }
-
     /// Notes that a call or a check, sent at `asked`, showed that the content of the store is
     /// right.
     pub fn note_proven(&self, asked: Millis) {

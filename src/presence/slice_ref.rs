@@ -32,6 +32,11 @@ impl Audience {
         (0..count).map(move |place| self.slice_at(place))
     }
 
+    /// Whether a slice is in a rebuild.
+    pub fn has_rebuild(&self) -> bool {
+        self.slices().any(|slice| slice.size().rebuild)
+    }
+
     /// The slice with this id; `None` if it is not a slice of this owner.
     pub fn slice(&self, id: &SliceId) -> Option<SliceRef> {
         let place = match self {

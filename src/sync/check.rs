@@ -26,7 +26,10 @@ use crate::sync::keep::Keeper;
 use crate::sync::lives::Lives;
 use crate::sync::pass::{Extent, Passer};
 
-/// Maximum slices that are put right at the same time.
+/// Maximum rooms of one check that are put right at the same time.
+const MAX_CONCURRENT_ROOMS: usize = 16;
+
+/// Maximum slices of a room that are put right at the same time.
 const MAX_CONCURRENT_PASSES: usize = 64;
 
 /// Maximum ended lives that are looked at at the same time.
@@ -100,34 +103,43 @@ impl Checker {
         let began = self.clock.now();
         let expected: Vec<Expected> = rooms.into_iter().map(|room| self.expect(room)).collect();
         let found = self.read(&expected).await;
+        let mut repairs = Vec::with_capacity(expected.len());
         for (expected, found) in expected.iter().zip(found) {
-            let room = &expected.room;
-            self.checks.checked(room);
-            match self.put_room_right(expected, found, began).await {
-                Ok(holders) => {
-                    Metrics::count_result(&self.metrics.checks, "done");
-                    room.schedule.check.answered();
-                    self.rooms.note_checked(room, began);
-                    if room.schedule.check.is_unheard() {
-                        // Its figures may be exact now.
-                        self.rooms.show(room);
-                    }
-                    self.note_swept(expected, &holders);
+            repairs.push(self.finish(expected, found, began));
+        }
+        stream::iter(repairs)
+            .buffer_unordered(MAX_CONCURRENT_ROOMS)
+            .collect::<Vec<()>>()
+            .await;
+    }
+
+    /// Puts a room right as a check found it, and schedules the next check.
+    async fn finish(&self, expected: &Expected, found: Found, began: Millis) {
+        let room = &expected.room;
+        self.checks.checked(room);
+        match self.put_room_right(expected, found, began).await {
+            Ok(holders) => {
+                Metrics::count_result(&self.metrics.checks, "done");
+                room.schedule.check.answered();
+                self.rooms.note_checked(room, began);
+                if room.schedule.check.is_unheard() {
+                    // Its figures may be exact now.
+                    self.rooms.show(room);
                 }
-                Err(why) => {
-                    Metrics::count_result(&self.metrics.checks, "failed");
-                    tracing::debug!(
-                        live_id = %room.record.live, error = %why,
-                        "a live was not checked, will try again"
-                    );
-                    self.checks.unanswered(room);
-                    continue;
-                }
+                self.note_swept(expected, &holders);
             }
-            let flaws = room.figures.flaws();
-            if flaws.has_rebuild || flaws.is_unproven {
-                self.check_again(&room.into());
+            Err(why) => {
+                Metrics::count_result(&self.metrics.checks, "failed");
+                tracing::debug!(
+                    live_id = %room.record.live, error = %why,
+                    "a live was not checked, will try again"
+                );
+                return self.checks.unanswered(room);
             }
+        }
+        let flaws = room.figures.flaws();
+        if flaws.has_rebuild || flaws.is_unproven {
+            self.check_again(&room.into());
         }
     }
 
@@ -337,7 +349,7 @@ impl Checker {
                 return Ok(Vec::new());
             }
             if expected.is_met(found) {
-                slice.confirm_version(expected.size.version, self.clock.now());
+                self.rooms.hear_size(slice, found.size, self.clock.now());
                 self.rooms.note_proven(slice, began);
             } else {
                 slice.lock().found_instead(expected.entry, found);
@@ -519,6 +531,10 @@ impl Checker {
                 found => found.map(drop),
             };
             result = both(result, taken_out);
+        }
+        // A user may have joined meanwhile, whose claim the pass took out.
+        if let Some(room) = self.rooms.get(&record.live) {
+            self.checks.check_soon(vec![room]);
         }
         result
     }

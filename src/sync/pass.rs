@@ -9,11 +9,12 @@ use crate::base::clock::{Clock, UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
+use crate::peers::message::PeerMessage;
 use crate::presence::gateways::Gateways;
 use crate::presence::{Audience, Rooms, SliceRef};
 use crate::store::{
-    Fence, Pass, PassCursor, Passed, SliceEntry, SliceLook, SliceSize, Store, StoreError,
-    StoreResult,
+    Bus, Channel, Fence, Pass, PassCursor, Passed, SliceEntry, SliceLook, SliceSize, Store,
+    StoreError, StoreResult,
 };
 
 /// How much of a slice a pass looks through.
@@ -34,6 +35,17 @@ pub struct PutRight {
     pub is_compared: bool,
     /// The gateways with an entry that are not dead, if the look read all entries.
     pub holders: Vec<GatewayId>,
+}
+
+/// Has the gateways look at a slice that has forgotten whom they hold. For a command, which is no
+/// gateway.
+pub async fn tell_of_rebuild(store: &dyn Bus, slice: &SliceId) -> StoreResult<()> {
+    let channel = match slice.live() {
+        Some(live) => Channel::Live(live.clone()),
+        None => Channel::Gateways,
+    };
+    let message = PeerMessage::Doubt.text(&GatewayId::random());
+    store.publish(&channel, message).await.map(drop)
 }
 
 /// Makes passes.
@@ -84,7 +96,7 @@ impl Passer {
         };
         let dead = self.dead_in(&found);
         let is_open = found.fence == Some(Fence::Open(epoch));
-        let has_lost_fence = found.fence.is_none() && found.has_keys;
+        let has_lost_fence = found.fence.is_none() && (found.has_keys || known.version > 0);
         let is_in_order =
             found.is_intact && found.size.is_in_order() && !found.size.is_older_than(known);
         let is_compared = is_garbled || has_lost_fence || is_open && !is_in_order;
@@ -125,7 +137,9 @@ impl Passer {
                 Ok(Some(passed)) => {
                     released += passed.released;
                     pass.from = passed.next;
-                    if pass.from.is_none() {
+                    // In a rebuild a pass only takes out claims of the dead.
+                    let is_needless = passed.size.rebuild && dead.is_empty();
+                    if pass.from.is_none() || is_needless {
                         break Ok(Some(passed.size));
                     }
                 }
@@ -139,17 +153,16 @@ impl Passer {
         result
     }
 
-    /// Passes through one part of a slice.
+    /// Passes through one part of a slice. `None` if the slice does not belong to this epoch.
     pub async fn pass_part(
         &self,
         slice: &SliceId,
         epoch: Epoch,
         from: Option<PassCursor>,
-    ) -> StoreResult<Option<PassCursor>> {
+    ) -> StoreResult<Option<Passed>> {
         let mut pass = self.begin(slice, epoch, &[]);
         pass.from = from;
-        let passed = self.part(&pass).await?;
-        Ok(passed.and_then(|passed| passed.next))
+        self.part(&pass).await
     }
 
     /// Tells the store that somebody else changed this gateway's entry in this incarnation of a
@@ -205,8 +218,15 @@ impl Passer {
                 "the public sets differed from what the gateways hold"
             );
         }
-        if let Some(here) = self.find(slice) {
-            self.note_size(&here, passed.size);
+        match self.find(slice) {
+            Some(here) => self.note_size(&here, passed.size),
+            None if passed.size.rebuild => {
+                // Those who hold the slice have to say again whom they hold.
+                if let Some(live) = slice.live() {
+                    self.outbox.doubt(live);
+                }
+            }
+            None => {}
         }
         Ok(Some(passed))
     }

@@ -15,7 +15,7 @@ use crate::presence::checks::{Checks, Due, MAX_CHECKED, TICK};
 use crate::presence::ended_lives::EndedLive;
 use crate::presence::gateways::Gateways;
 use crate::presence::{Audience, Room, Rooms};
-use crate::store::{Doubt, Health, LiveEpoch, Store};
+use crate::store::{Doubt, Health, LiveEpoch, REBUILD, Store};
 use crate::sync::check::Checker;
 use crate::sync::fan_check::{Expired, FanCheck};
 use crate::sync::lives::leave_channel;
@@ -24,8 +24,11 @@ use crate::sync::seen::SeenUsers;
 /// A room that was unused for this long is evicted.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Slices that forgot what gateways hold, or whose public sets differ from that, are looked at after
-/// a time in this range, in ms. All gateways that hold a slice hear of it at the same time, and the
+/// A rebuild that is due to end is ended within this time, in ms.
+const REBUILD_ENDS_WITHIN: Millis = 1_000;
+
+/// Slices whose public sets differ from what gateways hold are looked at after a time in this range,
+/// in ms. All gateways that hold a slice hear of it at the same time, and the
 /// pass of one of them is mostly enough.
 const LOOK_AFTER: Range<Millis> = 1_000..10_000;
 
@@ -193,7 +196,12 @@ impl Upkeep {
     }
 
     fn look_later(&self, audience: &Audience, now: Millis) {
-        let at = now + rand::random_range(LOOK_AFTER);
+        let at = if audience.has_rebuild() {
+            // Somebody has to end it.
+            now + millis(REBUILD) + rand::random_range(0..REBUILD_ENDS_WITHIN)
+        } else {
+            now + rand::random_range(LOOK_AFTER)
+        };
         match audience {
             Audience::Room(room) => self.checks.check_at(room, at),
             Audience::Platform(_) => self.checks.platform.by(at),

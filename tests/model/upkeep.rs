@@ -98,10 +98,10 @@ impl World {
             }));
         }
         let mut heard = None;
-        if let Some((entry, size)) = expected.slice
-            && !is_met(epoch, entry, size, found)
-        {
-            if found
+        if let Some((entry, size)) = expected.slice {
+            if is_met(epoch, entry, size, found) {
+                heard = is_open.then_some(found.size);
+            } else if found
                 .fence
                 .is_some_and(|fence| fence.epoch() > epoch || fence.is_closed_in(epoch))
             {
@@ -110,7 +110,7 @@ impl World {
                 room.found_instead(entry, found.entry, found.size.incarnation);
                 let is_older = is_open && found.size.is_older_than(size);
                 heard = (is_open && !is_older).then_some(found.size);
-                let has_lost_fence = found.fence.is_none() && found.has_keys;
+                let has_lost_fence = found.fence.is_none() && (found.has_keys || size.version > 0);
                 let is_wrong = is_open && !(found.is_intact && found.size.is_in_order());
                 if !no_pass && (is_older || has_lost_fence || is_wrong) {
                     repairs.push(Repair::Pass(room.pass()));

@@ -1,9 +1,12 @@
 //! The gateways notice, repair and count what another program writes into their sets, without being
 //! asked.
 
+use std::time::Duration;
+
+use super::audit::nothing_is_wrong;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_redis, within_deadline};
-use crate::support::wait::{PATIENCE, SLACK, until};
+use crate::support::wait::{PATIENCE, SLACK, same, until};
 use crate::support::world::World;
 
 async fn drifted(world: &World, why: &str) -> f64 {
@@ -78,6 +81,61 @@ on_redis! {
         })
         .await;
     }
+}
+
+/// Nobody moves, so the gateway that holds the viewers learns of it from the other one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn viewers_stay_when_a_gateway_without_them_finds_their_claims_changed() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let walker = World::beside(redis.clone(), |config| {
+            config.check_every = Duration::from_secs(2);
+        })
+        .await;
+        let holder = World::beside(redis, |config| {
+            config.check_every = Duration::from_secs(600);
+        })
+        .await;
+        holder.open("42").await;
+        holder.crowd_follows("u", 3).await;
+        let _crowd = holder.crowd("u", 3, "42").await;
+        let everybody = ["u0", "u1", "u2"];
+        holder.fans_become("42", &everybody).await;
+        let who = "{online-fans:42}:who";
+        walker.redis().ask(&["HDEL", who, "u1"]).await;
+        holder
+            .fans_stay("42", &everybody, Duration::from_secs(12))
+            .await;
+        until("the claims are said again", PATIENCE, async || {
+            same(
+                walker.redis().members_of(who).await,
+                everybody.map(str::to_owned).into(),
+            )
+        })
+        .await;
+        nothing_is_wrong(&walker.redis().url(), PATIENCE).await;
+    })
+    .await;
+}
+
+/// Whom a live had is lost with the slice, and nobody is there who would say it again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_figures_of_a_slice_that_was_lost_after_everybody_had_left_are_exact_again() {
+    within_deadline(async {
+        let world = World::on_redis(|_| ()).await;
+        world.open("42").await;
+        let mut dashboard = world.dashboard("42").await;
+        world.viewer_in("u1", "42").await.close().await;
+        until("nobody is there", PATIENCE, async || {
+            let told = world.backend().live("42").await;
+            same(told["viewers"].as_u64(), Some(0))
+        })
+        .await;
+        world.redis().ask(&["FLUSHALL"]).await;
+        dashboard.sees_quality("partial").await;
+        dashboard.sees_quality("exact").await;
+    })
+    .await;
 }
 
 /// The gateway searches the whole slice at once when there surely are strays, and page by page

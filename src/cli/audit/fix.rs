@@ -21,6 +21,7 @@ use crate::store::{
     Peaks, SliceEntry, SliceSize, Slices, StoreResult,
 };
 use crate::sync::lives::finish_in_store;
+use crate::sync::pass::tell_of_rebuild;
 
 /// A finding that was repaired.
 #[derive(Debug, Serialize)]
@@ -130,6 +131,7 @@ impl Fixer<'_> {
                 "{released} members of buried gateways released, {taken_out} removed from the sets, {put_in} put in"
             );
             if passed.size.rebuild {
+                tell_of_rebuild(self.store, slice).await?;
                 done += "; the gateways say again whom they hold";
             }
             return Ok(Some(done));

@@ -38,7 +38,7 @@ impl Slice {
     /// dead gateways were buried.
     pub fn pass(&mut self, pass: &Pass, now: UnixMillis) -> Option<Passed> {
         self.departed.clear();
-        if self.fence.is_none() && self.has_keys() {
+        if self.fence.is_none() && (self.has_keys() || pass.known.version > 0) {
             self.begin(pass.epoch, pass.known, now);
         }
         if !self.is_open_in(pass.epoch) {

@@ -512,7 +512,9 @@ fn a_lost_fence_of_a_slice_that_was_used_makes_it_forget() {
     let mut world = World::with_three();
     let known = world.size();
     world.slice = Slice::default();
-    assert_eq!(world.slice.pass(&world.first_page(&[]), world.now), None);
+    let part = world.page(&world.first_page(&[]));
+    assert!(part.size.rebuild, "a pass finds it");
+    world.slice = Slice::default();
     world.says("g", "u1", "");
     assert!(world.is_in_rebuild());
     assert_eq!(world.size().arrived(), known.arrived());

@@ -5,7 +5,9 @@ use futures_util::{StreamExt, stream};
 use super::Walk;
 use super::state::WalkState;
 use crate::base::ids::{Epoch, SliceId};
-use crate::store::{Entries, Fence, LiveRecord, MAX_BATCH, SliceLook, SliceSize, StoreResult};
+use crate::store::{
+    Entries, Fence, LiveRecord, MAX_BATCH, Passed, SliceLook, SliceSize, StoreResult,
+};
 use crate::sync::pass::Extent;
 
 /// Maximum small slices that are compared at the same time.
@@ -28,6 +30,11 @@ pub(super) struct WalkedSlice {
 }
 
 impl WalkedSlice {
+    /// Whether nobody is there, as far as the store knows everybody.
+    pub(super) fn is_empty(&self) -> bool {
+        self.size.card == 0 && !self.size.rebuild
+    }
+
     /// Whether each regular walk compares all of it.
     fn is_small(&self) -> bool {
         self.size.card <= MAX_BATCH as u64
@@ -91,33 +98,53 @@ impl Walk {
             .into_iter()
             .filter(|slice| !slice.is_compared && slice.size != SliceSize::default())
             .partition(WalkedSlice::is_small);
-        stream::iter(small)
-            .for_each_concurrent(MAX_CONCURRENT_PASSES, async |slice| {
-                let compared = self
+        let compared: Vec<_> = stream::iter(small)
+            .map(|slice| async move {
+                let size = self
                     .passer
                     .pass(&slice.id, slice.epoch, &[], Extent::Everything)
                     .await;
-                if let Err(why) = compared {
-                    tracing::debug!(error = %why, "a slice was not compared");
-                }
+                (slice.id, size)
             })
+            .buffer_unordered(MAX_CONCURRENT_PASSES)
+            .collect()
             .await;
-        for slice in &large {
+        for (slice, size) in compared {
+            self.note_compared(memory, &slice, size);
+        }
+        for slice in large {
             self.compare_part(memory, slice).await;
         }
     }
 
-    async fn compare_part(&self, memory: &mut WalkState, slice: &WalkedSlice) {
-        let from = memory.cursors.get(&slice.id).copied();
-        match self.passer.pass_part(&slice.id, slice.epoch, from).await {
-            Ok(Some(next)) => {
-                memory.cursors.insert(slice.id.clone(), next);
-            }
-            Ok(None) => {
-                memory.cursors.remove(&slice.id);
-            }
+    async fn compare_part(&self, memory: &mut WalkState, slice: WalkedSlice) {
+        let from = memory.cursors.remove(&slice.id);
+        let passed = self.passer.pass_part(&slice.id, slice.epoch, from).await;
+        if let Ok(Some(Passed {
+            next: Some(next), ..
+        })) = &passed
+        {
+            memory.cursors.insert(slice.id.clone(), *next);
+        }
+        let size = passed.map(|passed| passed.map(|passed| passed.size));
+        self.note_compared(memory, &slice.id, size);
+    }
+
+    /// Notes whether the walk has to come back to a slice.
+    fn note_compared(
+        &self,
+        memory: &mut WalkState,
+        slice: &SliceId,
+        size: StoreResult<Option<SliceSize>>,
+    ) {
+        match size {
+            Ok(Some(size)) if !size.is_in_order() => match slice.live() {
+                Some(live) => memory.open.push(live.clone()),
+                None => memory.platform_open = true,
+            },
+            Ok(_) => {}
             Err(why) => {
-                tracing::debug!(set = %slice.id.set, error = %why, "a part of a slice was not compared");
+                tracing::debug!(set = %slice.set, error = %why, "a slice was not compared");
             }
         }
     }

@@ -168,7 +168,9 @@ impl Walk {
             }
         }
         // The last viewers may have gone with a dead gateway.
-        let is_empty = result.is_ok() && slices.iter().all(|slice| slice.size.card == 0);
+        let is_empty = result.is_ok()
+            && slices.iter().all(WalkedSlice::is_empty)
+            && slices.iter().any(|slice| slice.size.version > 0);
         if is_empty
             && let Some(counted) = record.counted
             && !counted.figures.is_zero()

@@ -173,6 +173,14 @@ async fn a_slice_that_was_lost_goes_on_from_what_a_gateway_knows(store: Arc<dyn 
     assert_eq!(fans(&store, &slice()).await, users(0, 3));
     let size = a.joins(&users(3, 12)).await;
     assert_eq!(counted(size), (14, 4, 10), "the rebuild is not over");
+    // A gateway without users there makes no call, but passes.
+    let lost = SliceId::of_live(live("lost"), 1, 1);
+    let pass = Pass {
+        known,
+        ..pass(&lost, 1)
+    };
+    let size = passes(&store, pass).await.unwrap().size;
+    assert_eq!((counted(size), size.rebuild), ((14, 4, 10), true));
 }
 
 async fn nobody_leaves_in_a_rebuild_and_the_figures_stand_still(store: Arc<dyn Store>) {

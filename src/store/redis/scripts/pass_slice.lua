@@ -26,7 +26,7 @@ end
 local sizes = read_sizes(keys)
 if fence.phase then
   guard(fence, keys, known, tonumber(ARGV[9]))
-elseif sizes.members + sizes.fans + sizes.claimed + sizes.entries > 0 then
+elseif known.version > 0 or sizes.members + sizes.fans + sizes.claimed + sizes.entries > 0 then
   fence = new_fence('open', epoch, 0)
   forget(fence, keys, known)
 else
@@ -210,7 +210,9 @@ local function pass_page()
   return pass_set(keys.fans, says_fan, function(gone) change_set(keys.fans, {}, gone) end)
 end
 
-local last_phase
+-- A page of a large hash that has become small may have nobody.
+local MOST_PAGES = 10
+local pages, last_phase = 0, nil
 repeat
   rebuild, agree = fence.rebuild, not differs(fence, read_sizes(keys))
   cursor, last_phase = pass_page(), phase
@@ -220,7 +222,8 @@ repeat
       phase = ({ claims = 'members', members = keys.fans and 'fans' })[last_phase] or ''
     end
   end
-until phase == '' or looked >= tonumber(ARGV[5])
+  pages = pages + 1
+until phase == '' or looked >= tonumber(ARGV[5]) or pages >= MOST_PAGES
 
 -- 4. The end. A whole pass leaves as many fans as the claims say. If the scripts have counted another number, somebody
 -- else wrote a claim in the place of another one.
