@@ -2,27 +2,21 @@
 //! lately.
 
 use std::hash::Hash;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use dashmap::DashMap;
 
-use super::clock::Millis;
+use super::clock::{AtomicMoment, Millis, Moment};
 use super::gcra::Rate;
 
 /// Tells one of many callers, once a second, that it is time to forget the keys whose budgets are
 /// full again.
 #[derive(Debug, Default)]
-pub(crate) struct TimeToForget(AtomicU64);
+pub(crate) struct TimeToForget(AtomicMoment);
 
 impl TimeToForget {
-    pub(crate) fn is_due(&self, now: Millis) -> bool {
-        let last = self.0.load(Ordering::Relaxed);
-        let is_time = now >= last.saturating_add(1_000);
-        is_time
-            && self
-                .0
-                .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
+    pub(crate) fn is_due(&self, now: Moment) -> bool {
+        let last = self.0.load();
+        now >= last + 1_000 && self.0.replace(last, now)
     }
 }
 
@@ -46,7 +40,7 @@ impl<K: Eq + Hash + Clone> Budgets<K> {
     ///
     /// # Errors
     /// How long until the budget has them, in ms.
-    pub(crate) fn take(&self, whose: &K, units: u32, now: Millis) -> Result<(), Millis> {
+    pub(crate) fn take(&self, whose: &K, units: u32, now: Moment) -> Result<(), Millis> {
         if self.rate.is_unlimited() {
             return Ok(());
         }
@@ -56,7 +50,7 @@ impl<K: Eq + Hash + Clone> Budgets<K> {
     }
 
     /// Takes `units`, even if that overdraws the budget.
-    pub(crate) fn overdraw(&self, whose: &K, units: u32, now: Millis) {
+    pub(crate) fn overdraw(&self, whose: &K, units: u32, now: Moment) {
         if self.rate.is_unlimited() {
             return;
         }
@@ -66,14 +60,14 @@ impl<K: Eq + Hash + Clone> Budgets<K> {
     }
 
     /// How long until the budget is no longer overdrawn, in ms.
-    pub(crate) fn wait(&self, whose: &K, now: Millis) -> Millis {
+    pub(crate) fn wait(&self, whose: &K, now: Moment) -> Millis {
         match self.spent.get(whose) {
             Some(spent) => self.rate.wait(*spent, now),
             None => 0,
         }
     }
 
-    fn forget(&self, now: Millis) {
+    fn forget(&self, now: Moment) {
         if self.time_to_forget.is_due(now) {
             self.spent
                 .retain(|_, spent| self.rate.is_spent(*spent, now));
@@ -85,15 +79,16 @@ impl<K: Eq + Hash + Clone> Budgets<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
 
     #[test]
     fn budgets_that_are_full_again_take_no_memory() {
         let budgets = Budgets::new(Rate::per_second(10));
         for n in 0..10_000 {
-            budgets.take(&n, 1, 5).unwrap();
-            budgets.overdraw(&n, 1, 5);
+            budgets.take(&n, 1, moment(5)).unwrap();
+            budgets.overdraw(&n, 1, moment(5));
         }
-        budgets.take(&0, 1, 5_000).unwrap();
+        budgets.take(&0, 1, moment(5_000)).unwrap();
         assert_eq!(budgets.spent.len(), 1);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::clock::Millis;
+use super::clock::{Millis, Moment};
 
 /// A number of events per second. After a pause, the rate admits a burst of them at once: two
 /// seconds' worth, unless [`Rate::with_burst`] sets another burst.
@@ -24,6 +24,10 @@ const BURST_SECONDS: u64 = 2;
 const SECOND: u64 = 1_000_000_000;
 
 const NANOS: u64 = 1_000_000;
+
+fn nanos(at: Moment) -> u64 {
+    at.as_millis().saturating_mul(NANOS)
+}
 
 /// How one more event stands to the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,8 +63,8 @@ impl Rate {
 
     /// Counts `units` more, whether or not they are within the rate: a client that goes on sending
     /// gets further behind.
-    pub(crate) fn count(self, state: &mut u64, units: u32, now: Millis) -> Load {
-        let now = now.saturating_mul(NANOS);
+    pub(crate) fn count(self, state: &mut u64, units: u32, now: Moment) -> Load {
+        let now = nanos(now);
         let before = (*state).max(now);
         *state = before.saturating_add(self.interval.saturating_mul(units.into()));
         let after = *state - now;
@@ -80,8 +84,8 @@ impl Rate {
     ///
     /// # Errors
     /// How long until they are within the rate, in ms.
-    pub(crate) fn take(self, state: &mut u64, units: u32, now: Millis) -> Result<(), Millis> {
-        let before = (*state).max(now.saturating_mul(NANOS));
+    pub(crate) fn take(self, state: &mut u64, units: u32, now: Moment) -> Result<(), Millis> {
+        let before = (*state).max(nanos(now));
         let after = before.saturating_add(self.interval.saturating_mul(units.into()));
         match self.wait(after, now) {
             0 => {
@@ -93,22 +97,22 @@ impl Rate {
     }
 
     /// How long until the counted events are within the rate again, in ms.
-    pub(crate) fn wait(self, state: u64, now: Millis) -> Millis {
+    pub(crate) fn wait(self, state: u64, now: Moment) -> Millis {
         state
-            .saturating_sub(now.saturating_mul(NANOS))
+            .saturating_sub(nanos(now))
             .saturating_sub(self.burst)
             .div_ceil(NANOS)
     }
 
     /// Whether less than a whole burst is left.
-    pub(crate) fn is_spent(self, state: u64, now: Millis) -> bool {
-        state > now.saturating_mul(NANOS)
+    pub(crate) fn is_spent(self, state: u64, now: Moment) -> bool {
+        state > nanos(now)
     }
 
     /// Counts one more event if it is within the rate, else nothing: refused events take nothing
     /// from the rate, however many there are.
-    pub(crate) fn admit(self, state: &AtomicU64, now: Millis) -> bool {
-        let now = now.saturating_mul(NANOS);
+    pub(crate) fn admit(self, state: &AtomicU64, now: Moment) -> bool {
+        let now = nanos(now);
         let counted = state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
             let after = before.max(now) + self.interval;
             if after - now <= self.burst {
@@ -124,10 +128,13 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
 
     fn loads(rate: Rate, times: impl Iterator<Item = Millis>) -> Vec<Load> {
         let mut state = 0;
-        times.map(|now| rate.count(&mut state, 1, now)).collect()
+        times
+            .map(|now| rate.count(&mut state, 1, moment(now)))
+            .collect()
     }
 
     #[test]
@@ -151,24 +158,27 @@ mod tests {
     #[test]
     fn many_at_once_are_counted_as_many() {
         let mut state = 0;
-        assert_eq!(Rate::per_second(10).count(&mut state, 20, 5), Load::Within);
         assert_eq!(
-            Rate::per_second(10).count(&mut state, 20, 5),
+            Rate::per_second(10).count(&mut state, 20, moment(5)),
+            Load::Within
+        );
+        assert_eq!(
+            Rate::per_second(10).count(&mut state, 20, moment(5)),
             Load::FirstBeyond
         );
         assert_eq!(
-            Rate::per_second(10).count(&mut state, u32::MAX, 5),
+            Rate::per_second(10).count(&mut state, u32::MAX, moment(5)),
             Load::FarBeyond
         );
         let mut state = 0;
-        let loads = [100, 1].map(|units| Rate::per_second(10).count(&mut state, units, 5));
+        let loads = [100, 1].map(|units| Rate::per_second(10).count(&mut state, units, moment(5)));
         assert_eq!(
             loads,
             [Load::FirstBeyond, Load::FarBeyond],
             "first the warning"
         );
         assert_eq!(
-            Rate::per_second(0).count(&mut 0, u32::MAX, u64::MAX),
+            Rate::per_second(0).count(&mut 0, u32::MAX, moment(u64::MAX)),
             Load::Within
         );
     }
@@ -177,13 +187,16 @@ mod tests {
     fn a_burst_may_be_larger_and_what_is_overdrawn_is_waited_for() {
         let rate = Rate::per_second(10).with_burst(4);
         let mut state = 0;
-        assert!((0..40).all(|_| rate.take(&mut state, 1, 0).is_ok()));
-        assert_eq!(rate.take(&mut state, 1, 0), Err(100));
-        assert_eq!(rate.wait(state, 0), 0);
-        rate.count(&mut state, 5, 0);
-        assert_eq!([0, 499, 500].map(|now| rate.wait(state, now)), [500, 1, 0]);
+        assert!((0..40).all(|_| rate.take(&mut state, 1, moment(0)).is_ok()));
+        assert_eq!(rate.take(&mut state, 1, moment(0)), Err(100));
+        assert_eq!(rate.wait(state, moment(0)), 0);
+        rate.count(&mut state, 5, moment(0));
         assert_eq!(
-            [4_499, 4_500].map(|now| rate.is_spent(state, now)),
+            [0, 499, 500].map(|now| rate.wait(state, moment(now))),
+            [500, 1, 0]
+        );
+        assert_eq!(
+            [4_499, 4_500].map(|now| rate.is_spent(state, moment(now))),
             [true, false]
         );
     }
@@ -191,11 +204,15 @@ mod tests {
     #[test]
     fn those_who_are_refused_do_not_keep_others_out() {
         let (rate, state) = (Rate::per_second(10), AtomicU64::new(0));
-        let admitted = |now| (0..1_000).filter(|_| rate.admit(&state, now)).count();
+        let admitted = |now| {
+            (0..1_000)
+                .filter(|_| rate.admit(&state, moment(now)))
+                .count()
+        };
         assert_eq!(
             [0, 50, 100, 1_100, 60_000].map(admitted),
             [20, 0, 1, 10, 20]
         );
-        assert!((0..1_000).all(|_| Rate::per_second(0).admit(&AtomicU64::new(0), 0)));
+        assert!((0..1_000).all(|_| Rate::per_second(0).admit(&AtomicU64::new(0), moment(0))));
     }
 }

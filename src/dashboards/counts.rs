@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
-use crate::base::clock::{Clock, Millis};
+use crate::base::clock::{Clock, Moment};
 use crate::base::metrics::Metrics;
 use crate::presence::throttle::{Shown, Step};
 use crate::presence::trust::Trust;
@@ -33,12 +33,12 @@ pub struct CountsTask {
 struct Later {
     queue: DelayQueue<Arc<Room>>,
     /// By the room's address.
-    waiting: HashMap<usize, (Key, Millis)>,
+    waiting: HashMap<usize, (Key, Moment)>,
 }
 
 impl Later {
-    fn add(&mut self, room: Arc<Room>, at: Millis, now: Millis) {
-        let wait = Duration::from_millis(at.saturating_sub(now));
+    fn add(&mut self, room: Arc<Room>, at: Moment, now: Moment) {
+        let wait = Duration::from_millis(at.since(now));
         let address = Arc::as_ptr(&room) as usize;
         match self.waiting.get_mut(&address) {
             None => {
@@ -115,7 +115,7 @@ impl CountsTask {
         }
     }
 
-    fn show(&self, room: &Room, now: Millis) -> Shown {
+    fn show(&self, room: &Room, now: Moment) -> Shown {
         room.show(now, || self.trust.quality(room))
     }
 }

@@ -2,7 +2,7 @@
 //! [`super::start`] runs the tasks.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 use crate::auth::api_keys::ApiKeys;
 use crate::auth::presence_secret::PresenceSecret;
 use crate::auth::tokens::Tokens;
-use crate::base::clock::Clock;
+use crate::base::clock::{AtomicMoment, Clock};
 use crate::base::from_files::FromFiles;
 use crate::base::metrics::Metrics;
 use crate::config::Config;
@@ -408,7 +408,7 @@ impl Core {
             store: store_for_clients.clone(),
             metrics: self.metrics.clone(),
             clock: self.clock,
-            doubts_from: AtomicU64::new(0),
+            doubts_from: AtomicMoment::default(),
         }
     }
 

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Outbox;
 use super::message::{Counts, PeerMessage, SliceCard};
-use crate::base::clock::{Clock, Millis, millis};
+use crate::base::clock::{Clock, Millis, Moment, millis};
 use crate::base::ids::GatewayId;
 use crate::base::metrics::Metrics;
 use crate::base::slow_jobs::SlowJobs;
@@ -83,7 +83,7 @@ fn address(room: &Arc<Room>) -> usize {
 impl Publisher {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let flush = millis(self.flush);
-        let mut next_round: Millis = 0;
+        let mut next_round = Moment::START;
         let mut woken = false;
         let slow = Arc::new(SlowJobs::new(SLOW));
         let mut work = Work::default();
@@ -406,7 +406,7 @@ mod tests {
         // A slice on another node has had no answer for long.
         (0..10).for_each(|_| room.schedule.check.unanswered());
         assert!(room.schedule.check.wait() > RETRY_DELAY_MS);
-        room.schedule.check.take(Millis::MAX);
+        room.schedule.check.take(Moment::NEVER);
         store.hangs_for(&room.record.live);
         room.figures.published.require();
         parts.publisher.publish(room.clone()).await;

@@ -146,7 +146,7 @@ impl Subscriber {
             }
             (Channel::Gateways, PeerMessage::Gone { lives, silent }) => {
                 self.absent_streamers
-                    .peer_says_left(&lives, self.clock.now().saturating_sub(silent));
+                    .peer_says_left(&lives, self.clock.now() - silent);
             }
             (Channel::Gateways, PeerMessage::SessionsEnded { sessions }) => {
                 for ended in sessions {

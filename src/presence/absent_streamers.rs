@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::base::clock::Millis;
+use crate::base::clock::Moment;
 use crate::base::ids::LiveId;
 
 #[derive(Debug, Default)]
@@ -26,9 +26,9 @@ pub struct AbsentStreamers {
 /// The absence of a streamer, by this gateway's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct Absence {
-    pub since: Millis,
+    pub since: Moment,
     /// When to look whether the streamer has come back.
-    pub look_at: Millis,
+    pub look_at: Moment,
     /// The last look had no answer: while the store was away no gateway could tell it who is
     /// connected.
     pub failed: bool,
@@ -36,7 +36,7 @@ pub struct Absence {
 
 impl AbsentStreamers {
     /// Notes that the streamer of these lives left a gateway and was last heard at `since`.
-    pub fn left(&self, lives: &[LiveId], since: Millis) {
+    pub fn left(&self, lives: &[LiveId], since: Moment) {
         let mut absent = self.absent.lock();
         for live in lives {
             let absence = absent.entry(live.clone()).or_insert(Absence {
@@ -52,7 +52,7 @@ impl AbsentStreamers {
 
     /// As [`AbsentStreamers::left`], by a message of a peer. The gateway that walks judges these
     /// streamers too, in case the peer dies.
-    pub fn peer_says_left(&self, lives: &[LiveId], since: Millis) {
+    pub fn peer_says_left(&self, lives: &[LiveId], since: Moment) {
         if self.judges_all.load(Ordering::Relaxed) {
             self.left(lives, since);
         }
@@ -68,7 +68,7 @@ impl AbsentStreamers {
     }
 
     /// Notes that the walk found the streamer of a live gone.
-    pub fn found_absent(&self, live: &LiveId, now: Millis) {
+    pub fn found_absent(&self, live: &LiveId, now: Moment) {
         self.absent.lock().entry(live.clone()).or_insert(Absence {
             since: now,
             look_at: now,
@@ -79,7 +79,7 @@ impl AbsentStreamers {
 
     /// Has the absence of a live's streamer judged now: how long it may last has changed. Without
     /// word of one, it begins now, and not when the next walk finds the streamer gone.
-    pub fn look_now(&self, live: &LiveId, now: Millis) {
+    pub fn look_now(&self, live: &LiveId, now: Moment) {
         let mut absent = self.absent.lock();
         let absence = absent.entry(live.clone()).or_insert(Absence {
             since: now,
@@ -99,7 +99,7 @@ impl AbsentStreamers {
         self.someone_left.notified().await;
     }
 
-    pub fn next_look(&self) -> Option<Millis> {
+    pub fn next_look(&self) -> Option<Moment> {
         self.absent
             .lock()
             .values()
@@ -107,7 +107,7 @@ impl AbsentStreamers {
             .min()
     }
 
-    pub fn looks_due(&self, now: Millis) -> Vec<(LiveId, Absence)> {
+    pub fn looks_due(&self, now: Moment) -> Vec<(LiveId, Absence)> {
         let absent = self.absent.lock();
         absent
             .iter()
@@ -118,7 +118,7 @@ impl AbsentStreamers {
 
     /// Notes the result of a look at `seen`: when to look again, and whether the look failed;
     /// `None` settles the matter.
-    pub fn looked(&self, live: &LiveId, seen: &Absence, next: Option<(Millis, bool)>, now: Millis) {
+    pub fn looked(&self, live: &LiveId, seen: &Absence, next: Option<(Moment, bool)>, now: Moment) {
         let mut absent = self.absent.lock();
         let Some(there) = absent.get_mut(live) else {
             return;
@@ -144,12 +144,13 @@ impl AbsentStreamers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
 
     fn live() -> LiveId {
         LiveId::parse("42").unwrap()
     }
 
-    fn due(absent: &AbsentStreamers, now: Millis) -> Absence {
+    fn due(absent: &AbsentStreamers, now: Moment) -> Absence {
         match absent.looks_due(now).as_slice() {
             [(_, absence)] => *absence,
             other => panic!("{other:?}"),
@@ -159,24 +160,24 @@ mod tests {
     #[test]
     fn a_look_that_is_asked_for_comes_at_once_and_the_absence_goes_on() {
         let absent = AbsentStreamers::default();
-        absent.found_absent(&live(), 10);
-        let seen = due(&absent, 10);
-        absent.looked(&live(), &seen, Some((50_000, false)), 10);
-        absent.found_absent(&live(), 20);
-        assert!(absent.looks_due(20).is_empty());
-        absent.look_now(&live(), 30);
-        assert_eq!(due(&absent, 30).since, 10);
+        absent.found_absent(&live(), moment(10));
+        let seen = due(&absent, moment(10));
+        absent.looked(&live(), &seen, Some((moment(50_000), false)), moment(10));
+        absent.found_absent(&live(), moment(20));
+        assert!(absent.looks_due(moment(20)).is_empty());
+        absent.look_now(&live(), moment(30));
+        assert_eq!(due(&absent, moment(30)).since, moment(10));
     }
 
     #[test]
     fn a_look_that_began_before_another_was_asked_for_puts_nothing_off() {
         let absent = AbsentStreamers::default();
-        absent.found_absent(&live(), 10);
-        for (now, next) in [(20, Some((50_000, false))), (30, None)] {
-            let seen = due(&absent, now);
-            absent.look_now(&live(), now);
-            absent.looked(&live(), &seen, next, now);
-            assert_eq!(due(&absent, now).since, 10);
+        absent.found_absent(&live(), moment(10));
+        for (now, next) in [(20, Some((moment(50_000), false))), (30, None)] {
+            let seen = due(&absent, moment(now));
+            absent.look_now(&live(), moment(now));
+            absent.looked(&live(), &seen, next, moment(now));
+            assert_eq!(due(&absent, moment(now)).since, moment(10));
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::base::clock::{Millis, millis};
+use crate::base::clock::{Moment, millis};
 use crate::base::ids::UserId;
 
 /// The bans of a live, as the store has them.
@@ -27,13 +27,13 @@ pub struct Bans {
     last: AtomicU64,
     /// Whether there may be bans. Most lives have none, and their joins then take no lock.
     any: AtomicBool,
-    until: Mutex<HashMap<UserId, Millis>>,
+    until: Mutex<HashMap<UserId, Moment>>,
     /// Held during a read of the bans from the store: an older read must not undo a newer one.
     catching_up: tokio::sync::Mutex<()>,
 }
 
 impl Bans {
-    pub fn new(known: KnownBans, now: Millis) -> Self {
+    pub fn new(known: KnownBans, now: Moment) -> Self {
         let bans = Self::default();
         bans.replace(known, now);
         bans
@@ -49,7 +49,7 @@ impl Bans {
     }
 
     /// How long a user's ban still lasts; `None` if the user may join.
-    pub fn remaining(&self, user: &UserId, now: Millis) -> Option<Duration> {
+    pub fn remaining(&self, user: &UserId, now: Moment) -> Option<Duration> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
@@ -57,14 +57,14 @@ impl Bans {
         if until <= now {
             return None;
         }
-        Some(Duration::from_millis(until - now))
+        Some(Duration::from_millis(until.since(now)))
     }
 
     /// Bans a user for this long from `now` on; `None` lifts the ban.
-    pub fn set(&self, user: &UserId, left: Option<Duration>, now: Millis) {
+    pub fn set(&self, user: &UserId, left: Option<Duration>, now: Moment) {
         self.change(|until| match left {
             Some(left) => {
-                until.insert(user.clone(), now.saturating_add(millis(left)));
+                until.insert(user.clone(), now + millis(left));
             }
             None => {
                 until.remove(user);
@@ -73,37 +73,32 @@ impl Bans {
     }
 
     /// Replaces all bans by those that the caller read at `now`.
-    pub fn replace(&self, known: KnownBans, now: Millis) {
+    pub fn replace(&self, known: KnownBans, now: Moment) {
         let bans = known
             .bans
             .into_iter()
-            .map(|(user, left)| (user, now.saturating_add(millis(left))));
+            .map(|(user, left)| (user, now + millis(left)));
         self.change(|until| *until = bans.collect());
         self.advance(known.last);
     }
 
     /// Every active ban, with the time that it still lasts. Forgets the bans that have ended.
-    pub fn active(&self, now: Millis) -> Vec<(UserId, Duration)> {
+    pub fn active(&self, now: Moment) -> Vec<(UserId, Duration)> {
         self.forget_ended(now);
         self.until
             .lock()
             .iter()
-            .map(|(user, until)| {
-                (
-                    user.clone(),
-                    Duration::from_millis(until.saturating_sub(now)),
-                )
-            })
+            .map(|(user, until)| (user.clone(), Duration::from_millis(until.since(now))))
             .collect()
     }
 
-    pub fn forget_ended(&self, now: Millis) {
+    pub fn forget_ended(&self, now: Moment) {
         if self.any.load(Ordering::Acquire) {
             self.change(|until| until.retain(|_, until| *until > now));
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut HashMap<UserId, Millis>)) {
+    fn change(&self, change: impl FnOnce(&mut HashMap<UserId, Moment>)) {
         let mut until = self.until.lock();
         change(&mut until);
         self.any.store(!until.is_empty(), Ordering::Release);
@@ -119,6 +114,7 @@ impl Bans {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
 
     fn user(id: &str) -> UserId {
         UserId::parse(id).unwrap()
@@ -135,37 +131,37 @@ mod tests {
                 last: 3,
                 bans: vec![(user("u1"), ms(100))],
             },
-            1_000,
+            moment(1_000),
         );
-        assert_eq!(bans.remaining(&user("u1"), 1_099), Some(ms(1)));
-        assert_eq!(bans.remaining(&user("u1"), 1_100), None);
-        assert_eq!(bans.remaining(&user("u2"), 1_000), None);
-        bans.forget_ended(1_099);
-        assert_eq!(bans.active(1_050), [(user("u1"), ms(50))]);
-        bans.forget_ended(1_100);
-        assert!(bans.active(1_000).is_empty() && !bans.any.into_inner());
+        assert_eq!(bans.remaining(&user("u1"), moment(1_099)), Some(ms(1)));
+        assert_eq!(bans.remaining(&user("u1"), moment(1_100)), None);
+        assert_eq!(bans.remaining(&user("u2"), moment(1_000)), None);
+        bans.forget_ended(moment(1_099));
+        assert_eq!(bans.active(moment(1_050)), [(user("u1"), ms(50))]);
+        bans.forget_ended(moment(1_100));
+        assert!(bans.active(moment(1_000)).is_empty() && !bans.any.into_inner());
     }
 
     #[test]
     fn numbers_only_grow_and_the_last_change_of_a_users_ban_wins() {
-        let bans = Bans::new(KnownBans::default(), 0);
-        bans.set(&user("u1"), Some(Duration::MAX), 5);
+        let bans = Bans::new(KnownBans::default(), moment(0));
+        bans.set(&user("u1"), Some(Duration::MAX), moment(5));
         bans.advance(2);
         bans.advance(1);
         assert_eq!(bans.last(), 2);
-        bans.set(&user("u1"), Some(ms(10)), 5);
-        assert_eq!(bans.remaining(&user("u1"), 5), Some(ms(10)));
-        bans.set(&user("u1"), None, 6);
-        assert_eq!(bans.remaining(&user("u1"), 6), None);
+        bans.set(&user("u1"), Some(ms(10)), moment(5));
+        assert_eq!(bans.remaining(&user("u1"), moment(5)), Some(ms(10)));
+        bans.set(&user("u1"), None, moment(6));
+        assert_eq!(bans.remaining(&user("u1"), moment(6)), None);
         bans.replace(
             KnownBans {
                 last: 9,
                 bans: vec![(user("u2"), ms(1))],
             },
-            7,
+            moment(7),
         );
         assert_eq!(
-            (bans.last(), bans.active(7)),
+            (bans.last(), bans.active(moment(7))),
             (9, vec![(user("u2"), ms(1))])
         );
     }

@@ -4,7 +4,7 @@
 use parking_lot::Mutex;
 
 use crate::base::backoff::Backoff;
-use crate::base::clock::Millis;
+use crate::base::clock::{Millis, Moment};
 
 /// The delay before the retry of a check without an answer.
 const BACKOFF: Backoff = Backoff {
@@ -19,7 +19,7 @@ pub struct CheckDue(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     /// When the next check is due; `None` while one is under way.
-    at: Option<Millis>,
+    at: Option<Moment>,
     /// There is reason to doubt everything that the store holds of the live.
     doubted: bool,
     /// This gateway does not receive the live's messages.
@@ -27,7 +27,7 @@ struct State {
     /// This gateway does not receive the messages of some gateway.
     unheard: bool,
     /// When the last check that the store answered began.
-    checked: Option<Millis>,
+    checked: Option<Moment>,
     /// The number of checks in a row without an answer.
     unanswered: u32,
     /// The room's last turn of fan checks.
@@ -36,7 +36,7 @@ struct State {
 
 impl CheckDue {
     /// Makes the check due at that time at the latest.
-    pub fn by(&self, at: Millis) {
+    pub fn by(&self, at: Moment) {
         let mut state = self.0.lock();
         state.at = Some(match state.at {
             Some(due) => due.min(at),
@@ -44,13 +44,13 @@ impl CheckDue {
         });
     }
 
-    /// When the check is due; [`Millis::MAX`] while one is under way.
-    pub fn at(&self) -> Millis {
-        self.0.lock().at.unwrap_or(Millis::MAX)
+    /// When the check is due; [`Moment::NEVER`] while one is under way.
+    pub fn at(&self) -> Moment {
+        self.0.lock().at.unwrap_or(Moment::NEVER)
     }
 
     /// Takes the check if it is due. A doubt that arises later makes another one due.
-    pub fn take(&self, now: Millis) -> bool {
+    pub fn take(&self, now: Moment) -> bool {
         self.0.lock().at.take_if(|at| *at <= now).is_some()
     }
 
@@ -86,20 +86,20 @@ impl CheckDue {
     }
 
     /// Notes that the store answered a check that began at `began`.
-    pub fn note_checked(&self, began: Millis) {
+    pub fn note_checked(&self, began: Moment) {
         let mut state = self.0.lock();
         state.checked = state.checked.max(Some(began));
     }
 
     /// Whether the store answered a check that began after `then`.
-    pub fn is_checked_since(&self, then: Millis) -> bool {
+    pub fn is_checked_since(&self, then: Moment) -> bool {
         self.0.lock().checked > Some(then)
     }
 
     /// Whether the store answered a check that began less than `within` ago.
-    pub fn is_checked_within(&self, within: Millis, now: Millis) -> bool {
+    pub fn is_checked_within(&self, within: Millis, now: Moment) -> bool {
         match self.0.lock().checked {
-            Some(checked) => now.saturating_sub(checked) <= within,
+            Some(checked) => now.since(checked) <= within,
             None => false,
         }
     }

@@ -19,7 +19,7 @@ use super::gateways::Roster;
 use super::queue::Queue;
 use super::room::Room;
 use super::rooms::Rooms;
-use crate::base::clock::{Clock, Millis, millis};
+use crate::base::clock::{Clock, Millis, Moment, millis};
 use crate::base::ids::LiveId;
 use crate::base::timer_wheel::TimerWheel;
 use crate::config::Config;
@@ -116,16 +116,16 @@ impl Checks {
     }
 
     /// Whether a turn of fan checks has come since the last call.
-    pub fn takes_fan_turn(&self, room: &Room, now: Millis) -> bool {
+    pub fn takes_fan_turn(&self, room: &Room, now: Moment) -> bool {
         room.schedule
             .check
             .take_fan_turn(self.place(room, now) / self.fan_ttl)
     }
 
     /// The time that counts the turns of a live; it spreads the lives over the grid.
-    fn place(&self, room: &Room, now: Millis) -> Millis {
+    fn place(&self, room: &Room, now: Moment) -> Millis {
         let spread = xxhash_rust::xxh3::xxh3_64(room.record.live.as_str().as_bytes()) % 1_000_000;
-        now + spread * millis(GRID)
+        now.as_millis() + spread * millis(GRID)
     }
 
     /// Schedules checks of these rooms soon: there is reason to doubt their data in the store.
@@ -172,9 +172,9 @@ impl Checks {
     }
 
     /// Makes a room's check due at that time, unless it is due earlier.
-    pub fn check_at(&self, room: &Arc<Room>, at: Millis) {
+    pub fn check_at(&self, room: &Arc<Room>, at: Moment) {
         let due = room.schedule.check.at();
-        if at < due || due == Millis::MAX {
+        if at < due || due == Moment::NEVER {
             room.schedule.check.by(at);
             self.wheel.lock().file(at, Due::Check(room.clone()));
         }
@@ -232,7 +232,7 @@ impl Checks {
     }
 
     /// When the next regular check is due after one at `now`.
-    fn next_check(&self, now: Millis) -> Millis {
+    fn next_check(&self, now: Moment) -> Moment {
         let every = self.check_every;
         now + every - every / 10 + rand::random_range(0..=every / 5)
     }
@@ -276,7 +276,7 @@ impl Checks {
     }
 
     /// Takes what is due.
-    pub fn due(&self, now: Millis) -> Vec<Due> {
+    pub fn due(&self, now: Moment) -> Vec<Due> {
         self.wheel.lock().due(now)
     }
 }

@@ -6,14 +6,14 @@
 //! for a slow client, and the task reads the newest state when it runs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
 use std::task::Waker;
 
 use arc_swap::ArcSwapOption;
 use futures_util::task::AtomicWaker;
 
 use crate::auth::claims::Claims;
-use crate::base::clock::Millis;
+use crate::base::clock::{AtomicMoment, Moment};
 use crate::base::identity::{Identity, Role};
 use crate::base::socket_id::SocketId;
 
@@ -79,8 +79,8 @@ pub struct Conn {
     claims: ArcSwapOption<Claims>,
     /// When the token expires, by the gateway's clock, so that a step of the wall clock ends no
     /// socket.
-    expires_at: AtomicU64,
-    last_heard: AtomicU64,
+    expires_at: AtomicMoment,
+    last_heard: AtomicMoment,
     socket_id: SocketId,
     signals: AtomicU16,
     phase: AtomicU8,
@@ -90,12 +90,12 @@ pub struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(identity: Identity, now: Millis) -> Self {
+    pub(crate) fn new(identity: Identity, now: Moment) -> Self {
         Self {
             identity,
             claims: ArcSwapOption::empty(),
-            expires_at: AtomicU64::new(Millis::MAX),
-            last_heard: AtomicU64::new(now),
+            expires_at: AtomicMoment::new(Moment::NEVER),
+            last_heard: AtomicMoment::new(now),
             socket_id: SocketId::next(),
             signals: AtomicU16::new(0),
             phase: AtomicU8::new(Phase::Open as u8),
@@ -110,9 +110,9 @@ impl Conn {
     }
 
     /// Stores the claims of a verified token, and the time when the token expires.
-    pub(crate) fn hold_token(&self, claims: Arc<Claims>, expires_at: Millis) {
+    pub(crate) fn hold_token(&self, claims: Arc<Claims>, expires_at: Moment) {
         self.claims.store(Some(claims));
-        self.expires_at.store(expires_at, Ordering::Relaxed);
+        self.expires_at.store(expires_at);
     }
 
     /// The claims of the newest token; `None` with `--auth off`.
@@ -129,8 +129,8 @@ impl Conn {
     }
 
     /// When the token expires.
-    pub(crate) fn expires_at(&self) -> Millis {
-        self.expires_at.load(Ordering::Relaxed)
+    pub(crate) fn expires_at(&self) -> Moment {
+        self.expires_at.load()
     }
 
     /// Names this socket. Later sockets have later ids.
@@ -139,12 +139,12 @@ impl Conn {
     }
 
     /// Notes that a frame arrived. A heartbeat costs only this atomic write outside the session.
-    pub(crate) fn heard(&self, now: Millis) {
-        self.last_heard.store(now, Ordering::Relaxed);
+    pub(crate) fn heard(&self, now: Moment) {
+        self.last_heard.store(now);
     }
 
-    pub(crate) fn last_heard(&self) -> Millis {
-        self.last_heard.load(Ordering::Relaxed)
+    pub(crate) fn last_heard(&self) -> Moment {
+        self.last_heard.load()
     }
 
     pub(crate) fn signal(&self, signals: Signals) {

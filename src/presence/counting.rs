@@ -8,7 +8,7 @@
 use parking_lot::Mutex;
 
 use super::queue::Queued;
-use crate::base::clock::{Millis, millis};
+use crate::base::clock::{Millis, Moment, millis};
 use crate::store::COUNT_EVERY;
 
 /// How long a first change waits for related changes, in ms: the answer of the fan check, other
@@ -24,24 +24,24 @@ pub struct Counting {
 
 #[derive(Debug, Default)]
 struct NextWrite {
-    not_before: Millis,
+    not_before: Moment,
     /// The record has wrong figures, even if another gateway should have written them.
     required: bool,
 }
 
 impl Counting {
     /// When the write of a change is due.
-    pub fn due(&self, now: Millis) -> Millis {
+    pub fn due(&self, now: Moment) -> Moment {
         (now + LAG).max(self.next.lock().not_before)
     }
 
     /// Notes that the record is up to date, or that another gateway writes it.
-    pub fn settled(&self, now: Millis) {
+    pub fn settled(&self, now: Moment) {
         self.next.lock().not_before = now + millis(COUNT_EVERY);
     }
 
     /// Makes this gateway write, at this time at the earliest.
-    pub fn require(&self, at: Millis) {
+    pub fn require(&self, at: Moment) {
         *self.next.lock() = NextWrite {
             not_before: at,
             required: true,

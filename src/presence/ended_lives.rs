@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::room::Room;
 use crate::base::backoff::Backoff;
-use crate::base::clock::Millis;
+use crate::base::clock::Moment;
 use crate::store::{CloseReason, LiveEpoch, LiveRecord};
 
 /// The delay before the retry of a look without an answer.
@@ -57,7 +57,7 @@ pub(super) struct RetriedLooks(HashMap<LiveEpoch, EndedLive>);
 impl RetriedLooks {
     /// Adds a look without an answer. Returns when its retry is due; `None` if another look of this
     /// epoch waits.
-    pub(super) fn add(&mut self, mut live: EndedLive, now: Millis) -> Option<Millis> {
+    pub(super) fn add(&mut self, mut live: EndedLive, now: Moment) -> Option<Moment> {
         let at = now + BACKOFF.wait(live.unanswered);
         live.unanswered += 1;
         match self.0.entry(live.record.live_epoch()) {

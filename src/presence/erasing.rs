@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
-use crate::base::clock::{Millis, UnixMillis, millis};
+use crate::base::clock::{Moment, UnixMillis, millis};
 use crate::base::ids::{ErasureId, UserId};
 use crate::base::user_digest::UserDigest;
 use crate::store::{ERASED_KEPT, ErasureNews};
@@ -47,14 +47,14 @@ struct Known {
     /// The store's time of the last news; 0 before the first.
     heard: UnixMillis,
     /// When the store last did not tell.
-    deaf: Millis,
+    deaf: Moment,
 }
 
 #[derive(Debug)]
 struct Running {
     id: ErasureId,
     /// When this gateway learned of it.
-    since: Millis,
+    since: Moment,
 }
 
 /// Erasures that began and ended while this gateway heard of none.
@@ -105,14 +105,14 @@ impl ErasingUsers {
 
     /// Since when this gateway has known without a break that a user is being erased; `None` if it
     /// knows of nothing. What keeps this gateway from the store may keep others from it, too.
-    pub fn known_since(&self, user: &UserId) -> Option<Millis> {
+    pub fn known_since(&self, user: &UserId) -> Option<Moment> {
         let known = self.known.read();
         let running = known.running.get(user)?;
         Some(running.since.max(known.deaf))
     }
 
     /// Notes an erasure that this gateway was asked for.
-    pub fn ask(&self, user: &UserId, id: &ErasureId, now: Millis) {
+    pub fn ask(&self, user: &UserId, id: &ErasureId, now: Moment) {
         let mut known = self.known.write();
         known.learn(user.clone(), id.clone(), now);
         self.any.store(true, Ordering::Release);
@@ -128,7 +128,7 @@ impl ErasingUsers {
     }
 
     /// Notes that the store did not tell.
-    pub fn note_deaf(&self, now: Millis) {
+    pub fn note_deaf(&self, now: Moment) {
         let mut known = self.known.write();
         known.deaf = known.deaf.max(now);
     }
@@ -157,8 +157,8 @@ impl ErasingUsers {
         &self,
         news: ErasureNews,
         missed: Missed,
-        read_at: Millis,
-        now: Millis,
+        read_at: Moment,
+        now: Moment,
     ) -> Vec<UserId> {
         let mut known = self.known.write();
         let mut running = HashSet::new();
@@ -209,7 +209,7 @@ impl ErasingUsers {
 }
 
 impl Known {
-    fn learn(&mut self, user: UserId, id: ErasureId, now: Millis) {
+    fn learn(&mut self, user: UserId, id: ErasureId, now: Moment) {
         if let Some(known) = self.running.get(&user)
             && known.id == id
         {
@@ -223,6 +223,7 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
 
     fn user(id: &str) -> UserId {
         UserId::parse(id).unwrap()
@@ -245,7 +246,7 @@ mod tests {
         }
     }
 
-    fn hear(erasing: &ErasingUsers, news: ErasureNews, read_at: Millis) -> Vec<UserId> {
+    fn hear(erasing: &ErasingUsers, news: ErasureNews, read_at: Moment) -> Vec<UserId> {
         let missed = erasing.missed(&news, 0);
         erasing.hear(news, missed, read_at, read_at + 10)
     }
@@ -255,19 +256,19 @@ mod tests {
         let erasing = ErasingUsers::default();
         let [ann, bob] = ["ann", "bob"].map(user);
         assert!(!erasing.contains(&ann));
-        erasing.ask(&ann, &ErasureId::parse("er-ann").unwrap(), 100);
+        erasing.ask(&ann, &ErasureId::parse("er-ann").unwrap(), moment(100));
         // The store answered before the erasure was noted there.
-        assert!(hear(&erasing, running(&["bob"]), 90).is_empty());
+        assert!(hear(&erasing, running(&["bob"]), moment(90)).is_empty());
         assert!(erasing.contains(&ann) && erasing.contains(&bob));
-        hear(&erasing, running(&["ann", "bob"]), 120);
+        hear(&erasing, running(&["ann", "bob"]), moment(120));
         let known = [erasing.known_since(&ann), erasing.known_since(&bob)];
-        assert_eq!(known, [Some(100), Some(100)]);
-        erasing.note_deaf(130);
-        assert_eq!(erasing.known_since(&bob), Some(130));
+        assert_eq!(known, [Some(moment(100)), Some(moment(100))]);
+        erasing.note_deaf(moment(130));
+        assert_eq!(erasing.known_since(&bob), Some(moment(130)));
         // The next erasure of the same user is another one.
-        erasing.ask(&bob, &ErasureId::parse("er-2").unwrap(), 135);
-        assert_eq!(erasing.known_since(&bob), Some(135));
-        let ended = hear(&erasing, running(&["bob"]), 140);
+        erasing.ask(&bob, &ErasureId::parse("er-2").unwrap(), moment(135));
+        assert_eq!(erasing.known_since(&bob), Some(moment(135)));
+        let ended = hear(&erasing, running(&["bob"]), moment(140));
         assert!(!erasing.contains(&ann) && erasing.len() == 1);
         assert_eq!(ended, [ann]);
     }
@@ -280,7 +281,7 @@ mod tests {
         assert!(erasing.missed(&news, 60_000).is_empty(), "long before");
         assert!(erasing.missed(&news, 54_000).has(&ann));
         assert!(!erasing.missed(&news, 54_000).has(&bob));
-        hear(&erasing, news.clone(), 10);
+        hear(&erasing, news.clone(), moment(10));
         assert!(erasing.missed(&news, 0).is_empty(), "it is known");
         // A session that began before it does not come back; one that began after it stays.
         assert!(erasing.has_erased_since(&ann, 44_999));
@@ -288,12 +289,12 @@ mod tests {
         assert!(!erasing.has_erased_since(&bob, 0));
         assert!(erasing.missed(&ended("ann", 90_000), 0).has(&ann), "again");
         // Of this one the gateway has heard while it ran.
-        hear(&erasing, running(&["bob"]), 20);
+        hear(&erasing, running(&["bob"]), moment(20));
         let end = ended("bob", 100_000);
         assert!(erasing.missed(&end, 0).is_empty());
-        assert_eq!(hear(&erasing, end, 40), [bob]);
+        assert_eq!(hear(&erasing, end, moment(40)), [bob]);
         let day = millis(ERASED_KEPT);
-        hear(&erasing, ended("bob", 50_000 + day), 50);
+        hear(&erasing, ended("bob", 50_000 + day), moment(50));
         assert!(!erasing.has_erased_since(&ann, 0), "a day is over");
     }
 
@@ -301,11 +302,11 @@ mod tests {
     async fn what_is_to_do_waits_until_it_is_taken() {
         let erasing = ErasingUsers::default();
         let ann = user("ann");
-        hear(&erasing, ended("ann", 50_000), 10);
-        hear(&erasing, running(&["bob"]), 20);
+        hear(&erasing, ended("ann", 50_000), moment(10));
+        hear(&erasing, running(&["bob"]), moment(20));
         assert!(erasing.to_send_away().await.has(&ann));
         assert_eq!(erasing.to_clear().await, [user("bob")]);
-        hear(&erasing, ErasureNews::default(), 40);
+        hear(&erasing, ErasureNews::default(), moment(40));
         assert_eq!(erasing.to_clear().await, [user("bob")]);
     }
 }

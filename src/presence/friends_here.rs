@@ -26,7 +26,7 @@ pub use self::recent::{FollowsRead, Reading, Recent, RecentFollows};
 pub use self::work::{Pace, Work};
 use super::conn::Conn;
 use super::pushed_counts::EVERY;
-use crate::base::clock::Millis;
+use crate::base::clock::Moment;
 use crate::base::ids::UserId;
 
 /// Made when the first viewer asks: most rooms have none.
@@ -56,7 +56,7 @@ impl FriendsHere {
     }
 
     /// Adds a viewer's socket.
-    pub fn add(&self, conn: &Arc<Conn>, follows: &Arc<KeptFollows>, now: Millis) -> Arc<Asker> {
+    pub fn add(&self, conn: &Arc<Conn>, follows: &Arc<KeptFollows>, now: Moment) -> Arc<Asker> {
         let mut index = self.index.get_or_init(Box::default).lock();
         let asker = Arc::new(Asker::new(conn.clone()));
         if index.askers.is_empty() {
@@ -178,7 +178,7 @@ impl FriendsHere {
 
     /// Queues a read of an asker's follows for the time `at`. An asker who already waits for a read
     /// keeps the place.
-    pub fn load_at(&self, asker: &Arc<Asker>, at: Millis) {
+    pub fn load_at(&self, asker: &Arc<Asker>, at: Moment) {
         let Some(mut index) = self.index() else {
             return;
         };
@@ -189,7 +189,7 @@ impl FriendsHere {
 
     /// Takes the next work, for up to `most` users at a time. Failed work goes back with
     /// [`Self::failed`].
-    pub fn next(&self, most: usize, now: Millis, pace: Pace) -> Work {
+    pub fn next(&self, most: usize, now: Moment, pace: Pace) -> Work {
         let Some(mut index) = self.index() else {
             return Work::Nothing;
         };
@@ -257,9 +257,9 @@ impl FriendsHere {
 
     /// Wakes the sockets with news, each as often as counts are pushed. Returns when the next
     /// socket is due.
-    pub fn tell(&self, now: Millis) -> Option<Millis> {
+    pub fn tell(&self, now: Moment) -> Option<Moment> {
         let mut index = self.index()?;
-        let mut next: Option<Millis> = None;
+        let mut next: Option<Moment> = None;
         let waiting = std::mem::take(&mut index.to_tell);
         for asker in waiting {
             let mut answer = asker.answer();

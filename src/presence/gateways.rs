@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::own_lease::OwnLease;
-use crate::base::clock::{Millis, UnixMillis, millis};
+use crate::base::clock::{Millis, Moment, UnixMillis, millis};
 use crate::base::ids::GatewayId;
 use crate::store::{Burial, Leases, LivingGateway};
 
@@ -55,7 +55,7 @@ pub struct Gateways {
     observer: Mutex<Observer>,
     /// Dead gateways whose members may still be in some slice, and when this gateway learned of the
     /// burial.
-    unswept: Mutex<HashMap<GatewayId, Millis>>,
+    unswept: Mutex<HashMap<GatewayId, Moment>>,
     /// When dead gateways last renewed their leases, by the store's clock.
     renewed: Mutex<HashMap<GatewayId, UnixMillis>>,
     buried: Notify,
@@ -124,7 +124,7 @@ impl Gateways {
     }
 
     /// When this gateway learned of a burial, if its sweep is not over.
-    pub(crate) fn buried_at(&self, gateway: &GatewayId) -> Option<Millis> {
+    pub(crate) fn buried_at(&self, gateway: &GatewayId) -> Option<Moment> {
         self.unswept.lock().get(gateway).copied()
     }
 
@@ -135,10 +135,10 @@ impl Gateways {
     }
 
     /// The time since the oldest burial whose sweep is not over.
-    pub(crate) fn oldest_unswept(&self, now: Millis) -> Duration {
+    pub(crate) fn oldest_unswept(&self, now: Moment) -> Duration {
         let oldest = self.unswept.lock().values().min().copied();
         match oldest {
-            Some(at) => Duration::from_millis(now.saturating_sub(at)),
+            Some(at) => Duration::from_millis(now.since(at)),
             None => Duration::ZERO,
         }
     }
@@ -161,7 +161,7 @@ impl Gateways {
     }
 
     /// Notes an unknown gateway that has an entry in a slice but no lease.
-    pub fn note_unlisted(&self, gateway: &GatewayId, now: Millis) {
+    pub fn note_unlisted(&self, gateway: &GatewayId, now: Moment) {
         self.observer
             .lock()
             .unlisted
@@ -170,12 +170,12 @@ impl Gateways {
     }
 
     /// The gateways to bury with the look that is about to be made.
-    pub fn burials(&self, now: Millis) -> Vec<Burial> {
+    pub fn burials(&self, now: Moment) -> Vec<Burial> {
         self.observer.lock().burials(now)
     }
 
     /// When the next look is due, so that no burial is late.
-    pub(crate) fn next_look(&self) -> Option<Millis> {
+    pub(crate) fn next_look(&self) -> Option<Moment> {
         self.observer.lock().next_look()
     }
 
@@ -185,11 +185,11 @@ impl Gateways {
         &self,
         own: &GatewayId,
         leases: &Leases,
-        asked: Millis,
-        now: Millis,
+        asked: Moment,
+        now: Moment,
     ) -> RosterChange {
         let mut observer = self.observer.lock();
-        if now.saturating_sub(asked) > observer.gap() {
+        if now.since(asked) > observer.gap() {
             // The answer is old.
             observer.restart(now);
         }
@@ -236,13 +236,13 @@ struct Observer {
     refresh: Millis,
     seen: HashMap<GatewayId, SeenLease>,
     /// Gateways whose lease is gone although nobody buried them, and since when.
-    vanished: HashMap<GatewayId, Millis>,
+    vanished: HashMap<GatewayId, Moment>,
     /// Gateways with an entry in some slice and without a lease, and since when that is known.
-    unlisted: HashMap<GatewayId, Millis>,
+    unlisted: HashMap<GatewayId, Moment>,
     /// Gateways whose data is in doubt, and how often each must still renew its lease.
     unproven: HashMap<GatewayId, u8>,
     /// When the last look had its answer.
-    answered: Option<Millis>,
+    answered: Option<Moment>,
 }
 
 /// A lease as the last look saw it.
@@ -250,7 +250,7 @@ struct Observer {
 struct SeenLease {
     count: u64,
     /// When a look first saw this count.
-    since: Millis,
+    since: Moment,
 }
 
 /// The number of renewals that prove a gateway's data after the store lost data.
@@ -289,7 +289,7 @@ impl Observer {
         self.refresh * 5 / 2
     }
 
-    fn restart(&mut self, now: Millis) {
+    fn restart(&mut self, now: Moment) {
         for lease in self.seen.values_mut() {
             lease.since = now;
         }
@@ -301,9 +301,9 @@ impl Observer {
         }
     }
 
-    fn burials(&mut self, now: Millis) -> Vec<Burial> {
+    fn burials(&mut self, now: Moment) -> Vec<Burial> {
         let has_gap = match self.answered {
-            Some(answered) => now.saturating_sub(answered) > self.gap(),
+            Some(answered) => now.since(answered) > self.gap(),
             None => true,
         };
         if has_gap {
@@ -313,7 +313,7 @@ impl Observer {
         let silence = self.silence();
         let mut burials = Vec::new();
         for (gateway, lease) in &self.seen {
-            if now.saturating_sub(lease.since) >= silence {
+            if now.since(lease.since) >= silence {
                 burials.push(Burial {
                     gateway: gateway.clone(),
                     count: Some(lease.count),
@@ -321,7 +321,7 @@ impl Observer {
             }
         }
         for (gateway, since) in self.without_lease() {
-            if now.saturating_sub(*since) >= self.lease {
+            if now.since(*since) >= self.lease {
                 burials.push(Burial {
                     gateway: gateway.clone(),
                     count: None,
@@ -332,11 +332,11 @@ impl Observer {
     }
 
     /// Gateways that have no lease, or have lost it, and since when that is known.
-    fn without_lease(&self) -> impl Iterator<Item = (&GatewayId, &Millis)> {
+    fn without_lease(&self) -> impl Iterator<Item = (&GatewayId, &Moment)> {
         self.vanished.iter().chain(&self.unlisted)
     }
 
-    fn looked(&mut self, own: &GatewayId, leases: &Leases, now: Millis) {
+    fn looked(&mut self, own: &GatewayId, leases: &Leases, now: Moment) {
         let before = std::mem::take(&mut self.seen);
         for LivingGateway { gateway, count, .. } in &leases.living {
             if gateway == own {
@@ -370,20 +370,20 @@ impl Observer {
         self.answered = Some(now);
     }
 
-    fn late(&self, now: Millis) -> BTreeSet<GatewayId> {
+    fn late(&self, now: Moment) -> BTreeSet<GatewayId> {
         let mut late: BTreeSet<GatewayId> = self.vanished.keys().cloned().collect();
         for (gateway, lease) in &self.seen {
-            if now.saturating_sub(lease.since) >= self.lease / 2 {
+            if now.since(lease.since) >= self.lease / 2 {
                 late.insert(gateway.clone());
             }
         }
         late
     }
 
-    fn next_look(&self) -> Option<Millis> {
+    fn next_look(&self) -> Option<Moment> {
         let silence = self.silence();
         let silent = self.seen.values().map(|lease| lease.since + silence);
-        let lost = self.without_lease().map(|(_, since)| since + self.lease);
+        let lost = self.without_lease().map(|(_, since)| *since + self.lease);
         silent.chain(lost).min()
     }
 }
@@ -391,6 +391,7 @@ impl Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
     use crate::store::Lease;
 
     fn id(name: &str) -> GatewayId {
@@ -420,7 +421,7 @@ mod tests {
 
     fn look(
         gateways: &Gateways,
-        now: Millis,
+        now: Moment,
         living: &[(&str, u64)],
         dead: &[&str],
     ) -> (Vec<Burial>, RosterChange) {
@@ -436,11 +437,16 @@ mod tests {
      {
         let gateways = gateways();
         for now in (0..=12).step_by(2) {
-            let (burials, _) = look(&gateways, now * 1_000, &[("me", now), ("a", 7)], &[]);
+            let (burials, _) = look(
+                &gateways,
+                moment(now * 1_000),
+                &[("me", now), ("a", 7)],
+                &[],
+            );
             assert_eq!(burials, []);
         }
-        assert_eq!(gateways.next_look(), Some(14_000));
-        let (burials, change) = look(&gateways, 14_000, &[("me", 9)], &["a"]);
+        assert_eq!(gateways.next_look(), Some(moment(14_000)));
+        let (burials, change) = look(&gateways, moment(14_000), &[("me", 9)], &["a"]);
         assert_eq!(
             burials,
             [Burial {
@@ -456,7 +462,12 @@ mod tests {
     fn a_gateway_whose_count_grows_is_alive_and_one_that_rests_for_half_a_lease_is_late() {
         let gateways = gateways();
         for now in (0..60).step_by(4) {
-            let (burials, _) = look(&gateways, now * 1_000, &[("a", now), ("b", now / 12)], &[]);
+            let (burials, _) = look(
+                &gateways,
+                moment(now * 1_000),
+                &[("a", now), ("b", now / 12)],
+                &[],
+            );
             assert_eq!(burials, [], "{now}");
             let late = gateways.roster().late.contains(&id("b"));
             assert_eq!(late, now % 12 == 8, "{now}");
@@ -466,30 +477,33 @@ mod tests {
     #[test]
     fn an_observer_that_could_not_look_starts_again() {
         let gateways = gateways();
-        look(&gateways, 0, &[("a", 7)], &[]);
-        let (burials, _) = look(&gateways, 20_000, &[("a", 7)], &[]);
+        look(&gateways, moment(0), &[("a", 7)], &[]);
+        let (burials, _) = look(&gateways, moment(20_000), &[("a", 7)], &[]);
         assert_eq!(
             burials,
             [],
             "the leases may have been away, and with them every renewal"
         );
         for now in (22..34).step_by(2) {
-            look(&gateways, now * 1_000, &[("a", 7)], &[]);
+            look(&gateways, moment(now * 1_000), &[("a", 7)], &[]);
         }
-        assert_eq!(gateways.burials(34_000).len(), 1);
+        assert_eq!(gateways.burials(moment(34_000)).len(), 1);
     }
 
     #[test]
     fn a_gateway_with_an_entry_and_no_lease_is_buried_after_a_lease() {
         let gateways = gateways();
-        look(&gateways, 0, &[], &[]);
-        gateways.note_unlisted(&id("lost"), 1_000);
-        gateways.note_unlisted(&id("back"), 1_000);
+        look(&gateways, moment(0), &[], &[]);
+        gateways.note_unlisted(&id("lost"), moment(1_000));
+        gateways.note_unlisted(&id("back"), moment(1_000));
         for now in (2..16).step_by(2) {
-            assert_eq!(look(&gateways, now * 1_000, &[("back", now)], &[]).0, []);
+            assert_eq!(
+                look(&gateways, moment(now * 1_000), &[("back", now)], &[]).0,
+                []
+            );
         }
         assert_eq!(
-            gateways.burials(16_000),
+            gateways.burials(moment(16_000)),
             [Burial {
                 gateway: id("lost"),
                 count: None
@@ -500,22 +514,22 @@ mod tests {
     #[test]
     fn a_gateway_whose_lease_vanished_counts_for_one_more_lease_and_is_buried_then() {
         let gateways = gateways();
-        look(&gateways, 0, &[("a", 7), ("b", 1)], &[]);
-        look(&gateways, 2_000, &[], &["b"]);
+        look(&gateways, moment(0), &[("a", 7), ("b", 1)], &[]);
+        look(&gateways, moment(2_000), &[], &["b"]);
         let roster = gateways.roster();
         assert!(
             roster.counts(&id("a")) && roster.late.contains(&id("a")) && !roster.counts(&id("b"))
         );
-        look(&gateways, 4_000, &[("a", 8)], &[]);
+        look(&gateways, moment(4_000), &[("a", 8)], &[]);
         assert!(gateways.roster().late.is_empty());
         for now in (6..22).step_by(2) {
-            assert_eq!(look(&gateways, now * 1_000, &[], &[]).0, []);
+            assert_eq!(look(&gateways, moment(now * 1_000), &[], &[]).0, []);
         }
-        assert_eq!(gateways.next_look(), Some(21_000));
+        assert_eq!(gateways.next_look(), Some(moment(21_000)));
         // Its time came while the store was asked: the next look buries it.
-        assert_eq!(gateways.burials(20_990), []);
-        gateways.looked(&id("me"), &leases(&[], &[]), 20_990, 21_010);
-        let (burials, _) = look(&gateways, 21_020, &[], &["a"]);
+        assert_eq!(gateways.burials(moment(20_990)), []);
+        gateways.looked(&id("me"), &leases(&[], &[]), moment(20_990), moment(21_010));
+        let (burials, _) = look(&gateways, moment(21_020), &[], &["a"]);
         assert_eq!(
             burials,
             [Burial {
@@ -531,22 +545,27 @@ mod tests {
         let gateways = gateways();
         look(
             &gateways,
-            0,
+            moment(0),
             &[("me", 1), ("a", 7), ("b", 7), ("old", 3)],
             &[],
         );
         assert!(!gateways.own.are_peers_unproven());
         gateways.doubt();
-        look(&gateways, 2_000, &[("me", 2), ("a", 8), ("old", 3)], &[]);
         look(
             &gateways,
-            4_000,
+            moment(2_000),
+            &[("me", 2), ("a", 8), ("old", 3)],
+            &[],
+        );
+        look(
+            &gateways,
+            moment(4_000),
             &[("me", 3), ("a", 9), ("b", 1), ("old", 3)],
             &[],
         );
         look(
             &gateways,
-            6_000,
+            moment(6_000),
             &[("me", 4), ("a", 10), ("b", 2), ("old", 3)],
             &[],
         );
@@ -556,7 +575,7 @@ mod tests {
         );
         look(
             &gateways,
-            8_000,
+            moment(8_000),
             &[("me", 5), ("a", 11), ("b", 3)],
             &["old"],
         );
@@ -566,14 +585,14 @@ mod tests {
     #[test]
     fn a_gateway_that_has_just_started_counts_before_its_lease_was_seen() {
         let gateways = gateways();
-        look(&gateways, 0, &[], &["dead"]);
+        look(&gateways, moment(0), &[], &["dead"]);
         assert!(
             gateways.heard(&id("new"))
                 && !gateways.heard(&id("new"))
                 && !gateways.heard(&id("dead"))
         );
         assert!(gateways.roster().counts(&id("new")) && !gateways.roster().counts(&id("dead")));
-        look(&gateways, 2_000, &[], &["dead"]);
+        look(&gateways, moment(2_000), &[], &["dead"]);
         assert!(!gateways.roster().counts(&id("new")), "it has no lease");
     }
 }

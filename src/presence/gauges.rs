@@ -3,10 +3,10 @@
 use super::audience::Audience;
 use super::gateways::Gateways;
 use super::rooms::Rooms;
-use crate::base::clock::Millis;
+use crate::base::clock::Moment;
 use crate::base::metrics::Metrics;
 
-pub fn update_gauges(rooms: &Rooms, gateways: &Gateways, metrics: &Metrics, now: Millis) {
+pub fn update_gauges(rooms: &Rooms, gateways: &Gateways, metrics: &Metrics, now: Moment) {
     let online_users = match &rooms.users {
         Some(users) => users.here(),
         None => 0,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::base::clock::{Millis, millis};
+use crate::base::clock::{Moment, millis};
 use crate::base::ids::GatewayId;
 use crate::store::Health;
 
@@ -52,11 +52,11 @@ struct State {
     /// The ids under which this gateway was buried.
     former: Vec<GatewayId>,
     /// When the gateway asked for the last renewal that had an answer, under the present id.
-    renewed: Option<Millis>,
+    renewed: Option<Moment>,
     /// The same under a former id.
-    renewed_before: Option<Millis>,
+    renewed_before: Option<Moment>,
     /// When the last renewal ended, with an answer or without.
-    tried: Option<Millis>,
+    tried: Option<Moment>,
     /// How often the lease was renewed, under all ids.
     renewals: u64,
     /// A slice answered that it has no entry of this gateway, and the lease was not renewed since.
@@ -121,7 +121,7 @@ impl OwnLease {
 
     /// The state of the lease at `now`. A gateway without a lease is late when its process has run
     /// for as long.
-    pub fn state(&self, now: Millis) -> LeaseState {
+    pub fn state(&self, now: Moment) -> LeaseState {
         let state = self.state.lock();
         if !state.is_late(now, self.late_after) {
             LeaseState::InTime
@@ -134,9 +134,10 @@ impl OwnLease {
         }
     }
 
-    /// When the gateway asked for the last renewal under its present id; 0 is never.
-    pub fn renewed_at(&self) -> Millis {
-        self.state.lock().renewed.unwrap_or(0)
+    /// When the gateway asked for the last renewal under its present id; [`Moment::START`] is
+    /// never.
+    pub fn renewed_at(&self) -> Moment {
+        self.state.lock().renewed.unwrap_or_default()
     }
 
     /// How often the lease was renewed, under all ids.
@@ -146,7 +147,7 @@ impl OwnLease {
 
     /// Notes that the renewal asked for at `asked` succeeded. Peaks noted before become sure, so a
     /// caller that found a loss with this renewal must note the doubt first.
-    pub fn note_renewal(&self, asked: Millis) {
+    pub fn note_renewal(&self, asked: Moment) {
         let mut state = self.state.lock();
         state.renewals += 1;
         state.entry_lost = false;
@@ -154,7 +155,7 @@ impl OwnLease {
     }
 
     /// Notes that a renewal ended, with an answer or without.
-    pub fn note_attempt(&self, now: Millis) {
+    pub fn note_attempt(&self, now: Moment) {
         self.state.lock().tried = Some(now);
     }
 
@@ -178,7 +179,7 @@ impl OwnLease {
     /// away, and no slice has answered since that it has no entry of this gateway. A gateway that
     /// was frozen has not tried to renew. A peer may have buried it meanwhile, so it must try
     /// first.
-    pub fn may_register(&self, now: Millis, fresh: Duration) -> bool {
+    pub fn may_register(&self, now: Moment, fresh: Duration) -> bool {
         let state = self.state.lock();
         let tries_in_vain = state.renewed.is_some() && is_recent(state.tried, now, fresh);
         is_recent(state.renewed, now, fresh) || (tries_in_vain && !state.entry_lost)
@@ -187,7 +188,7 @@ impl OwnLease {
     // ----------------------------------------------------------------------------------- the peers
 
     /// Whether this gateway knows which peers live, and they know what the store holds.
-    pub fn knows_peers(&self, now: Millis) -> bool {
+    pub fn knows_peers(&self, now: Moment) -> bool {
         let state = self.state.lock();
         // A gateway that cannot renew its lease cannot see which peers live. A store that lost its
         // data may lack what other gateways hold, or have what they hold no longer.
@@ -216,14 +217,14 @@ impl OwnLease {
 }
 
 impl State {
-    fn is_late(&self, now: Millis, after: Duration) -> bool {
-        let last = self.renewed.max(self.renewed_before).unwrap_or(0);
-        now.saturating_sub(last) > millis(after)
+    fn is_late(&self, now: Moment, after: Duration) -> bool {
+        let last = self.renewed.max(self.renewed_before).unwrap_or_default();
+        now.since(last) > millis(after)
     }
 }
 
-fn is_recent(at: Option<Millis>, now: Millis, within: Duration) -> bool {
-    at.is_some_and(|at| now.saturating_sub(at) <= millis(within))
+fn is_recent(at: Option<Moment>, now: Moment, within: Duration) -> bool {
+    at.is_some_and(|at| now.since(at) <= millis(within))
 }
 
 #[cfg(test)]
@@ -236,6 +237,7 @@ impl Default for OwnLease {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
 
     const FRESH: Duration = Duration::from_secs(5);
 
@@ -246,18 +248,21 @@ mod tests {
     #[test]
     fn a_gateway_makes_entries_with_a_fresh_lease_or_while_it_tries_in_vain_to_renew_it() {
         let lease = lease();
-        lease.note_attempt(1_000);
-        assert!(!lease.may_register(1_000, FRESH), "it never had a lease");
-        lease.note_renewal(1_000);
-        assert!(lease.may_register(6_000, FRESH));
-        lease.note_attempt(20_000);
+        lease.note_attempt(moment(1_000));
         assert!(
-            lease.may_register(20_000, FRESH),
+            !lease.may_register(moment(1_000), FRESH),
+            "it never had a lease"
+        );
+        lease.note_renewal(moment(1_000));
+        assert!(lease.may_register(moment(6_000), FRESH));
+        lease.note_attempt(moment(20_000));
+        assert!(
+            lease.may_register(moment(20_000), FRESH),
             "the node of the leases is away"
         );
         lease.note_entry_lost();
         assert!(
-            !lease.may_register(20_000, FRESH),
+            !lease.may_register(moment(20_000), FRESH),
             "a slice knew nothing of this gateway"
         );
     }
@@ -266,18 +271,18 @@ mod tests {
     fn a_lease_is_late_too_if_it_was_never_renewed() {
         let lease = lease();
         assert_eq!(
-            lease.state(7_000),
+            lease.state(moment(7_000)),
             LeaseState::InTime,
             "the gateway has just started"
         );
-        assert_eq!(lease.state(7_001), LeaseState::NeverAny);
-        lease.note_renewal(8_000);
-        assert_eq!(lease.state(15_000), LeaseState::InTime);
-        assert_eq!(lease.state(15_001), LeaseState::Late);
+        assert_eq!(lease.state(moment(7_001)), LeaseState::NeverAny);
+        lease.note_renewal(moment(8_000));
+        assert_eq!(lease.state(moment(15_000)), LeaseState::InTime);
+        assert_eq!(lease.state(moment(15_001)), LeaseState::Late);
         lease.begin_anew();
-        assert_eq!(lease.state(15_000), LeaseState::InTime);
+        assert_eq!(lease.state(moment(15_000)), LeaseState::InTime);
         assert_eq!(
-            lease.state(15_001),
+            lease.state(moment(15_001)),
             LeaseState::NoneUnderThisId,
             "a new id is no lease"
         );
@@ -286,19 +291,19 @@ mod tests {
     #[test]
     fn a_gateway_knows_its_peers_while_its_lease_is_in_time_and_they_have_proven_their_data() {
         let lease = lease();
-        lease.note_renewal(1_000);
-        assert!(lease.knows_peers(8_000) && !lease.knows_peers(8_001));
+        lease.note_renewal(moment(1_000));
+        assert!(lease.knows_peers(moment(8_000)) && !lease.knows_peers(moment(8_001)));
         lease.set_peers_unproven(true);
-        assert!(!lease.knows_peers(8_000));
+        assert!(!lease.knows_peers(moment(8_000)));
     }
 
     #[test]
     fn a_gateway_that_was_frozen_makes_no_entry_before_it_tried_to_renew_its_lease() {
         let lease = lease();
-        lease.note_renewal(1_000);
-        lease.note_attempt(1_000);
+        lease.note_renewal(moment(1_000));
+        lease.note_attempt(moment(1_000));
         assert!(
-            !lease.may_register(50_000, FRESH),
+            !lease.may_register(moment(50_000), FRESH),
             "it may have been buried meanwhile"
         );
     }

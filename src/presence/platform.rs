@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use super::desired_state::Standing;
 use super::slice::{SetSize, Slice};
-use crate::base::clock::Millis;
+use crate::base::clock::Moment;
 use crate::base::ids::{LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId};
 use crate::store::{MAX_BATCH, MAX_LIVES, SliceSize};
 
@@ -47,7 +47,7 @@ pub struct Platform {
 struct Users {
     here: HashMap<UserId, Here>,
     /// When the users who went were last heard, until the store knows.
-    seen: HashMap<UserId, Millis>,
+    seen: HashMap<UserId, Moment>,
     /// The live of each seat of a user, the live joined last at the end.
     lives: HashMap<UserId, Vec<LiveId>>,
     /// The lives that a user came to or left, until the store knows.
@@ -77,22 +77,22 @@ impl Telling {
 #[derive(Debug, Default)]
 struct Here {
     /// When any of the user's ended sockets was last heard.
-    heard: Millis,
+    heard: Moment,
     sockets: u32,
 }
 
 impl Platform {
     /// The users online.
-    pub fn of_users(now: Millis) -> Self {
+    pub fn of_users(now: Moment) -> Self {
         Self::new(OnlineSet::Users, USERS_SLICES, now)
     }
 
     /// The streamers with a socket.
-    pub fn of_streamers(now: Millis) -> Self {
+    pub fn of_streamers(now: Moment) -> Self {
         Self::new(OnlineSet::Streamers, STREAMERS_SLICES, now)
     }
 
-    fn new(set: OnlineSet, of: u32, now: Millis) -> Self {
+    fn new(set: OnlineSet, of: u32, now: Moment) -> Self {
         let slices = SliceId::all(set.clone(), of).map(|id| Slice::new(id, now));
         let users = (0..of).map(|_| Mutex::default());
         Self {
@@ -138,7 +138,7 @@ impl Platform {
     }
 
     /// Forgets a socket of a user, which was last heard at `heard`.
-    pub fn leave(&self, user: &UserId, heard: Millis) {
+    pub fn leave(&self, user: &UserId, heard: Moment) {
         let place = self.place_of(user);
         let mut users = self.users[place].lock();
         let Some(here) = users.here.get_mut(user) else {
@@ -250,7 +250,7 @@ impl Platform {
     }
 
     /// Takes all users out of the set: the gateway stops.
-    pub(super) fn want_nobody(&self, now: Millis) {
+    pub(super) fn want_nobody(&self, now: Moment) {
         for (users, slice) in self.users.iter().zip(&self.slices) {
             let mut users = users.lock();
             for (user, _) in std::mem::take(&mut users.here) {
@@ -267,13 +267,13 @@ impl Platform {
 
     /// When each of these users of the slice at this place was last heard; `None` if this gateway
     /// does not know.
-    pub(super) fn left(&self, place: usize, users: &[UserId]) -> Vec<Option<Millis>> {
+    pub(super) fn left(&self, place: usize, users: &[UserId]) -> Vec<Option<Moment>> {
         let seen = &self.users[place].lock().seen;
         users.iter().map(|user| seen.get(user).copied()).collect()
     }
 
     /// Notes that the store knows when these users were last heard.
-    pub(super) fn note_left_told(&self, place: usize, users: &[UserId], heard: &[Option<Millis>]) {
+    pub(super) fn note_left_told(&self, place: usize, users: &[UserId], heard: &[Option<Moment>]) {
         let seen = &mut self.users[place].lock().seen;
         for (user, heard) in users.iter().zip(heard) {
             // The user may have come and gone once more.
@@ -291,7 +291,7 @@ impl Platform {
     /// Takes up to [`MAX_BATCH`] users of the slice at this place who went and are not in the set
     /// any more, so that no change of the set notes when they were seen. Each comes with the time
     /// when the user was last heard.
-    pub(super) fn take_seen(&self, place: usize) -> Vec<(UserId, Millis)> {
+    pub(super) fn take_seen(&self, place: usize) -> Vec<(UserId, Moment)> {
         let mut users = self.users[place].lock();
         let state = self.slices[place].lock();
         let settled = users
@@ -307,7 +307,7 @@ impl Platform {
     }
 
     /// Puts back users from [`Self::take_seen`] because the call about them failed.
-    pub(super) fn note_seen(&self, place: usize, seen: Vec<(UserId, Millis)>) {
+    pub(super) fn note_seen(&self, place: usize, seen: Vec<(UserId, Moment)>) {
         let mut users = self.users[place].lock();
         for (user, heard) in seen {
             users.note_seen(&user, heard);
@@ -315,7 +315,7 @@ impl Platform {
     }
 
     /// Notes a slice's size from the store. True if more than the version changed.
-    pub(super) fn note_size(&self, place: usize, size: SliceSize, now: Millis) -> bool {
+    pub(super) fn note_size(&self, place: usize, size: SliceSize, now: Moment) -> bool {
         self.slices[place].note(size, now, &self.online)
     }
 }
@@ -340,7 +340,7 @@ impl Users {
         }
     }
 
-    fn note_seen(&mut self, user: &UserId, heard: Millis) {
+    fn note_seen(&mut self, user: &UserId, heard: Moment) {
         if self.seen.len() < MAX_SEEN || self.seen.contains_key(user) {
             let there = self.seen.entry(user.clone()).or_insert(heard);
             *there = heard.max(*there);
@@ -381,6 +381,7 @@ fn to_tell(lives: &[LiveId]) -> Vec<LiveId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
     use crate::presence::turn::{Step, TurnContext};
     use crate::store::{ApplyReply, Refusal};
 
@@ -389,7 +390,7 @@ mod tests {
     }
 
     /// Brings a slice to a store that answers as expected; whom it is told to have left, and when.
-    fn flush(platform: &Platform, place: usize) -> Vec<(UserId, Option<Millis>)> {
+    fn flush(platform: &Platform, place: usize) -> Vec<(UserId, Option<Moment>)> {
         let mut told = Vec::new();
         let mut turn = platform.slices[place].lock().begin_turn(1, context());
         loop {
@@ -397,7 +398,7 @@ mod tests {
             let Step::Call(draft) = step else { return told };
             let left = platform.left(place, &draft.leaves);
             let mut state = platform.slices[place].lock();
-            state.answered(&draft, &done(), 0);
+            state.answered(&draft, &done(), moment(0));
             drop(state);
             platform.note_left_told(place, &draft.leaves, &left);
             told.extend(draft.leaves.into_iter().zip(left));
@@ -424,22 +425,22 @@ mod tests {
 
     #[test]
     fn a_user_is_online_while_any_socket_is_open_and_was_seen_with_the_last_frame_of_any() {
-        let platform = Platform::of_users(0);
+        let platform = Platform::of_users(moment(0));
         let user = user("u1");
         let place = platform.place_of(&user);
         platform.enter(&user);
         platform.enter(&user);
         assert_eq!(flush(&platform, place), []);
-        platform.leave(&user, 70);
+        platform.leave(&user, moment(70));
         assert!(!platform.is_dirty(place));
-        platform.leave(&user, 50);
+        platform.leave(&user, moment(50));
         assert!(
             platform.take_seen(place).is_empty(),
             "the call that takes the user out tells it"
         );
-        assert_eq!(flush(&platform, place), [(user.clone(), Some(70))]);
+        assert_eq!(flush(&platform, place), [(user.clone(), Some(moment(70)))]);
         assert!(!platform.is_dirty(place), "the store knows");
-        platform.leave(&user, 90);
+        platform.leave(&user, moment(90));
         assert!(
             !platform.is_dirty(place),
             "the user has no socket that could leave"
@@ -448,54 +449,56 @@ mod tests {
 
     #[test]
     fn a_user_who_came_and_went_between_two_flushes_is_noted_all_the_same() {
-        let platform = Platform::of_users(0);
+        let platform = Platform::of_users(moment(0));
         let user = user("u1");
         let place = platform.place_of(&user);
         platform.enter(&user);
-        platform.leave(&user, 9);
+        platform.leave(&user, moment(9));
         assert!(platform.is_dirty(place));
         assert_eq!(flush(&platform, place), []);
         let seen = platform.take_seen(place);
-        assert_eq!(seen, [(user.clone(), 9)]);
-        platform.note_seen(place, vec![(user.clone(), 20)]);
+        assert_eq!(seen, [(user.clone(), moment(9))]);
+        platform.note_seen(place, vec![(user.clone(), moment(20))]);
         platform.note_seen(place, seen);
         assert_eq!(
             platform.take_seen(place),
-            [(user, 20)],
+            [(user, moment(20))],
             "the later time stays"
         );
     }
 
     #[test]
     fn a_visit_during_the_call_that_ends_the_one_before_is_noted() {
-        let platform = Platform::of_users(0);
+        let platform = Platform::of_users(moment(0));
         let user = user("u1");
         let place = platform.place_of(&user);
         platform.enter(&user);
         flush(&platform, place);
-        platform.leave(&user, 70);
+        platform.leave(&user, moment(70));
         let mut turn = platform.slices[place].lock().begin_turn(1, context());
         let Step::Call(draft) = platform.slices[place].lock().next_step(&mut turn) else {
             panic!("a call")
         };
         let left = platform.left(place, &draft.leaves);
         platform.enter(&user);
-        platform.leave(&user, 90);
-        platform.slices[place].lock().answered(&draft, &done(), 0);
+        platform.leave(&user, moment(90));
+        platform.slices[place]
+            .lock()
+            .answered(&draft, &done(), moment(0));
         platform.note_left_told(place, &draft.leaves, &left);
-        assert_eq!(left, [Some(70)]);
+        assert_eq!(left, [Some(moment(70))]);
         flush(&platform, place);
-        assert_eq!(platform.take_seen(place), [(user, 90)]);
+        assert_eq!(platform.take_seen(place), [(user, moment(90))]);
     }
 
     #[test]
     fn whoever_left_while_the_store_lost_the_set_is_noted() {
-        let platform = Platform::of_users(0);
+        let platform = Platform::of_users(moment(0));
         let user = user("u1");
         let place = platform.place_of(&user);
         platform.enter(&user);
         flush(&platform, place);
-        platform.leave(&user, 95);
+        platform.leave(&user, moment(95));
         let mut turn = platform.slices[place].lock().begin_turn(1, context());
         let Step::Call(draft) = platform.slices[place].lock().next_step(&mut turn) else {
             panic!("a call")
@@ -504,21 +507,23 @@ mod tests {
             entry: None,
             size: None,
         });
-        platform.slices[place].lock().answered(&draft, &lost, 0);
+        platform.slices[place]
+            .lock()
+            .answered(&draft, &lost, moment(0));
         // No call takes the user out any more.
         assert_eq!(flush(&platform, place), []);
-        assert_eq!(platform.take_seen(place), [(user, 95)]);
+        assert_eq!(platform.take_seen(place), [(user, moment(95))]);
         assert!(!platform.is_dirty(place));
     }
 
     #[test]
     fn users_who_wait_are_taken_in_batches_and_bounded() {
-        let platform = Platform::of_users(0);
+        let platform = Platform::of_users(moment(0));
         let mine = (0..)
             .map(|n| user(&format!("u{n}")))
             .filter(|user| platform.place_of(user) == 0);
         for user in mine.take(MAX_SEEN + 1) {
-            platform.note_seen(0, vec![(user, 1)]);
+            platform.note_seen(0, vec![(user, moment(1))]);
         }
         let mut taken = 0;
         while platform.is_dirty(0) {
@@ -542,7 +547,9 @@ mod tests {
             let step = platform.slices[place].lock().next_step(&mut turn);
             let Step::Call(draft) = step else { return told };
             told.push(platform.telling(place, &draft.joins, &draft.leaves));
-            platform.slices[place].lock().answered(&draft, &done(), 0);
+            platform.slices[place]
+                .lock()
+                .answered(&draft, &done(), moment(0));
         }
     }
 
@@ -555,7 +562,7 @@ mod tests {
 
     #[test]
     fn the_lives_of_a_user_are_told_until_their_seats_are_given_up() {
-        let (platform, user) = (Platform::of_users(0), user("u1"));
+        let (platform, user) = (Platform::of_users(moment(0)), user("u1"));
         let [one, two] = ["1", "2"].map(live);
         platform.enter(&user);
         assert!(platform.join_live(&user, &one));
@@ -582,7 +589,7 @@ mod tests {
 
     #[test]
     fn of_very_many_lives_the_last_ones_are_told() {
-        let (platform, user) = (Platform::of_users(0), user("u1"));
+        let (platform, user) = (Platform::of_users(moment(0)), user("u1"));
         platform.enter(&user);
         let lives: Vec<LiveId> = (0..MAX_LIVES + 3).map(|n| live(&n.to_string())).collect();
         for live in &lives {
@@ -593,7 +600,7 @@ mod tests {
 
     #[test]
     fn who_moved_is_known_once_the_store_was_told() {
-        let (platform, user) = (Platform::of_users(0), user("u1"));
+        let (platform, user) = (Platform::of_users(moment(0)), user("u1"));
         let place = platform.place_of(&user);
         let [one, two] = ["1", "2"].map(live);
         let there = |live: &LiveId| (live.clone(), user.clone());
@@ -635,13 +642,13 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_the_lives_of_a_user_whom_the_store_never_knew() {
-        let (platform, user) = (Platform::of_users(0), user("u1"));
+        let (platform, user) = (Platform::of_users(moment(0)), user("u1"));
         let place = platform.place_of(&user);
         for _ in 0..2 {
             platform.enter(&user);
             platform.join_live(&user, &live("1"));
             platform.leave_live(&user, &live("1"));
-            platform.leave(&user, 5);
+            platform.leave(&user, moment(5));
         }
         let users = platform.users[place].lock();
         assert!(users.lives.is_empty() && users.moved.is_empty());

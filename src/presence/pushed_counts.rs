@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::conn::{Conn, Signals};
 use super::throttle::{Shown, Step};
-use crate::base::clock::Millis;
+use crate::base::clock::{Millis, Moment};
 
 /// The least time between two frames of one live, in ms.
 pub const EVERY: Millis = 2_000;
@@ -107,7 +107,7 @@ impl PushedCounts {
     }
 
     /// Adds a viewer's socket.
-    pub fn add(&self, conn: &Arc<Conn>, now: Millis) {
+    pub fn add(&self, conn: &Arc<Conn>, now: Moment) {
         let watchers = self.0.get_or_init(|| Box::new(Watchers::new(now)));
         let hash = watchers.hash(conn);
         let mut shard = watchers.shard(hash).lock();
@@ -247,7 +247,7 @@ impl PushedCounts {
 }
 
 impl Watchers {
-    fn new(now: Millis) -> Self {
+    fn new(now: Moment) -> Self {
         Self {
             hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
@@ -255,7 +255,7 @@ impl Watchers {
             pace: Mutex::new(Pace {
                 sent: None,
                 differs: false,
-                start: now * 1_000,
+                start: now.as_millis() * 1_000,
                 place: 0,
             }),
             frame: ArcSwapOption::empty(),
@@ -276,11 +276,12 @@ impl Watchers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
     use crate::presence::figures::{Figures, Quality};
     use crate::store::Arrived;
     use crate::testing;
 
-    fn shown(at: Millis, viewers: u64) -> Shown {
+    fn shown(at: Moment, viewers: u64) -> Shown {
         Shown {
             at,
             figures: Figures { viewers, fans: 0 },
@@ -291,16 +292,20 @@ mod tests {
         }
     }
 
-    fn step(pushed: &PushedCounts, at: Millis, viewers: u64, info: u32) -> Step {
+    fn step(pushed: &PushedCounts, at: Moment, viewers: u64, info: u32) -> Step {
         pushed.step(|| (shown(at, viewers), info))
     }
 
     #[test]
     fn frames_go_out_on_change_and_at_most_once_per_two_seconds() {
         let pushed = PushedCounts::default();
-        assert_eq!(step(&pushed, 0, 1, 0), Step::Nothing, "nobody listens");
-        pushed.add(&testing::conn("u1"), 7);
-        let (first, number) = pushed.first(|| (shown(100, 1), 0)).unwrap();
+        assert_eq!(
+            step(&pushed, moment(0), 1, 0),
+            Step::Nothing,
+            "nobody listens"
+        );
+        pushed.add(&testing::conn("u1"), moment(7));
+        let (first, number) = pushed.first(|| (shown(moment(100), 1), 0)).unwrap();
         assert_eq!(
             (first.figures.viewers, number),
             (
@@ -311,13 +316,13 @@ mod tests {
                 }
             )
         );
-        assert_eq!(step(&pushed, 200, 1, 0), Step::Nothing);
-        assert_eq!(step(&pushed, 300, 2, 0), Step::At(2_100));
-        assert_eq!(step(&pushed, 2_100, 2, 0), Step::Send);
-        assert_eq!(step(&pushed, 2_101, 2, 0), Step::Nothing);
+        assert_eq!(step(&pushed, moment(200), 1, 0), Step::Nothing);
+        assert_eq!(step(&pushed, moment(300), 2, 0), Step::At(moment(2_100)));
+        assert_eq!(step(&pushed, moment(2_100), 2, 0), Step::Send);
+        assert_eq!(step(&pushed, moment(2_101), 2, 0), Step::Nothing);
         assert_eq!(
-            step(&pushed, 2_102, 2, 9),
-            Step::At(4_100),
+            step(&pushed, moment(2_102), 2, 9),
+            Step::At(moment(4_100)),
             "new information"
         );
         let frame = pushed.frame().unwrap();
@@ -327,11 +332,11 @@ mod tests {
     #[test]
     fn a_viewer_who_comes_keeps_nobody_else_from_the_frame_that_is_due() {
         let pushed = PushedCounts::default();
-        pushed.add(&testing::conn("u1"), 0);
-        pushed.first(|| (shown(100, 1), 0));
-        pushed.add(&testing::conn("u2"), 0);
-        pushed.first(|| (shown(1_500, 2), 0));
-        assert_eq!(step(&pushed, 1_500, 2, 0), Step::At(2_100));
+        pushed.add(&testing::conn("u1"), moment(0));
+        pushed.first(|| (shown(moment(100), 1), 0));
+        pushed.add(&testing::conn("u2"), moment(0));
+        pushed.first(|| (shown(moment(1_500), 2), 0));
+        assert_eq!(step(&pushed, moment(1_500), 2, 0), Step::At(moment(2_100)));
     }
 
     #[tokio::test]
@@ -343,7 +348,7 @@ mod tests {
         conns
             .iter()
             .chain(&conns)
-            .for_each(|conn| pushed.add(conn, 0));
+            .for_each(|conn| pushed.add(conn, moment(0)));
         conns[..500].iter().for_each(|conn| pushed.remove(conn));
         pushed.remove(&conns[0]);
         pushed.wake().await;

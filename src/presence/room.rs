@@ -30,7 +30,7 @@ use super::room_info::RoomInfo;
 use super::room_stream::{RoomStream, ShownStream};
 use super::slice::Slice;
 use super::throttle::Shown;
-use crate::base::clock::{Clock, Millis};
+use crate::base::clock::{Clock, Moment};
 use crate::base::ids::{GatewayId, SliceId, UserId};
 use crate::config::FanSource;
 use crate::presence::conn::{Conn, Signals};
@@ -113,7 +113,7 @@ pub struct Room {
 
 impl Room {
     /// An empty room of an open live.
-    pub fn new(record: LiveRecord, bans: KnownBans, now: Millis, terms: RoomTerms) -> Self {
+    pub fn new(record: LiveRecord, bans: KnownBans, now: Moment, terms: RoomTerms) -> Self {
         Self {
             slices: record.all_slices().map(|id| Slice::new(id, now)).collect(),
             seats: RoomSeats::new(&record, bans, terms.fan_source, now),
@@ -185,8 +185,12 @@ impl Room {
     }
 
     /// When the store last told the size of the slice with the oldest news.
-    pub fn oldest_update(&self) -> Millis {
-        self.slices.iter().map(Slice::heard).min().unwrap_or(0)
+    pub fn oldest_update(&self) -> Moment {
+        self.slices
+            .iter()
+            .map(Slice::heard)
+            .min()
+            .unwrap_or_default()
     }
 
     /// Whether a user counts here whom the store does not hold for this gateway yet, so that its
@@ -247,7 +251,7 @@ impl Room {
 
     /// The figures for dashboards. `quality` runs last, so that no doubtful figure passes for a
     /// certain one.
-    pub fn show(&self, at: Millis, quality: impl FnOnce() -> Quality) -> Shown {
+    pub fn show(&self, at: Moment, quality: impl FnOnce() -> Quality) -> Shown {
         let (figures, arrived) = self.totals();
         Shown {
             at,
@@ -267,7 +271,7 @@ impl Room {
 
     /// Notes the size of a slice, which the store told this gateway or a peer, and a new peak if it
     /// makes one. True if more than the version changed.
-    pub fn note_size(&self, place: usize, size: SliceSize, now: Millis) -> bool {
+    pub fn note_size(&self, place: usize, size: SliceSize, now: Moment) -> bool {
         let has_changed = self.slices[place].note(size, now, &self.figures.size);
         self.figures.note_peaks();
         has_changed
@@ -275,7 +279,7 @@ impl Room {
 
     /// Notes that everything that the store said of this live is in doubt from `now` on, until a
     /// later call or check shows that it is right.
-    pub fn doubt(&self, now: Millis) {
+    pub fn doubt(&self, now: Moment) {
         self.figures.doubt(now);
         self.schedule.check.doubt();
     }

@@ -15,7 +15,7 @@ use super::platform::Platform;
 use super::queue::Queue;
 use super::room::{Room, RoomTerms};
 use super::slice_ref::SliceRef;
-use crate::base::clock::{Clock, Millis};
+use crate::base::clock::{Clock, Moment};
 use crate::base::ids::{LiveId, UserId};
 use crate::config::Config;
 use crate::store::{KnownStreams, LiveRecord, SliceSize};
@@ -101,7 +101,7 @@ impl Rooms {
     }
 
     /// An empty room of an open live, for [`Self::install`].
-    pub fn prepare(&self, record: LiveRecord, bans: KnownBans, now: Millis) -> Room {
+    pub fn prepare(&self, record: LiveRecord, bans: KnownBans, now: Moment) -> Room {
         Room::new(record, bans, now, self.terms.clone())
     }
 
@@ -275,7 +275,7 @@ impl Rooms {
     }
 
     /// Begins to tell a socket of the friends in a room.
-    pub fn ask_friends(&self, room: &Arc<Room>, conn: &Arc<Conn>, now: Millis) {
+    pub fn ask_friends(&self, room: &Arc<Room>, conn: &Arc<Conn>, now: Moment) {
         let asker = room.friends.add(conn, &self.follows, now);
         self.askers
             .entry(conn.identity.user.clone())
@@ -316,7 +316,7 @@ impl Rooms {
             None => Vec::new(),
         };
         for AskerIn { room, asker } in there {
-            room.friends.load_at(&asker, 0);
+            room.friends.load_at(&asker, Moment::START);
             self.update_friends(&room);
         }
     }
@@ -375,7 +375,7 @@ impl Rooms {
     }
 
     /// Forgets such a socket, which was last heard at `heard`.
-    pub fn leave(&self, platform: &Arc<Platform>, user: &UserId, heard: Millis) {
+    pub fn leave(&self, platform: &Arc<Platform>, user: &UserId, heard: Moment) {
         platform.leave(user, heard);
         self.flush_if_dirty(&Audience::from(platform).slice_of(user));
     }
@@ -431,7 +431,7 @@ impl Rooms {
     /// Notes a slice's size, which the store told this gateway, and tells the dashboards and the
     /// peers. The peers hear of a size that did not change, too: they may have heard another size
     /// of a version between.
-    pub fn note_size(&self, slice: &SliceRef, size: SliceSize, now: Millis) {
+    pub fn note_size(&self, slice: &SliceRef, size: SliceSize, now: Moment) {
         self.hear_size(slice, size, now);
         if let Some(room) = slice.room()
             && size.version >= slice.size().version
@@ -445,7 +445,7 @@ impl Rooms {
     /// Notes a slice's size, which the store told this gateway or a peer. Has everybody said again
     /// if the slice forgot since this gateway's last call, and the slice looked at soon if it is not
     /// in order.
-    pub fn hear_size(&self, slice: &SliceRef, size: SliceSize, now: Millis) {
+    pub fn hear_size(&self, slice: &SliceRef, size: SliceSize, now: Moment) {
         let before = slice.size();
         if slice.note_size(size, now)
             && let Some(room) = slice.room()
@@ -464,7 +464,7 @@ impl Rooms {
     }
 
     /// Notes that a call or a check, sent at `asked`, showed that the content of a slice is right.
-    pub fn note_proven(&self, slice: &SliceRef, asked: Millis) {
+    pub fn note_proven(&self, slice: &SliceRef, asked: Moment) {
         slice.note_proven(asked);
         if let Some(room) = slice.room() {
             self.end_doubt(room);
@@ -472,7 +472,7 @@ impl Rooms {
     }
 
     /// Notes that the store answered a check of a room, sent at `asked`.
-    pub fn note_checked(&self, room: &Arc<Room>, asked: Millis) {
+    pub fn note_checked(&self, room: &Arc<Room>, asked: Moment) {
         room.schedule.check.note_checked(asked);
         self.end_doubt(room);
     }
@@ -497,7 +497,7 @@ impl Rooms {
     }
 
     /// Takes all users of this gateway out of the store.
-    pub fn want_nobody(&self, now: Millis) {
+    pub fn want_nobody(&self, now: Moment) {
         for room in self.all() {
             room.want_nobody();
         }
@@ -525,6 +525,7 @@ impl Rooms {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
     use crate::base::gcra::Rate;
     use crate::base::identity::Identity;
     use crate::store::Terms;
@@ -535,7 +536,7 @@ mod tests {
     }
 
     fn install(rooms: &Rooms, record: LiveRecord) -> Arc<Room> {
-        match rooms.install(rooms.prepare(record, KnownBans::default(), 0)) {
+        match rooms.install(rooms.prepare(record, KnownBans::default(), moment(0))) {
             Installed::New(room, _) => room,
             _ => panic!("it is new"),
         }
@@ -560,21 +561,21 @@ mod tests {
                 counted: false,
                 ..plain.identity.clone()
             },
-            900,
+            moment(900),
         ));
         let user = std::slice::from_ref(&plain.identity.user);
         let rate = Rate::per_second(10);
-        room.join(&hidden, rate, 0, 1_000).unwrap();
-        room.join(&plain, rate, 0, 2_000).unwrap();
+        room.join(&hidden, rate, moment(0), 1_000).unwrap();
+        room.join(&plain, rate, moment(0), 2_000).unwrap();
         assert_eq!(room.seats.since(0, user.iter(), 9_000), [2_000]);
-        room.leave(&hidden, 900);
+        room.leave(&hidden, moment(900));
         assert_eq!(room.seats.left(0, user), Some(vec![None]));
-        room.join(&hidden, rate, 900, 3_000).unwrap();
-        plain.heard(950);
-        room.leave(&plain, 950);
-        assert_eq!(room.seats.left(0, user), Some(vec![Some(950)]));
-        room.remove_user(&user[0], 990);
-        assert_eq!(room.seats.left(0, user), Some(vec![Some(950)]));
+        room.join(&hidden, rate, moment(900), 3_000).unwrap();
+        plain.heard(moment(950));
+        room.leave(&plain, moment(950));
+        assert_eq!(room.seats.left(0, user), Some(vec![Some(moment(950))]));
+        room.remove_user(&user[0], moment(990));
+        assert_eq!(room.seats.left(0, user), Some(vec![Some(moment(950))]));
     }
 
     #[test]
@@ -588,7 +589,7 @@ mod tests {
             version,
             ..SliceSize::default()
         };
-        rooms.hear_size(&slice, size(66, before + 1), 1);
+        rooms.hear_size(&slice, size(66, before + 1), moment(1));
         assert_eq!(
             slice.take_unpublished(),
             None,
@@ -596,14 +597,14 @@ mod tests {
         );
         // A fan joined on another gateway, whose message is on its way; then a fan left on this
         // one.
-        rooms.note_size(&slice, size(66, before + 3), 2);
+        rooms.note_size(&slice, size(66, before + 3), moment(2));
         assert_eq!(
             slice.take_unpublished(),
             Some(size(66, before + 3)),
             "peers may know the size of the version between"
         );
         // An answer that a newer one has overtaken is no news.
-        rooms.note_size(&slice, size(67, before + 2), 3);
+        rooms.note_size(&slice, size(67, before + 2), moment(3));
         assert_eq!(slice.take_unpublished(), None);
     }
 }

@@ -9,7 +9,7 @@ use super::desired_state::Standing;
 use super::room::{NoSeat, Room};
 use super::seats::{ExpiredFans, Member, Seats};
 use super::tally::{SeatChange, SeatState};
-use crate::base::clock::{Millis, UnixMillis};
+use crate::base::clock::{Moment, UnixMillis};
 use crate::base::gcra::Rate;
 use crate::base::ids::UserId;
 use crate::store::fans::FanAnswers;
@@ -48,7 +48,7 @@ impl Room {
         &self,
         conn: &Arc<Conn>,
         rate: Rate,
-        now: Millis,
+        now: Moment,
         unix_now: UnixMillis,
     ) -> Result<Arc<Member>, NoSeat> {
         let user = &conn.identity.user;
@@ -74,7 +74,7 @@ impl Room {
 
     /// Notes that the user of a socket looks away, or looks again. True if that changed how the
     /// user counts.
-    pub(crate) fn look_away(&self, conn: &Arc<Conn>, away: Away, now: Millis) -> bool {
+    pub(crate) fn look_away(&self, conn: &Arc<Conn>, away: Away, now: Moment) -> bool {
         let mut seats = self.seats.lock_of(&conn.identity.user);
         let Some(change) = seats.look_away(conn, away == Away::Gone) else {
             return false;
@@ -83,7 +83,7 @@ impl Room {
         change.before != change.after
     }
 
-    pub fn leave(&self, conn: &Arc<Conn>, now: Millis) {
+    pub fn leave(&self, conn: &Arc<Conn>, now: Moment) {
         let user = &conn.identity.user;
         let mut seats = self.seats.lock_of(user);
         let Some(change) = seats.leave(conn) else {
@@ -106,7 +106,7 @@ impl Room {
     }
 
     /// Removes a user's seat and signals its sockets to close. Returns their number.
-    pub fn remove_user(&self, user: &UserId, now: Millis) -> usize {
+    pub fn remove_user(&self, user: &UserId, now: Moment) -> usize {
         let mut seats = self.seats.lock_of(user);
         let Some((conns, change)) = seats.remove(user) else {
             return 0;
@@ -125,7 +125,7 @@ impl Room {
 
     /// Notes when a user's socket was last heard, for the end of the user's session. The caller
     /// holds the lock.
-    fn note_left(&self, user: &UserId, heard: Millis, seats: &mut Seats) {
+    fn note_left(&self, user: &UserId, heard: Moment, seats: &mut Seats) {
         if self.seats.keeps_sessions() {
             seats.note_left(user, heard);
         }
@@ -133,7 +133,7 @@ impl Room {
 
     /// Counts a change of a seat. The caller holds the lock of the seats, so that the sum is exact
     /// whenever no thread holds a lock.
-    fn count_seat(&self, change: SeatChange, now: Millis) {
+    fn count_seat(&self, change: SeatChange, now: Moment) {
         self.schedule.note_used(now);
         self.figures.tally.apply(change);
     }
@@ -186,7 +186,7 @@ impl Room {
         place: usize,
         users: &[UserId],
         answers: &FanAnswers,
-        now: Millis,
+        now: Moment,
     ) -> bool {
         let mut seats = self.seats.lock(place);
         let mut unknown = Vec::new();
@@ -206,8 +206,8 @@ impl Room {
     pub fn expire_checks(
         &self,
         place: usize,
-        then: Millis,
-        together: Millis,
+        then: Moment,
+        together: Moment,
     ) -> Option<ExpiredFans> {
         let mut seats = self.seats.lock(place);
         // A job of the flusher may be asking now, and its answers must not be taken for newer than
@@ -215,7 +215,7 @@ impl Room {
         let together = if self.slices[place].lock().has_no_job() {
             together
         } else {
-            0
+            Moment::START
         };
         let expired = seats.expire_checks(then, together);
         if self.seats.asks_elsewhere() {
@@ -234,7 +234,7 @@ impl Room {
         place: usize,
         expired: &ExpiredFans,
         answers: Option<FanAnswers>,
-        now: Millis,
+        now: Moment,
     ) {
         let turns = self.seats.lock(place).turns();
         match answers {

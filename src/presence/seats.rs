@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::conn::Conn;
 use super::tally::{SeatChange, SeatState};
-use crate::base::clock::{Millis, UnixMillis};
+use crate::base::clock::{Moment, UnixMillis};
 use crate::base::ids::UserId;
 use crate::store::MAX_BATCH;
 
@@ -61,7 +61,7 @@ pub struct SeatView {
     /// The last answer of the fan check.
     pub fan: Fan,
     /// When any of the sockets was last heard.
-    pub last_heard: Millis,
+    pub last_heard: Moment,
 }
 
 /// A member's sockets in this room.
@@ -114,13 +114,13 @@ pub(super) struct Seats {
     by_user: HashMap<UserId, Seat>,
     /// When ended sockets were last heard, in a live that keeps sessions: for users whose leave the
     /// store has not confirmed, and for users who have another socket.
-    left: HashMap<UserId, Millis>,
+    left: HashMap<UserId, Moment>,
     /// The streamer, if the viewers' tokens decide who is a fan; then no check is ever due.
     by_token: Option<UserId>,
     /// Members whose fan check is due now.
     unchecked: VecDeque<Arc<Member>>,
     /// Members whose fan check has an answer, the oldest answer first.
-    checked: VecDeque<(Millis, Arc<Member>)>,
+    checked: VecDeque<(Moment, Arc<Member>)>,
     /// How often a caller took users from `unchecked`.
     turns: u64,
     /// Whether the loop that asks another system will come here.
@@ -236,13 +236,13 @@ impl Seats {
     }
 
     /// Notes when an ended socket of the user was last heard.
-    pub(super) fn note_left(&mut self, user: &UserId, heard: Millis) {
+    pub(super) fn note_left(&mut self, user: &UserId, heard: Moment) {
         let known = self.left.entry(user.clone()).or_insert(heard);
         *known = heard.max(*known);
     }
 
     /// When an ended socket of the user was last heard.
-    pub(super) fn left(&self, user: &UserId) -> Option<Millis> {
+    pub(super) fn left(&self, user: &UserId) -> Option<Moment> {
         self.left.get(user).copied()
     }
 
@@ -266,7 +266,7 @@ impl Seats {
             sockets: seat.conns.len(),
             counted: seat.counts(),
             fan: seat.member.fan(),
-            last_heard: last_heard.unwrap_or(0),
+            last_heard: last_heard.unwrap_or_default(),
         })
     }
 
@@ -287,7 +287,7 @@ impl Seats {
     // ---------------------------------------------------------------------------------- fan checks
 
     /// Notes an answer of the fan check.
-    pub(super) fn fan_answered(&mut self, user: &UserId, is_fan: bool, now: Millis) {
+    pub(super) fn fan_answered(&mut self, user: &UserId, is_fan: bool, now: Moment) {
         let Some(seat) = self.by_user.get(user) else {
             return;
         };
@@ -321,7 +321,7 @@ impl Seats {
     /// Makes the fan checks due that had their answer by `then`. If all answers fit in one call and
     /// one of them is as old as `together`, returns all their users instead, for the caller to ask
     /// about; `None` if there are none.
-    pub(super) fn expire_checks(&mut self, then: Millis, together: Millis) -> Option<ExpiredFans> {
+    pub(super) fn expire_checks(&mut self, then: Moment, together: Moment) -> Option<ExpiredFans> {
         let fit_in_one_call = self.checked.len() <= MAX_BATCH;
         let one_is_old = match self.checked.front() {
             Some((oldest, _)) => *oldest <= together,
@@ -430,15 +430,16 @@ impl Seats {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
     use crate::testing;
 
-    fn seats_answered_at(times: &[Millis]) -> Seats {
+    fn seats_answered_at(times: &[u64]) -> Seats {
         let mut seats = Seats::default();
         for (n, at) in times.iter().enumerate() {
             let conn = testing::conn(&format!("u{n}"));
             seats.join(&conn, 0);
             seats.take_unchecked(MAX_BATCH);
-            seats.fan_answered(&conn.identity.user, true, *at);
+            seats.fan_answered(&conn.identity.user, true, moment(*at));
         }
         seats
     }
@@ -446,10 +447,10 @@ mod tests {
     #[test]
     fn one_call_asks_about_everybody_whose_answers_fit_in_it() {
         let mut seats = seats_answered_at(&[1_000, 9_000, 25_000]);
-        assert!(seats.expire_checks(999, 999).is_none());
+        assert!(seats.expire_checks(moment(999), moment(999)).is_none());
         assert_eq!(
             seats
-                .expire_checks(999, 1_000)
+                .expire_checks(moment(999), moment(1_000))
                 .map(|expired| expired.users.len()),
             Some(3)
         );
@@ -462,8 +463,8 @@ mod tests {
         let late = testing::conn("late");
         seats.join(&late, 0);
         seats.take_unchecked(MAX_BATCH);
-        seats.fan_answered(&late.identity.user, true, 2_000);
-        assert!(seats.expire_checks(1_000, 2_000).is_none());
+        seats.fan_answered(&late.identity.user, true, moment(2_000));
+        assert!(seats.expire_checks(moment(1_000), moment(2_000)).is_none());
         assert_eq!((seats.unchecked(), seats.checked.len()), (MAX_BATCH, 1));
     }
 }

@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::expected_slice::ExpectedSlice;
 use super::slice_state::SliceState;
-use crate::base::clock::Millis;
+use crate::base::clock::{AtomicMoment, Moment};
 use crate::base::ids::{Epoch, SliceId};
 use crate::store::SliceSize;
 
@@ -20,7 +20,7 @@ pub struct Slice {
     unpublished: AtomicBool,
     /// When this gateway sent the last call or check that showed that the content of the store is
     /// right.
-    proven: AtomicU64,
+    proven: AtomicMoment,
 }
 
 /// The size over all gateways, as the store last said.
@@ -28,7 +28,7 @@ pub struct Slice {
 struct Size {
     there: SliceSize,
     /// When the store last told the size.
-    heard: Millis,
+    heard: Moment,
 }
 
 /// The sum of the slices of one set. Every heartbeat reads it.
@@ -73,7 +73,7 @@ impl SetSize {
 
 impl Slice {
     /// An empty slice, made at `now`.
-    pub fn new(id: SliceId, now: Millis) -> Self {
+    pub fn new(id: SliceId, now: Moment) -> Self {
         Self {
             id,
             state: Mutex::new(SliceState::new(now)),
@@ -82,7 +82,7 @@ impl Slice {
                 ..Size::default()
             }),
             unpublished: AtomicBool::new(false),
-            proven: AtomicU64::new(0),
+            proven: AtomicMoment::default(),
         }
     }
 
@@ -93,7 +93,7 @@ impl Slice {
 
     /// Notes a size, which the store told this gateway or a peer. The highest version wins. Updates
     /// `sum`, the size of the whole set, with it. True if more than the version changed.
-    pub fn note(&self, told: SliceSize, now: Millis, sum: &SetSize) -> bool {
+    pub fn note(&self, told: SliceSize, now: Moment, sum: &SetSize) -> bool {
         let mut size = self.size.lock();
         told.version >= size.there.version && size.set(told, now, sum)
     }
@@ -118,13 +118,13 @@ impl Slice {
 
     /// Notes that a call or a check, sent at `asked`, showed that the content of the store is
     /// right.
-    pub fn note_proven(&self, asked: Millis) {
-        self.proven.fetch_max(asked, Ordering::Relaxed);
+    pub fn note_proven(&self, asked: Moment) {
+        self.proven.advance(asked);
     }
 
     /// Whether this gateway sent such a call or check after `then`.
-    pub fn is_proven_since(&self, then: Millis) -> bool {
-        self.proven.load(Ordering::Relaxed) > then
+    pub fn is_proven_since(&self, then: Moment) -> bool {
+        self.proven.load() > then
     }
 
     /// Notes that the peers need the size.
@@ -141,14 +141,14 @@ impl Slice {
     }
 
     /// When the store last told the size.
-    pub fn heard(&self) -> Millis {
+    pub fn heard(&self) -> Moment {
         self.size.lock().heard
     }
 }
 
 impl Size {
     /// Replaces the size. True if more than its version changed.
-    fn set(&mut self, there: SliceSize, now: Millis, sum: &SetSize) -> bool {
+    fn set(&mut self, there: SliceSize, now: Moment, sum: &SetSize) -> bool {
         let before = self.there;
         self.there = there;
         self.heard = now;
@@ -164,11 +164,12 @@ impl Size {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
     use crate::base::ids::LiveId;
 
     fn slice() -> Slice {
         let id = SliceId::of_live(LiveId::parse("42").unwrap(), 1, 1);
-        Slice::new(id, 1)
+        Slice::new(id, moment(1))
     }
 
     fn size(card: u64, version: u64) -> SliceSize {
@@ -185,7 +186,7 @@ mod tests {
         sum
     }
 
-    fn note(slice: &Slice, told: SliceSize, now: Millis) -> bool {
+    fn note(slice: &Slice, told: SliceSize, now: Moment) -> bool {
         let sum = sum_of(slice);
         let has_changed = slice.note(told, now, &sum);
         assert_eq!(sum.members(), slice.size().card, "the sum follows");
@@ -196,14 +197,14 @@ mod tests {
     #[test]
     fn a_rebuild_is_news_although_the_size_is_the_same() {
         let slice = slice();
-        assert!(note(&slice, size(5, 100), 10));
+        assert!(note(&slice, size(5, 100), moment(10)));
         assert!(note(
             &slice,
             SliceSize {
                 rebuild: true,
                 ..size(5, 101)
             },
-            11
+            moment(11)
         ));
         assert!(!note(
             &slice,
@@ -211,28 +212,28 @@ mod tests {
                 rebuild: true,
                 ..size(5, 102)
             },
-            12
+            moment(12)
         ));
-        assert!(note(&slice, size(5, 103), 13));
+        assert!(note(&slice, size(5, 103), moment(13)));
     }
 
     #[test]
     fn an_older_size_never_replaces_a_newer_one() {
         let slice = slice();
-        assert!(note(&slice, size(5, 100), 10));
-        assert!(!note(&slice, size(4, 99), 11));
-        assert_eq!((slice.size(), slice.heard()), (size(5, 100), 10));
-        assert!(!note(&slice, size(5, 101), 12));
-        assert_eq!((slice.size(), slice.heard()), (size(5, 101), 12));
+        assert!(note(&slice, size(5, 100), moment(10)));
+        assert!(!note(&slice, size(4, 99), moment(11)));
+        assert_eq!((slice.size(), slice.heard()), (size(5, 100), moment(10)));
+        assert!(!note(&slice, size(5, 101), moment(12)));
+        assert_eq!((slice.size(), slice.heard()), (size(5, 101), moment(12)));
     }
 
     #[test]
     fn peers_are_told_once_and_the_newest_size() {
         let slice = slice();
         assert_eq!(slice.take_unpublished(), None);
-        note(&slice, size(5, 100), 10);
+        note(&slice, size(5, 100), moment(10));
         slice.set_unpublished();
-        note(&slice, size(6, 110), 11);
+        note(&slice, size(6, 110), moment(11));
         assert_eq!(slice.take_unpublished(), Some(size(6, 110)));
         assert_eq!(slice.take_unpublished(), None);
     }

@@ -10,7 +10,7 @@ use super::platform::{Platform, Telling};
 use super::room::Room;
 use super::seats::ExpiredFans;
 use super::slice::Slice;
-use crate::base::clock::{Millis, UnixMillis};
+use crate::base::clock::{Moment, UnixMillis};
 use crate::base::ids::{Epoch, SliceId, UserId};
 use crate::store::fans::FanAnswers;
 use crate::store::{MAX_BATCH, SESSIONS_A_CALL, SliceSize};
@@ -94,10 +94,10 @@ impl SliceRef {
     }
 
     /// When the store last confirmed that the epoch is open.
-    pub fn confirmed_open_at(&self) -> Millis {
+    pub fn confirmed_open_at(&self) -> Moment {
         match &self.owner {
             Audience::Room(room) => room.schedule.confirmed_open_at(),
-            Audience::Platform(_) => Millis::MAX,
+            Audience::Platform(_) => Moment::NEVER,
         }
     }
 
@@ -147,7 +147,7 @@ impl SliceRef {
 
     /// When each of these users was last here, or `None` for a user if this gateway does not know;
     /// `None` for a live without sessions.
-    pub fn left(&self, users: &[UserId]) -> Option<Vec<Option<Millis>>> {
+    pub fn left(&self, users: &[UserId]) -> Option<Vec<Option<Moment>>> {
         match &self.owner {
             Audience::Room(room) => room.seats.left(self.place, users),
             Audience::Platform(platform) => Some(platform.left(self.place, users)),
@@ -155,7 +155,7 @@ impl SliceRef {
     }
 
     /// Notes that the store knows that these users left, and the times from [`Self::left`].
-    pub fn note_left_told(&self, users: &[UserId], left: Option<&[Option<Millis>]>) {
+    pub fn note_left_told(&self, users: &[UserId], left: Option<&[Option<Moment>]>) {
         match &self.owner {
             Audience::Room(room) => room.seats.note_left_told(self.place, users),
             Audience::Platform(platform) => {
@@ -166,7 +166,7 @@ impl SliceRef {
 
     /// Notes the size, which the store told this gateway or a peer. True if more than the version
     /// changed.
-    pub(super) fn note_size(&self, size: SliceSize, now: Millis) -> bool {
+    pub(super) fn note_size(&self, size: SliceSize, now: Moment) -> bool {
         match &self.owner {
             Audience::Room(room) => room.note_size(self.place, size, now),
             Audience::Platform(platform) => platform.note_size(self.place, size, now),
@@ -204,15 +204,15 @@ impl SliceRef {
         self.in_room(|room| room.seats.lock(self.place).take_for_asking(most))
     }
 
-    pub fn fans_answered(&self, users: &[UserId], answers: &FanAnswers, now: Millis) -> bool {
+    pub fn fans_answered(&self, users: &[UserId], answers: &FanAnswers, now: Moment) -> bool {
         self.in_room(|room| room.fans_answered(self.place, users, answers, now))
     }
 
-    pub fn expire_checks(&self, then: Millis, together: Millis) -> Option<ExpiredFans> {
+    pub fn expire_checks(&self, then: Moment, together: Moment) -> Option<ExpiredFans> {
         self.in_room(|room| room.expire_checks(self.place, then, together))
     }
 
-    pub fn renew_checks(&self, expired: &ExpiredFans, answers: Option<FanAnswers>, now: Millis) {
+    pub fn renew_checks(&self, expired: &ExpiredFans, answers: Option<FanAnswers>, now: Moment) {
         self.in_room(|room| room.renew_checks(self.place, expired, answers, now));
     }
 
@@ -233,11 +233,11 @@ impl SliceRef {
 
     // ---------------------------------------------- as the platform does; a room has no such users
 
-    pub fn take_seen(&self) -> Vec<(UserId, Millis)> {
+    pub fn take_seen(&self) -> Vec<(UserId, Moment)> {
         self.in_platform(|platform| platform.take_seen(self.place))
     }
 
-    pub fn note_seen(&self, seen: Vec<(UserId, Millis)>) {
+    pub fn note_seen(&self, seen: Vec<(UserId, Moment)>) {
         self.in_platform(|platform| platform.note_seen(self.place, seen));
     }
 

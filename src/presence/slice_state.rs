@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::desired_state::{DesiredState, Draft, Standing, Verdict};
 use super::turn::{Step, Turn, TurnContext};
 use super::unconfirmed::Unconfirmed;
-use crate::base::clock::{Millis, millis};
+use crate::base::clock::{Millis, Moment, millis};
 use crate::base::ids::UserId;
 use crate::store::{ApplyReply, CALL_DEADLINE, LATEST_ENTRY, SliceEntry, SliceLook};
 
@@ -27,30 +27,30 @@ pub struct SliceState {
     job: Job,
     unconfirmed: Unconfirmed,
     /// When the flusher may say users again, once it has asked for that.
-    says_again_at: Option<Millis>,
+    says_again_at: Option<Moment>,
     /// The incarnation of this gateway that makes the calls; 0 before the first call.
     incarnation: u32,
     /// When a call last wrote the slice's keys, which renews their lifetimes.
-    written: Millis,
+    written: Moment,
     /// When the last call that makes an entry was made.
-    registered: Millis,
-    /// When the store last refused a call; 0 is never.
-    refused: Millis,
+    registered: Moment,
+    /// When the store last refused a call; [`Moment::START`] is never.
+    refused: Moment,
 }
 
 impl SliceState {
-    pub(super) fn new(now: Millis) -> Self {
+    pub(super) fn new(now: Moment) -> Self {
         Self {
             // Higher than every number of an earlier room: no slice makes a thousand calls in a
             // millisecond.
-            desired: DesiredState::numbered_from(now * 1_000),
+            desired: DesiredState::numbered_from(now.as_millis() * 1_000),
             job: Job::Idle,
             unconfirmed: Unconfirmed::default(),
             says_again_at: None,
             incarnation: 0,
             written: now,
             registered: now,
-            refused: 0,
+            refused: Moment::START,
         }
     }
 
@@ -74,7 +74,7 @@ impl SliceState {
 
     /// Lets go of the slice if nobody is wanted. False if it is too early: a late copy of the call
     /// that made the entry could make it again.
-    pub fn let_go(&mut self, now: Millis) -> bool {
+    pub fn let_go(&mut self, now: Moment) -> bool {
         let last_copy = self.registered + millis(LATEST_ENTRY + CALL_DEADLINE);
         if last_copy > now {
             return false;
@@ -174,7 +174,7 @@ impl SliceState {
     pub fn begin_turn(&mut self, incarnation: u32, context: TurnContext) -> Turn {
         if std::mem::replace(&mut self.incarnation, incarnation) != incarnation {
             self.desired.begin_anew();
-            self.refused = 0;
+            self.refused = Moment::START;
         }
         Turn::new(context, &self.desired)
     }
@@ -188,12 +188,12 @@ impl SliceState {
         self.desired.is_dirty() && self.desired.must_register()
     }
 
-    /// When the store last refused a call of this gateway; 0 is never.
-    pub fn refused_at(&self) -> Millis {
+    /// When the store last refused a call of this gateway; [`Moment::START`] is never.
+    pub fn refused_at(&self) -> Moment {
         self.refused
     }
 
-    pub fn answered(&mut self, draft: &Draft, reply: &ApplyReply, now: Millis) -> Verdict {
+    pub fn answered(&mut self, draft: &Draft, reply: &ApplyReply, now: Moment) -> Verdict {
         match reply {
             ApplyReply::Done(_) => {
                 self.written = now;
@@ -201,13 +201,13 @@ impl SliceState {
                     self.registered = now;
                 }
             }
-            ApplyReply::Refused(_) => self.refused = now.max(1),
+            ApplyReply::Refused(_) => self.refused = now.max(Moment::START + 1),
             ApplyReply::Over | ApplyReply::Late(_) => {}
         }
         self.desired.answered(draft, reply)
     }
 
-    pub fn failed(&mut self, draft: &Draft, now: Millis) {
+    pub fn failed(&mut self, draft: &Draft, now: Moment) {
         if draft.follows.is_none() {
             self.registered = now;
         }
@@ -224,9 +224,9 @@ impl SliceState {
     /// that time has come.
     pub fn says_again_at(
         &mut self,
-        now: Millis,
+        now: Moment,
         book: impl FnOnce(u32) -> Millis,
-    ) -> Option<Millis> {
+    ) -> Option<Moment> {
         let users = u32::try_from(self.desired.to_say_again()).unwrap_or(u32::MAX);
         let at = match self.says_again_at.take() {
             Some(at) => at,
@@ -274,7 +274,7 @@ impl SliceState {
     }
 
     /// Requires a call if none has written the slice since `then`. True if it is due.
-    pub fn write_again(&mut self, then: Millis) -> bool {
+    pub fn write_again(&mut self, then: Moment) -> bool {
         let due = self.written < then && self.desired.wanted() > 0;
         if due {
             self.desired.require_call();
@@ -286,16 +286,21 @@ impl SliceState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
     use crate::presence::desired_state::CallLimit;
     use crate::store::SliceSize;
 
     #[test]
     fn a_slice_is_let_go_of_after_the_last_copy_of_the_call_that_made_the_entry() {
-        let mut slice = SliceState::new(1);
+        let mut slice = SliceState::new(moment(1));
         slice.want(&UserId::parse("u1").unwrap(), Standing::Member);
         let draft = slice.desired.next(CallLimit::WHOLE_BATCH).expect("a call");
-        slice.answered(&draft, &ApplyReply::Done(SliceSize::default()), 10_000);
-        assert!(!slice.let_go(16_799));
-        assert!(slice.let_go(16_800));
+        slice.answered(
+            &draft,
+            &ApplyReply::Done(SliceSize::default()),
+            moment(10_000),
+        );
+        assert!(!slice.let_go(moment(16_799)));
+        assert!(slice.let_go(moment(16_800)));
     }
 }

@@ -6,7 +6,7 @@
 
 use super::figures::{Figures, Quality};
 use super::room_stream::ShownStream;
-use crate::base::clock::Millis;
+use crate::base::clock::{Millis, Moment};
 use crate::store::Arrived;
 
 /// The least time between two counts of one live, in ms.
@@ -22,7 +22,7 @@ pub struct Throttle {
     /// A dashboard that began to watch got other figures than `sent`.
     forced: bool,
     /// The time since which figures other than `sent` wait.
-    waiting: Option<Millis>,
+    waiting: Option<Moment>,
     /// How long the figures sent last had waited.
     lag: Millis,
 }
@@ -31,7 +31,7 @@ pub struct Throttle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shown {
     /// Unique within a live.
-    pub at: Millis,
+    pub at: Moment,
     pub figures: Figures,
     /// Viewers who are away.
     pub away: u64,
@@ -59,7 +59,7 @@ pub enum Step {
     Nothing,
     Send,
     /// Look again at this time.
-    At(Millis),
+    At(Moment),
 }
 
 impl Throttle {
@@ -92,7 +92,7 @@ impl Throttle {
 
     fn send(&mut self, next: Shown) -> Step {
         self.lag = match self.waiting.take() {
-            Some(since) => next.at - since,
+            Some(since) => next.at.since(since),
             None => 0,
         };
         self.sent = Some(next);
@@ -113,7 +113,7 @@ impl Throttle {
             // once.
             None => {
                 self.sent = Some(Shown {
-                    at: first.at.saturating_sub(GAP),
+                    at: first.at - GAP,
                     ..first
                 })
             }

@@ -7,7 +7,7 @@ use super::checks::Checks;
 use super::figures::{Flaws, Quality};
 use super::gateways::Gateways;
 use super::room::Room;
-use crate::base::clock::{Clock, Millis};
+use crate::base::clock::{Clock, Moment};
 use crate::store::{Health, Store};
 
 /// How long the store may take for a change here before the figures count as too old: several
@@ -82,7 +82,7 @@ impl Trust {
     }
 
     /// When the figures of a room were last certainly those of the store.
-    pub fn sure_at(&self, room: &Room) -> Millis {
+    pub fn sure_at(&self, room: &Room) -> Moment {
         match self.quality(room) {
             Quality::Exact => self.clock.now(),
             Quality::Partial => room.oldest_update(),

@@ -7,7 +7,7 @@
 //! its own user. The gateway remembers only users who asked within the last seconds.
 
 use crate::base::budgets::Budgets;
-use crate::base::clock::Millis;
+use crate::base::clock::{Millis, Moment};
 use crate::base::gcra::Rate;
 use crate::base::ids::UserId;
 
@@ -50,17 +50,17 @@ impl UserBudgets {
     ///
     /// # Errors
     /// The budget does not suffice, and nothing was taken; how long until it does, in ms.
-    pub fn take(&self, user: &UserId, cost: Cost, now: Millis) -> Result<(), Millis> {
+    pub fn take(&self, user: &UserId, cost: Cost, now: Moment) -> Result<(), Millis> {
         self.requests.take(user, cost as u32, now)
     }
 
     /// When the gateway may read more for the user.
-    pub fn may_read_at(&self, user: &UserId, now: Millis) -> Millis {
+    pub fn may_read_at(&self, user: &UserId, now: Moment) -> Moment {
         now + self.reads.wait(user, now)
     }
 
     /// Charges a read of `users` users; it may overdraw the budget.
-    pub fn note_read(&self, user: &UserId, users: usize, now: Millis) {
+    pub fn note_read(&self, user: &UserId, users: usize, now: Moment) {
         let units = users.div_ceil(USERS_PER_UNIT) as u32;
         if units > 0 {
             self.reads.overdraw(user, units, now);
@@ -71,6 +71,7 @@ impl UserBudgets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
 
     fn user(id: &str) -> UserId {
         UserId::parse(id).unwrap()
@@ -85,35 +86,46 @@ mod tests {
                 .count()
         };
         assert_eq!(
-            [0, 0, 1_000, 60_000].map(|now| visits("u1", now)),
+            [0, 0, 1_000, 60_000].map(|now| visits("u1", moment(now))),
             [40, 0, 10, 40]
         );
-        assert_eq!(visits("u2", 60_000), 40);
-        assert!(UserBudgets::new(0).take(&user("u1"), Cost::Open, 0).is_ok());
+        assert_eq!(visits("u2", moment(60_000)), 40);
+        assert!(
+            UserBudgets::new(0)
+                .take(&user("u1"), Cost::Open, moment(0))
+                .is_ok()
+        );
     }
 
     #[test]
     fn what_does_not_fit_takes_nothing() {
         let budgets = UserBudgets::new(1);
         for _ in 0..3 {
-            assert!(budgets.take(&user("u1"), Cost::Visit, 0).is_ok());
+            assert!(budgets.take(&user("u1"), Cost::Visit, moment(0)).is_ok());
         }
-        assert_eq!(budgets.take(&user("u1"), Cost::Open, 0), Err(4_000));
-        assert!(budgets.take(&user("u1"), Cost::Visit, 0).is_ok());
-        assert_eq!(budgets.take(&user("u1"), Cost::Visit, 0), Err(1_000));
+        assert_eq!(budgets.take(&user("u1"), Cost::Open, moment(0)), Err(4_000));
+        assert!(budgets.take(&user("u1"), Cost::Visit, moment(0)).is_ok());
+        assert_eq!(
+            budgets.take(&user("u1"), Cost::Visit, moment(0)),
+            Err(1_000)
+        );
     }
 
     #[test]
     fn who_had_much_read_waits_until_it_is_paid_for() {
         let budgets = UserBudgets::new(10);
-        assert_eq!(budgets.may_read_at(&user("u1"), 7), 7);
-        budgets.note_read(&user("u1"), 40_000, 7);
-        assert_eq!(budgets.may_read_at(&user("u1"), 7), 7, "a burst");
-        budgets.note_read(&user("u1"), 10_000, 7);
-        assert_eq!(budgets.may_read_at(&user("u1"), 7), 1_007);
-        assert_eq!(budgets.may_read_at(&user("u2"), 7), 7);
+        assert_eq!(budgets.may_read_at(&user("u1"), moment(7)), moment(7));
+        budgets.note_read(&user("u1"), 40_000, moment(7));
+        assert_eq!(
+            budgets.may_read_at(&user("u1"), moment(7)),
+            moment(7),
+            "a burst"
+        );
+        budgets.note_read(&user("u1"), 10_000, moment(7));
+        assert_eq!(budgets.may_read_at(&user("u1"), moment(7)), moment(1_007));
+        assert_eq!(budgets.may_read_at(&user("u2"), moment(7)), moment(7));
         assert!(
-            budgets.take(&user("u1"), Cost::Visit, 7).is_ok(),
+            budgets.take(&user("u1"), Cost::Visit, moment(7)).is_ok(),
             "requests have a budget of their own"
         );
     }

@@ -111,11 +111,12 @@ fn remove(table: &mut HashTable<Arc<Conn>>, hash: u64, conn: &Arc<Conn>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
     use crate::base::socket_id::SocketId;
     use crate::testing;
 
     fn conn(user: &str, session: u32) -> Arc<Conn> {
-        Arc::new(Conn::new(testing::viewer(user), 0).numbered(SocketId::numbered(session)))
+        Arc::new(Conn::new(testing::viewer(user), moment(0)).numbered(SocketId::numbered(session)))
     }
 
     fn must_go(conn: &Conn) -> bool {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::base::clock::{Millis, millis};
+use crate::base::clock::{Millis, Moment, millis};
 use crate::base::ids::{Epoch, LiveId};
 use crate::store::{LiveRecord, LiveState, OpenedBy, StreamStatus};
 
@@ -40,7 +40,7 @@ pub struct Watched {
     status: Option<StreamStatus>,
     pub awaited: Awaited,
     /// Since when, by this gateway's clock.
-    since: Millis,
+    since: Moment,
     /// How many signs sessions had given by then, as far as this gateway knew.
     signs: u64,
 }
@@ -58,7 +58,7 @@ impl WatchedStreams {
 
     /// Notes what a record says of its stream, and how many signs its sessions have given; 0 if the
     /// caller has only the record.
-    pub fn note(&self, record: &LiveRecord, signs: u64, now: Millis) {
+    pub fn note(&self, record: &LiveRecord, signs: u64, now: Moment) {
         let mut watched = self.watched.lock();
         let Some(awaited) = awaited(record) else {
             watched.remove(&record.live);
@@ -88,7 +88,7 @@ impl WatchedStreams {
 
     /// A look failed: while the store was away, nothing that servers said could be written. So the
     /// whole time begins again.
-    pub fn begin_again(&self, live: &LiveId, now: Millis) {
+    pub fn begin_again(&self, live: &LiveId, now: Moment) {
         if let Some(watched) = self.watched.lock().get_mut(live) {
             watched.since = now;
         }
@@ -106,7 +106,7 @@ impl WatchedStreams {
         self.changed.notified().await;
     }
 
-    pub fn next_look(&self) -> Option<Millis> {
+    pub fn next_look(&self) -> Option<Moment> {
         let mut next = None;
         for watched in self.watched.lock().values() {
             if let Some(due) = self.due(watched) {
@@ -116,7 +116,7 @@ impl WatchedStreams {
         next
     }
 
-    pub fn looks_due(&self, now: Millis) -> Vec<(LiveId, Watched)> {
+    pub fn looks_due(&self, now: Moment) -> Vec<(LiveId, Watched)> {
         let mut due = Vec::new();
         for (live, watched) in self.watched.lock().iter() {
             if self.due(watched).is_some_and(|due| due <= now) {
@@ -127,7 +127,7 @@ impl WatchedStreams {
     }
 
     /// `None`: never.
-    fn due(&self, watched: &Watched) -> Option<Millis> {
+    fn due(&self, watched: &Watched) -> Option<Moment> {
         let wait = match watched.awaited {
             Awaited::Return => self.grace,
             Awaited::Heartbeat => self.silence?,
@@ -170,7 +170,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use crate::base::clock::Clock;
+    use crate::base::clock::{Clock, moment};
     use crate::base::ids::UserId;
     use crate::store::LiveStore;
     use crate::store::memory::MemoryStore;
@@ -214,11 +214,11 @@ mod tests {
     fn a_lost_stream_is_looked_at_after_the_grace_and_a_silent_one_after_its_time() {
         let record = record(status(false, 0));
         let watched = watched();
-        watched.note(&record, 0, 1_000);
-        watched.note(&record, 0, 2_000);
-        assert_eq!(watched.next_look(), Some(1_000 + GRACE));
-        assert!(watched.looks_due(1_000 + GRACE - 1).is_empty());
-        assert_eq!(watched.looks_due(1_000 + GRACE).len(), 1);
+        watched.note(&record, 0, moment(1_000));
+        watched.note(&record, 0, moment(2_000));
+        assert_eq!(watched.next_look(), Some(moment(1_000 + GRACE)));
+        assert!(watched.looks_due(moment(1_000 + GRACE - 1)).is_empty());
+        assert_eq!(watched.looks_due(moment(1_000 + GRACE)).len(), 1);
 
         for (beats, now) in [(1, 3_000), (2, 9_000)] {
             let stream = status(true, beats);
@@ -228,9 +228,9 @@ mod tests {
                     ..record.clone()
                 },
                 0,
-                now,
+                moment(now),
             );
-            assert_eq!(watched.next_look(), Some(now + SILENCE));
+            assert_eq!(watched.next_look(), Some(moment(now + SILENCE)));
         }
         // A session without heartbeats may be silent.
         let stream = status(true, 0);
@@ -240,7 +240,7 @@ mod tests {
                 ..record.clone()
             },
             0,
-            9_500,
+            moment(9_500),
         );
         assert_eq!(watched.next_look(), None);
     }
@@ -249,22 +249,22 @@ mod tests {
     fn a_live_that_a_stream_opened_and_that_has_none_is_looked_at() {
         let record = record(None);
         let watched = watched();
-        watched.note(&record, 0, 0);
-        assert_eq!(watched.next_look(), Some(GRACE));
-        watched.begin_again(&record.live, 5_000);
-        assert_eq!(watched.next_look(), Some(5_000 + GRACE));
+        watched.note(&record, 0, moment(0));
+        assert_eq!(watched.next_look(), Some(moment(GRACE)));
+        watched.begin_again(&record.live, moment(5_000));
+        assert_eq!(watched.next_look(), Some(moment(5_000 + GRACE)));
         let by_service = LiveRecord {
             opened_by: OpenedBy::Service,
             ..record.clone()
         };
-        watched.note(&by_service, 0, 0);
+        watched.note(&by_service, 0, moment(0));
         assert_eq!(watched.next_look(), None);
-        watched.note(&record, 0, 0);
+        watched.note(&record, 0, moment(0));
         let closed = LiveRecord {
             state: LiveState::Closed,
             ..record
         };
-        watched.note(&closed, 0, 0);
+        watched.note(&closed, 0, moment(0));
         assert_eq!(watched.next_look(), None);
     }
 
@@ -272,12 +272,12 @@ mod tests {
     fn what_changed_since_the_look_is_not_forgotten() {
         let record = record(status(false, 0));
         let watched = watched();
-        watched.note(&record, 0, 0);
-        let (live, seen) = watched.looks_due(GRACE).remove(0);
-        watched.begin_again(&live, GRACE);
+        watched.note(&record, 0, moment(0));
+        let (live, seen) = watched.looks_due(moment(GRACE)).remove(0);
+        watched.begin_again(&live, moment(GRACE));
         watched.forget(&live, &seen);
-        assert_eq!(watched.next_look(), Some(2 * GRACE));
-        let (live, seen) = watched.looks_due(2 * GRACE).remove(0);
+        assert_eq!(watched.next_look(), Some(moment(2 * GRACE)));
+        let (live, seen) = watched.looks_due(moment(2 * GRACE)).remove(0);
         watched.forget(&live, &seen);
         assert_eq!(watched.next_look(), None);
     }

@@ -8,7 +8,7 @@ use super::limits::Limits;
 use super::reaper::Reaper;
 use crate::auth::claims::{Claims, LEEWAY};
 use crate::auth::tokens::Tokens;
-use crate::base::clock::{Clock, Millis, millis};
+use crate::base::clock::{Clock, Moment, millis};
 use crate::base::metrics::Metrics;
 use crate::presence::Rooms;
 use crate::presence::conn::{Conn, Signals};
@@ -50,12 +50,12 @@ impl SessionContext {
 
     /// When a token that was just verified expires, by the gateway's clock. Only this function reads
     /// the wall clock for it.
-    pub(crate) fn end_of(&self, claims: &Claims) -> Millis {
+    pub(crate) fn end_of(&self, claims: &Claims) -> Moment {
         let left = claims
             .expires_at
             .saturating_add(millis(LEEWAY))
             .saturating_sub(self.clock.unix());
-        self.clock.now().saturating_add(left)
+        self.clock.now() + left
     }
 
     /// Sends a new session away if its user is being erased. Those that were there when the erasure

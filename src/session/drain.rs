@@ -104,7 +104,7 @@ pub(crate) async fn run(context: &SessionContext, within: Duration) {
             return;
         }
         let mut waiting: Vec<_> = here.iter().filter(|conn| conn.is_open()).collect();
-        let steps_left = told_by.saturating_sub(context.clock.now()) / millis(STEP) + 1;
+        let steps_left = told_by.since(context.clock.now()) / millis(STEP) + 1;
         waiting.truncate(waiting.len().div_ceil(steps_left as usize));
         for conn in waiting {
             conn.set_moving();

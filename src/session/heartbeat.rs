@@ -5,11 +5,11 @@
 //! [`reaper`](crate::session::reaper) finds clients that send none.
 
 use super::Session;
-use crate::base::clock::Millis;
+use crate::base::clock::Moment;
 
 impl<S> Session<S> {
     /// Notes that the client was heard. A frame of any kind counts as a heartbeat.
-    pub(super) fn heard(&mut self, now: Millis) {
+    pub(super) fn heard(&mut self, now: Moment) {
         self.memberships.conn.heard(now);
         self.pinged_at = None;
         self.context.metrics.heartbeats.inc();

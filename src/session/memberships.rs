@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::auth::claims::Claims;
 use crate::auth::permissions::{Action, Caller, permission};
-use crate::base::clock::Millis;
+use crate::base::clock::Moment;
 use crate::base::identity::Role;
 use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
@@ -28,7 +28,7 @@ struct Listening {
     /// Whether this socket opened the live.
     opened: bool,
     /// The release time of the counts that this socket was sent last.
-    sent: Option<Millis>,
+    sent: Option<Moment>,
     /// The revision of the live's information that this socket has.
     info: u32,
 }

@@ -5,7 +5,7 @@ use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 use super::socket::Transport;
 use super::{Session, SessionResult};
-use crate::base::clock::Millis;
+use crate::base::clock::Moment;
 use crate::base::gcra::Load;
 use crate::base::metrics::Metrics;
 use crate::session::close_codes::Close;
@@ -14,7 +14,7 @@ use crate::session::messages::{self, ErrorCode, Refusal};
 impl<S: Transport> Session<S> {
     /// Counts a frame, or a part of a message (`None`), against the message rate. The Pong that
     /// answers a Ping of the gateway costs nothing, and neither does a Close.
-    pub(super) fn load_of(&mut self, frame: Option<&Message>, now: Millis) -> Load {
+    pub(super) fn load_of(&mut self, frame: Option<&Message>, now: Moment) -> Load {
         let is_answer = self.pinged_at.is_some();
         let own = match frame {
             None | Some(Message::Close(_)) => 0,

@@ -36,7 +36,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 use tracing::Instrument;
 
-use crate::base::clock::{Millis, millis};
+use crate::base::clock::{Millis, Moment, millis};
 use crate::base::gcra::Load;
 use crate::base::identity::Role;
 use crate::base::ids::LiveId;
@@ -125,7 +125,7 @@ struct Session<S> {
     /// stream of signals could keep the loop from reading frames.
     frames_first: bool,
     /// When the first Ping went out since the client was last heard.
-    pinged_at: Option<Millis>,
+    pinged_at: Option<Moment>,
     /// The state of the rate limiter for the client's messages.
     sent: u64,
     /// The reconnect delay that the client was told, in ms.
@@ -510,7 +510,7 @@ fn send_timeout(context: &SessionContext, conn: &Conn) -> SendTimeout {
     let timeout = context.timeout;
     let silent_at = conn.last_heard() + millis(timeout);
     let left = silent_at
-        .saturating_sub(context.clock.now())
+        .since(context.clock.now())
         .max(answer_time(context) / 2);
     SendTimeout {
         silent: Duration::from_millis(left).min(timeout),
@@ -519,5 +519,5 @@ fn send_timeout(context: &SessionContext, conn: &Conn) -> SendTimeout {
 }
 
 fn is_silent(context: &SessionContext, conn: &Conn) -> bool {
-    context.clock.now().saturating_sub(conn.last_heard()) >= millis(context.timeout)
+    context.clock.now().since(conn.last_heard()) >= millis(context.timeout)
 }

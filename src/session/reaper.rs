@@ -14,7 +14,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::clock::{Clock, Millis, millis};
+use crate::base::clock::{Clock, Millis, Moment, millis};
 use crate::base::timer_wheel::TimerWheel;
 use crate::config::Config;
 use crate::presence::conn::{Conn, Signals};
@@ -29,7 +29,7 @@ const MAX_STALLS: u32 = 3;
 #[derive(Debug)]
 struct Filed {
     conn: Arc<Conn>,
-    pinged: Millis,
+    pinged: Moment,
     suspected: bool,
 }
 
@@ -37,9 +37,9 @@ struct Filed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// Nothing is due; look again at this time.
-    Wait(Millis),
+    Wait(Moment),
     /// Send a Ping; look again at this time.
-    Ping(Millis),
+    Ping(Moment),
     /// Silent for too long: look once more before it is judged.
     Suspect,
     /// Still silent: let it judge itself.
@@ -68,8 +68,8 @@ impl Times {
         }
     }
 
-    fn next(&self, last_heard: Millis, pinged: Millis, suspected: bool, now: Millis) -> Next {
-        let silent = now.saturating_sub(last_heard);
+    fn next(&self, last_heard: Moment, pinged: Moment, suspected: bool, now: Moment) -> Next {
+        let silent = now.since(last_heard);
         if silent >= self.timeout {
             return if suspected {
                 Next::Judge
@@ -89,7 +89,7 @@ impl Times {
     /// have yet to read what clients sent meanwhile. If the client was pinged before the stall,
     /// with time to answer, the reaper looks again one tick later. The silence of any other client
     /// means nothing yet: the reaper pings it and gives it time to answer.
-    fn after_stall(&self, next: Next, filed: &Filed, since: Millis, now: Millis) -> Next {
+    fn after_stall(&self, next: Next, filed: &Filed, since: Moment, now: Moment) -> Next {
         let was_pinged = filed.pinged > filed.conn.last_heard() && filed.pinged + ANSWER <= since;
         match next {
             Next::Wait(at) => Next::Wait(at),
@@ -125,7 +125,7 @@ impl Reaper {
             at,
             Filed {
                 conn: conn.clone(),
-                pinged: 0,
+                pinged: Moment::START,
                 suspected: false,
             },
         );
@@ -148,7 +148,7 @@ impl Reaper {
             .collect()
     }
 
-    fn look(&self, now: Millis, stalled_since: Option<Millis>) {
+    fn look(&self, now: Moment, stalled_since: Option<Moment>) {
         // The lock is held all through: `signal_all` must also find the sockets that this loop has
         // taken out of the wheel.
         let mut wheel = self.wheel.lock();
@@ -208,15 +208,11 @@ impl Reaper {
             let stalled = late && late_in_a_row <= MAX_STALLS;
             if stalled {
                 tracing::warn!(
-                    late_ms = now - expected,
+                    late_ms = now.since(expected),
                     "the process stood still; no socket is judged yet"
                 );
             }
-            let stalled_since = if stalled {
-                Some(expected.saturating_sub(tick))
-            } else {
-                None
-            };
+            let stalled_since = if stalled { Some(expected - tick) } else { None };
             self.look(now, stalled_since);
             expected = now + tick;
         }
@@ -226,18 +222,25 @@ impl Reaper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
     use crate::testing;
 
     #[test]
     fn a_silent_socket_is_pinged_once_per_interval_then_suspected_then_judged() {
         let times = Times::new(Duration::from_secs(5), Duration::from_secs(15));
-        assert_eq!(times.next(0, 0, false, 5_000), Next::Wait(5_500));
-        assert_eq!(times.next(0, 0, false, 5_500), Next::Ping(11_000));
-        assert_eq!(times.next(0, 5_500, false, 11_000), Next::Ping(15_000));
-        assert_eq!(times.next(0, 11_000, false, 14_999), Next::Wait(15_000));
-        assert_eq!(times.next(0, 11_000, false, 15_000), Next::Suspect);
-        assert_eq!(times.next(0, 11_000, true, 15_250), Next::Judge);
-        assert_eq!(times.next(15_100, 11_000, true, 15_250), Next::Wait(20_600));
+        let next = |heard, pinged, suspected, now| {
+            times.next(moment(heard), moment(pinged), suspected, moment(now))
+        };
+        assert_eq!(next(0, 0, false, 5_000), Next::Wait(moment(5_500)));
+        assert_eq!(next(0, 0, false, 5_500), Next::Ping(moment(11_000)));
+        assert_eq!(next(0, 5_500, false, 11_000), Next::Ping(moment(15_000)));
+        assert_eq!(next(0, 11_000, false, 14_999), Next::Wait(moment(15_000)));
+        assert_eq!(next(0, 11_000, false, 15_000), Next::Suspect);
+        assert_eq!(next(0, 11_000, true, 15_250), Next::Judge);
+        assert_eq!(
+            next(15_100, 11_000, true, 15_250),
+            Next::Wait(moment(20_600))
+        );
     }
 
     #[test]
@@ -246,35 +249,41 @@ mod tests {
         // Last heard at 0.
         let conn = testing::conn("u1");
         let after_stall = |pinged, suspected, since, now| {
+            let [pinged, since, now] = [pinged, since, now].map(moment);
             let filed = Filed {
                 conn: conn.clone(),
                 pinged,
                 suspected,
             };
-            times.after_stall(times.next(0, pinged, suspected, now), &filed, since, now)
+            times.after_stall(
+                times.next(moment(0), pinged, suspected, now),
+                &filed,
+                since,
+                now,
+            )
         };
         assert_eq!(
             after_stall(0, false, 3_000, 40_000),
-            Next::Ping(45_500),
+            Next::Ping(moment(45_500)),
             "not pinged since it was heard"
         );
         assert_eq!(
             after_stall(5_500, true, 6_000, 40_000),
-            Next::Ping(45_500),
+            Next::Ping(moment(45_500)),
             "no time for its answer"
         );
         assert_eq!(
             after_stall(11_000, false, 14_700, 15_200),
-            Next::Wait(15_300),
+            Next::Wait(moment(15_300)),
             "silent before that"
         );
         assert_eq!(
             after_stall(11_000, true, 14_700, 15_200),
-            Next::Wait(15_300)
+            Next::Wait(moment(15_300))
         );
         assert_eq!(
             after_stall(5_500, false, 9_000, 10_000),
-            Next::Wait(11_000),
+            Next::Wait(moment(11_000)),
             "nothing is due"
         );
     }

@@ -106,7 +106,7 @@ impl MemoryStore {
     pub fn new(clock: Clock) -> Self {
         Self {
             clock,
-            epoch_start: clock.unix().saturating_sub(clock.now()),
+            epoch_start: clock.unix().saturating_sub(clock.now().as_millis()),
             clock_error: AtomicI64::new(0),
             lives: Mutex::default(),
             slices: DashMap::new(),
@@ -131,7 +131,7 @@ impl MemoryStore {
 
     /// The store's time, in Unix milliseconds. It is monotonic, unless a test steps its clock.
     fn now(&self) -> UnixMillis {
-        (self.epoch_start + self.clock.now())
+        (self.epoch_start + self.clock.now().as_millis())
             .saturating_add_signed(self.clock_error.load(Ordering::Relaxed))
     }
 }

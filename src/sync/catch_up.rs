@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::clock::{Clock, Millis, UnixMillis};
+use crate::base::clock::{Clock, Moment, UnixMillis};
 use crate::base::ids::{LiveId, UserId};
 use crate::presence::bans::KnownBans;
 use crate::presence::checks::Checks;
@@ -105,7 +105,7 @@ impl CatchUp {
         Ok(())
     }
 
-    fn carry_out(&self, room: &Arc<Room>, change: &Change, now: Millis) {
+    fn carry_out(&self, room: &Arc<Room>, change: &Change, now: Moment) {
         match change.kind {
             ChangeKind::Lifted => room.seats.bans.set(&change.user, None, now),
             ChangeKind::Removed(left) => {
@@ -117,7 +117,7 @@ impl CatchUp {
     }
 
     /// Removes a user's seat and has its sockets closed.
-    fn remove_user(&self, room: &Arc<Room>, user: &UserId, now: Millis) {
+    fn remove_user(&self, room: &Arc<Room>, user: &UserId, now: Moment) {
         if room.remove_user(user, now) > 0 {
             self.rooms.user_changed(room, user);
         }

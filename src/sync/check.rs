@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 
-use crate::base::clock::{Clock, Millis};
+use crate::base::clock::{Clock, Millis, Moment};
 use crate::base::ids::{GatewayId, LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::presence::checks::Checks;
@@ -114,7 +114,7 @@ impl Checker {
     }
 
     /// Puts a room right as a check found it, and schedules the next check.
-    async fn finish(&self, expected: &Expected, found: Found, began: Millis) {
+    async fn finish(&self, expected: &Expected, found: Found, began: Moment) {
         let room = &expected.room;
         self.checks.checked(room);
         match self.put_room_right(expected, found, began).await {
@@ -245,7 +245,7 @@ impl Checker {
         &self,
         expected: &Expected,
         found: Found,
-        began: Millis,
+        began: Moment,
     ) -> StoreResult<BTreeSet<GatewayId>> {
         let room = &expected.room;
         if room.end().is_some() {
@@ -282,7 +282,7 @@ impl Checker {
         &self,
         expected: &Expected,
         found: StoreResult<Option<LiveRecord>>,
-        now: Millis,
+        now: Moment,
     ) -> StoreResult<bool> {
         let room = &expected.room;
         let found = match found {
@@ -308,7 +308,7 @@ impl Checker {
         &self,
         expected: &[ExpectedIn],
         found: Vec<StoreResult<SliceLook>>,
-        began: Millis,
+        began: Moment,
     ) -> StoreResult<BTreeSet<GatewayId>> {
         let mut calls = Vec::with_capacity(expected.len());
         for (expected, found) in expected.iter().zip(found) {
@@ -332,7 +332,7 @@ impl Checker {
         &self,
         ExpectedIn { slice, expected }: &ExpectedIn,
         found: StoreResult<SliceLook>,
-        began: Millis,
+        began: Moment,
     ) -> StoreResult<Vec<GatewayId>> {
         if slice.has_ended() {
             return Ok(Vec::new());
@@ -390,9 +390,9 @@ impl Checker {
     }
 
     /// Has keys written again that have not changed for long, before their lifetime ends.
-    fn write_again(&self, audience: &Audience, now: Millis) {
+    fn write_again(&self, audience: &Audience, now: Moment) {
         for slice in audience.slices() {
-            let due = slice.lock().write_again(now.saturating_sub(WRITE_AGAIN));
+            let due = slice.lock().write_again(now - WRITE_AGAIN);
             if due {
                 self.rooms.flush(&slice);
             }

@@ -10,7 +10,7 @@ use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::backoff::RETRY_DELAY_MS;
-use crate::base::clock::{Clock, Millis, millis};
+use crate::base::clock::{Clock, Millis, Moment, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::base::metrics::Metrics;
 use crate::base::timer_wheel::TimerWheel;
@@ -67,7 +67,7 @@ impl CountsRecorder {
     }
 
     /// Writes the figures of the rooms that this gateway counts, and passes over the others.
-    async fn record(&self, rooms: Vec<Arc<Room>>, now: Millis) {
+    async fn record(&self, rooms: Vec<Arc<Room>>, now: Moment) {
         let own = self.gateways.id();
         let roster = self.gateways.roster();
         let due = rooms
@@ -147,7 +147,7 @@ impl CountsRecorder {
 }
 
 /// Takes a room off the queue. True if this gateway has to write its figures now.
-fn take_due(room: &Room, own: &GatewayId, roster: &Roster, now: Millis) -> bool {
+fn take_due(room: &Room, own: &GatewayId, roster: &Roster, now: Moment) -> bool {
     room.schedule.counting.queued.clear();
     let is_due = room.schedule.counting.take_required() || room.is_counted_here(own, roster);
     room.schedule.counting.settled(now);

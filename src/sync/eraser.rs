@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::base::clock::{Clock, Millis, UnixMillis};
+use crate::base::clock::{Clock, Moment, UnixMillis};
 use crate::base::ids::{ErasureId, UserId};
 use crate::base::metrics::Metrics;
 use crate::presence::erasing::{ErasingUsers, Missed};
@@ -66,7 +66,7 @@ impl Eraser {
         heard
     }
 
-    async fn hear_since(&self, read_at: Millis) -> StoreResult<()> {
+    async fn hear_since(&self, read_at: Moment) -> StoreResult<()> {
         let news = self.store.erasure_news(self.erasing.heard()).await?;
         self.metrics.erasures.set(news.running.len() as i64);
         let age = match news.oldest {
@@ -113,7 +113,7 @@ impl Eraser {
 }
 
 /// The streamer of a room, and who is banned from it.
-fn named_by(room: &Room, now: Millis) -> Vec<UserId> {
+fn named_by(room: &Room, now: Moment) -> Vec<UserId> {
     let mut users = vec![room.record.streamer.clone()];
     for (banned, _) in room.seats.bans.active(now) {
         users.push(banned);

@@ -21,7 +21,7 @@ use tokio_util::time::DelayQueue;
 use self::breaker::{Breaker, Permit, State};
 use self::waiting::{Batch, Waiting, WaitingSlice};
 use crate::base::backoff::Backoff;
-use crate::base::clock::{Clock, Millis, millis};
+use crate::base::clock::{Clock, Moment, millis};
 use crate::base::ids::UserId;
 use crate::base::metrics::Metrics;
 use crate::presence::Rooms;
@@ -62,7 +62,7 @@ impl FanAsker {
         let mut work = Work::default();
         let mut calls: JoinSet<Asked> = JoinSet::new();
         let mut woken = false;
-        let mut next_round = 0;
+        let mut next_round = Moment::START;
         loop {
             let try_at = self.start_calls(&mut work, &mut calls);
             tokio::select! {
@@ -91,7 +91,7 @@ impl FanAsker {
     }
 
     /// Starts as many calls as may go. The time at which the next one may, if the breaker knows it.
-    fn start_calls(&self, work: &mut Work, calls: &mut JoinSet<Asked>) -> Option<Millis> {
+    fn start_calls(&self, work: &mut Work, calls: &mut JoinSet<Asked>) -> Option<Moment> {
         while calls.len() < self.calls && !work.waiting.is_empty() {
             let now = self.clock.now();
             match work.breaker.ask(now) {
@@ -112,7 +112,7 @@ impl FanAsker {
                 let answers = source.ask(&batch.streamer, &batch.users).await;
                 metrics
                     .fan_source_seconds
-                    .observe((clock.now() - started) as f64 / 1_000.0);
+                    .observe(clock.now().since(started) as f64 / 1_000.0);
                 let result = match &answers {
                     Ok(_) => "ok",
                     Err(why) => why.label(),

@@ -18,7 +18,7 @@ use tokio_util::time::DelayQueue;
 use tracing::Instrument;
 
 use crate::base::backoff::Backoff;
-use crate::base::clock::{Clock, Millis, UnixMillis, millis};
+use crate::base::clock::{Clock, Millis, Moment, UnixMillis, millis};
 use crate::base::ids::{GatewayId, LiveId, OnlineSet, UserId};
 use crate::base::metrics::Metrics;
 use crate::base::slow_jobs::SlowJobs;
@@ -68,7 +68,7 @@ enum FlushError {
 }
 
 /// How a job ended; a time if the slice has to wait until then.
-type Outcome = Result<Option<Millis>, FlushError>;
+type Outcome = Result<Option<Moment>, FlushError>;
 
 pub struct Flusher {
     pub rooms: Arc<Rooms>,
@@ -104,14 +104,14 @@ impl Flusher {
         let mut pending: VecDeque<Attempt> = VecDeque::new();
         let mut retries: DelayQueue<Attempt> = DelayQueue::new();
         let mut jobs: JoinSet<(Attempt, Outcome)> = JoinSet::new();
-        let mut next_round: Millis = 0;
+        let mut next_round = Moment::START;
         let mut woken = false;
         let mut stopping = false;
         let slow = Arc::new(SlowJobs::new(SLOW));
         loop {
             if !stopping && stop.is_cancelled() {
                 stopping = true;
-                next_round = 0;
+                next_round = Moment::START;
                 // Slices that wait for a retry are tried now.
                 while let Some(key) = retries.peek() {
                     pending.push_back(retries.remove(&key).into_inner());
@@ -157,7 +157,7 @@ impl Flusher {
                             }
                             continue;
                         }
-                        Ok(Some(at)) => (at.saturating_sub(self.clock.now()), tries),
+                        Ok(Some(at)) => (at.since(self.clock.now()), tries),
                         Err(_) => (self.retry_delay(tries, stopping), tries + 1),
                     };
                     slice.lock().postpone_job();
@@ -211,7 +211,7 @@ impl Flusher {
         }
         self.metrics
             .flush_seconds
-            .observe((self.clock.now() - started) as f64 / 1_000.0);
+            .observe(self.clock.now().since(started) as f64 / 1_000.0);
         outcome
     }
 
@@ -222,8 +222,8 @@ impl Flusher {
         let refused = slice.lock().refused_at();
         let context = TurnContext {
             // A refusal may mean that the epoch is over.
-            known_open: self.clock.now().saturating_sub(confirmed) < millis(self.lease)
-                && (refused == 0 || confirmed > refused),
+            known_open: self.clock.now().since(confirmed) < millis(self.lease)
+                && (refused == Moment::START || confirmed > refused),
             most_users: slice.most_users_a_call(),
         };
         let mut turn = slice.lock().begin_turn(own.number, context);
@@ -369,16 +369,14 @@ impl Flusher {
     }
 
     /// The Unix times of moments on this gateway's clock. An unknown moment counts as now.
-    fn unix_times(&self, at: &[Option<Millis>]) -> Vec<UnixMillis> {
+    fn unix_times(&self, at: &[Option<Moment>]) -> Vec<UnixMillis> {
         let now = self.clock.now();
         at.iter().map(|at| self.unix(at.unwrap_or(now))).collect()
     }
 
     /// The Unix time of a moment on this gateway's clock.
-    fn unix(&self, at: Millis) -> UnixMillis {
-        self.clock
-            .unix()
-            .saturating_sub(self.clock.now().saturating_sub(at))
+    fn unix(&self, at: Moment) -> UnixMillis {
+        self.clock.unix().saturating_sub(self.clock.now().since(at))
     }
 
     /// Whether this gateway may make an entry in a slice now. After the slice refused a call, the
@@ -386,7 +384,7 @@ impl Flusher {
     fn may_register(&self, slice: &Slice) -> bool {
         let own = &self.gateways.own;
         let refused = slice.lock().refused_at();
-        if refused != 0 && own.renewed_at() <= refused {
+        if refused != Moment::START && own.renewed_at() <= refused {
             own.renew_now();
             return false;
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::base::clock::{Clock, Millis};
+use crate::base::clock::{Clock, Moment};
 use crate::base::metrics::Metrics;
 use crate::presence::Rooms;
 use crate::presence::checks::Checks;
@@ -47,7 +47,7 @@ impl LeaseKeeper {
             let wait = self.renew(&mut held, number).await;
             // An attempt that took much longer than a call may take tells only that the process
             // stood still meanwhile.
-            let took = Duration::from_millis(self.clock.now().saturating_sub(asked));
+            let took = Duration::from_millis(self.clock.now().since(asked));
             if took <= SLOWEST_CALL + self.refresh {
                 self.gateways.own.note_attempt(self.clock.now());
             }
@@ -154,8 +154,8 @@ impl LeaseKeeper {
         let due = self
             .gateways
             .next_look()
-            .unwrap_or(Millis::MAX)
-            .saturating_sub(self.clock.now());
+            .unwrap_or(Moment::NEVER)
+            .since(self.clock.now());
         self.refresh
             .mul_f64(rand::random_range(0.9..1.0))
             .min(Duration::from_millis(due.max(20)))

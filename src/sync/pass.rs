@@ -250,7 +250,7 @@ impl Passer {
         }
         for gateway in dead {
             if let Some(at) = self.gateways.buried_at(gateway) {
-                let age = Duration::from_millis(self.clock.now().saturating_sub(at));
+                let age = Duration::from_millis(self.clock.now().since(at));
                 self.metrics.ghost_age_seconds.observe(age.as_secs_f64());
             }
         }
@@ -264,7 +264,7 @@ impl Passer {
     /// later than a lease before its burial, whatever the clock of the store says.
     fn last_heard(&self, gateway: &GatewayId) -> UnixMillis {
         let buried_at = self.gateways.buried_at(gateway).unwrap_or(self.clock.now());
-        let silent = self.clock.now().saturating_sub(buried_at) + millis(self.lease);
+        let silent = self.clock.now().since(buried_at) + millis(self.lease);
         let latest = self.clock.unix().saturating_sub(silent);
         match self.gateways.renewed_at(gateway) {
             Some(renewed) => renewed.min(latest),

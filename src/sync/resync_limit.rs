@@ -5,7 +5,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::base::clock::{Millis, millis};
+use crate::base::clock::{Millis, Moment, millis};
 use crate::base::ids::OnlineSet;
 use crate::base::rate_limiter::RateLimiter;
 use crate::presence::Slice;
@@ -30,7 +30,7 @@ impl Default for ResyncLimit {
 impl ResyncLimit {
     /// When the users of a slice may be said again; `None` is now. A slice that asks again keeps
     /// its time.
-    pub fn at(&self, slice: &Slice, now: Millis) -> Option<Millis> {
+    pub fn at(&self, slice: &Slice, now: Moment) -> Option<Moment> {
         let each = match slice.id.set {
             OnlineSet::Live(_) => 1,
             OnlineSet::Users => 2,

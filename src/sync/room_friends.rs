@@ -10,14 +10,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::backoff::RETRY_DELAY_MS;
-use crate::base::clock::{Clock, Millis};
+use crate::base::clock::{AtomicMoment, Clock, Millis, Moment};
 use crate::base::ids::{GatewayId, LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
@@ -50,13 +49,13 @@ pub struct FriendsTask {
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     /// The time from which on the task may make further reads because messages may have been missed.
-    pub doubts_from: AtomicU64,
+    pub doubts_from: AtomicMoment,
 }
 
 impl FriendsTask {
     pub async fn run(self, stop: CancellationToken) {
         // Rooms to serve again, each with the time.
-        let mut later: BTreeMap<LiveEpoch, (Millis, Arc<Room>)> = BTreeMap::new();
+        let mut later: BTreeMap<LiveEpoch, (Moment, Arc<Room>)> = BTreeMap::new();
         loop {
             let next = later.values().map(|(at, _)| *at).min();
             tokio::select! {
@@ -75,7 +74,7 @@ impl FriendsTask {
                 let at = self.serve(&room).await?;
                 Some((at, room))
             });
-            let served: Vec<Option<(Millis, Arc<Room>)>> = served
+            let served: Vec<Option<(Moment, Arc<Room>)>> = served
                 .buffer_unordered(MAX_CONCURRENT_ROOMS)
                 .collect()
                 .await;
@@ -89,7 +88,7 @@ impl FriendsTask {
     }
 
     /// Does what there is to do for a room; answers when to look again.
-    async fn serve(&self, room: &Arc<Room>) -> Option<Millis> {
+    async fn serve(&self, room: &Arc<Room>) -> Option<Moment> {
         room.schedule.friends_queued.clear();
         self.subscribe(&room.record.live);
         let mut told_at = self.clock.now();
@@ -138,8 +137,8 @@ impl FriendsTask {
         }
     }
 
-    fn pace(&self, now: Millis) -> Pace {
-        let from = self.doubts_from.load(Ordering::Relaxed);
+    fn pace(&self, now: Moment) -> Pace {
+        let from = self.doubts_from.load();
         if now < from {
             Pace::From(from)
         } else {
@@ -242,12 +241,8 @@ impl FriendsTask {
 
     /// Puts off the reads that doubts cause by the time that this number of users is worth.
     fn note_read(&self, users: usize) {
-        let from = self
-            .doubts_from
-            .load(Ordering::Relaxed)
-            .max(self.clock.now());
-        self.doubts_from
-            .store(from + users as u64 / DOUBTED_PER_MS, Ordering::Relaxed);
+        let from = self.doubts_from.load().max(self.clock.now());
+        self.doubts_from.store(from + users as u64 / DOUBTED_PER_MS);
     }
 }
 

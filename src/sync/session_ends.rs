@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::base::clock::{Clock, Millis};
+use crate::base::clock::{Clock, Millis, Moment};
 use crate::peers::Outbox;
 use crate::presence::ended_sessions::EndedSessions;
 use crate::store::{EndedSession, MAX_BATCH, Store, StoreResult};
@@ -36,7 +36,7 @@ impl SessionEndWriter {
         let mut waiting = Waiting::default();
         while !stop.is_cancelled() {
             let again_at = if waiting.news.is_empty() && waiting.lost.is_empty() {
-                Millis::MAX
+                Moment::NEVER
             } else {
                 self.clock.now() + AGAIN_AFTER
             };

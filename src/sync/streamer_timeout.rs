@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::base::clock::{Clock, Millis, millis};
+use crate::base::clock::{Clock, Millis, Moment, millis};
 use crate::base::ids::{Group, LiveId, OnlineSet, STREAMERS_SLICES, SliceId, UserId};
 use crate::peers::Outbox;
 use crate::presence::Rooms;
@@ -38,7 +38,7 @@ impl StreamerTimeout {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.absent_streamers.departures() => {}
-                () = self.clock.sleep_until(next.unwrap_or(0)), if next.is_some() => {}
+                () = self.clock.sleep_until(next.unwrap_or_default()), if next.is_some() => {}
             }
             self.judge_all().await;
         }
@@ -74,7 +74,7 @@ impl StreamerTimeout {
         &self,
         live: &LiveId,
         absence: &Absence,
-        now: Millis,
+        now: Moment,
     ) -> StoreResult<Option<Millis>> {
         let Some(record) = self.store.load_live(live).await? else {
             return Ok(None);
@@ -119,7 +119,7 @@ impl StreamerTimeout {
     /// Starts the timeouts of a streamer's lives, here and on the gateway that walks: the streamer
     /// left this gateway, and the store knows. Without a time at which the streamer was last heard,
     /// the whole timeout begins now.
-    pub fn left(&self, streamer: &UserId, heard: Option<Millis>) {
+    pub fn left(&self, streamer: &UserId, heard: Option<Moment>) {
         let mut lives: Vec<LiveId> = Vec::new();
         for room in self.rooms.of_streamer(streamer) {
             if self.timeout_of(&room.record_now()).is_some() {
@@ -131,11 +131,10 @@ impl StreamerTimeout {
         }
         let now = self.clock.now();
         let silent = match heard {
-            Some(heard) => now.saturating_sub(heard).min(millis(self.silence)),
+            Some(heard) => now.since(heard).min(millis(self.silence)),
             None => 0,
         };
-        self.absent_streamers
-            .left(&lives, now.saturating_sub(silent));
+        self.absent_streamers.left(&lives, now - silent);
         self.outbox.streamer_gone(&lives, silent);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::clock::{Clock, Millis, millis};
+use crate::base::clock::{Clock, Millis, Moment, millis};
 use crate::base::metrics::Metrics;
 use crate::presence::checks::{Checks, Due, MAX_CHECKED, TICK};
 use crate::presence::ended_lives::EndedLive;
@@ -195,7 +195,7 @@ impl Upkeep {
         }
     }
 
-    fn look_later(&self, audience: &Audience, now: Millis) {
+    fn look_later(&self, audience: &Audience, now: Moment) {
         let at = if audience.has_rebuild() {
             // Somebody has to end it.
             now + millis(REBUILD) + rand::random_range(0..REBUILD_ENDS_WITHIN)
@@ -262,14 +262,14 @@ impl Upkeep {
     }
 
     /// One look at a room, in memory. False if the room is gone.
-    fn look(&self, room: &Arc<Room>, now: Millis) -> bool {
+    fn look(&self, room: &Arc<Room>, now: Moment) -> bool {
         if room.end().is_some() {
             return false;
         }
         let owes = room.figures.has_unpublished_viewers() || room.schedule.counting.queued.is_set();
         let used = room.is_used() || owes || self.rooms.streamers.is_here(&room.record.streamer);
         if !used
-            && now.saturating_sub(room.schedule.last_used()) > millis(IDLE)
+            && now.since(room.schedule.last_used()) > millis(IDLE)
             && self.lets_go(room, now)
             && self.rooms.evict_if_idle(room)
         {
@@ -283,7 +283,7 @@ impl Upkeep {
 
     /// Whether no slice has an entry of this gateway any more. Has the entries taken away that are
     /// there.
-    fn lets_go(&self, room: &Arc<Room>, now: Millis) -> bool {
+    fn lets_go(&self, room: &Arc<Room>, now: Moment) -> bool {
         let mut has_let_go = true;
         for slice in Audience::from(room).slices() {
             let mut state = slice.lock();
@@ -301,8 +301,8 @@ impl Upkeep {
     }
 
     /// Finds the users whose fan check has expired. Large slices are left to the flusher.
-    fn expire_fan_checks(&self, room: &Arc<Room>, now: Millis, expired: &mut Vec<Expired>) {
-        let then = now.saturating_sub(millis(self.fan_ttl));
+    fn expire_fan_checks(&self, room: &Arc<Room>, now: Moment, expired: &mut Vec<Expired>) {
+        let then = now - millis(self.fan_ttl);
         let together = if self.checks.takes_fan_turn(room, now) {
             now
         } else {
@@ -372,7 +372,7 @@ mod tests {
         until(&|| calls() >= before + MAX_CALLS as u64).await;
         checks.check_soon(vec![room.clone()]);
         until(&|| {
-            room.schedule.check.at() != Millis::MAX
+            room.schedule.check.at() != Moment::NEVER
                 && room.schedule.check.at() > clock.now() + 30_000
         })
         .await;

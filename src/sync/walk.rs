@@ -206,7 +206,7 @@ impl Walk {
         let now = self.clock.now();
         let mut gone: Vec<LiveId> = Vec::new();
         for (live, since) in &memory.unrecorded {
-            if now.saturating_sub(*since) > millis(self.lease) {
+            if now.since(*since) > millis(self.lease) {
                 gone.push(live.clone());
             }
         }
@@ -229,6 +229,7 @@ impl Walk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
     use crate::base::ids::{GatewayId, OnlineSet, SliceId, USERS_SLICES, UserId};
     use crate::config::Config;
     use crate::gateway::parts::Parts;
@@ -252,8 +253,8 @@ mod tests {
                 living: Vec::new(),
                 dead,
             },
-            0,
-            0,
+            moment(0),
+            moment(0),
         );
         (parts, store)
     }

@@ -33,7 +33,7 @@ use self::receiver::Refusal;
 pub(crate) use self::replay::replay;
 pub(crate) use self::test_event::send_test;
 use crate::base::backoff::RETRY_DELAY_MS;
-use crate::base::clock::{Clock, Millis, UnixMillis, millis};
+use crate::base::clock::{Clock, Millis, Moment, UnixMillis, millis};
 use crate::base::ids::GatewayId;
 use crate::base::metrics::{Metrics, OfWebhook, WebhookResult};
 use crate::presence::gateways::Gateways;
@@ -99,11 +99,11 @@ struct Sending {
     backlog: Backlog,
     from: ReadFrom,
     /// Until when it surely is the sender.
-    until: Millis,
-    next_look: Millis,
+    until: Moment,
+    next_look: Moment,
     /// Entries that arrived or need not be sent, and are not acknowledged yet.
     arrived: Vec<EntryId>,
-    last_arrival: Option<Millis>,
+    last_arrival: Option<Moment>,
     attempts: JoinSet<Attempt>,
     unnoted: Unnoted,
 }
@@ -113,8 +113,8 @@ impl Sending {
         Self {
             backlog: Backlog::default(),
             from: ReadFrom::Unacknowledged(EntryId::default()),
-            until: 0,
-            next_look: 0,
+            until: Moment::START,
+            next_look: Moment::START,
             arrived: Vec::new(),
             last_arrival: None,
             attempts: JoinSet::new(),
@@ -238,12 +238,12 @@ impl WebhookSender {
             // Another gateway may have sent in between. Its unacknowledged entries are read first.
             Ok(SenderTurn::Mine { lost, .. }) if lapsed => {
                 self.note_lost(lost);
-                state.until = 0;
+                state.until = Moment::START;
                 state.next_look = asked;
             }
             Ok(SenderTurn::Other) => {
                 state.start_over();
-                state.until = 0;
+                state.until = Moment::START;
                 state.next_look = asked + TAKE_EVERY;
                 self.show(0, 0);
             }
@@ -286,7 +286,7 @@ impl WebhookSender {
         }
         if again && !is_full {
             state.from = ReadFrom::New;
-            state.next_look = 0;
+            state.next_look = Moment::START;
         }
         for StreamEvent { entry, event } in events {
             match event {
@@ -435,7 +435,7 @@ impl WebhookSender {
         let now = self.clock.now();
         let took_one_recently = state
             .last_arrival
-            .is_some_and(|at| now.saturating_sub(at) <= RECENTLY);
+            .is_some_and(|at| now.since(at) <= RECENTLY);
         if !took_one_recently {
             return;
         }
@@ -488,8 +488,8 @@ impl WebhookSender {
                 state.backlog.gave_up(&dead.event.about, entry);
             }
             Ok(BuryReply::NotTheSender) => {
-                state.until = 0;
-                state.next_look = 0;
+                state.until = Moment::START;
+                state.next_look = Moment::START;
             }
             Err(why) => tracing::debug!(error = %why, "an event was not given up, will try again"),
         }

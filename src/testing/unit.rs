@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, Moment};
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::config::Config;
@@ -77,9 +77,9 @@ pub(crate) fn viewer(user: &str) -> Identity {
     }
 }
 
-/// A socket of a viewer. The gateway heard it last at 0.
+/// A socket of a viewer. The gateway heard it last at the start.
 pub(crate) fn conn(user: &str) -> Arc<Conn> {
-    Arc::new(Conn::new(viewer(user), 0))
+    Arc::new(Conn::new(viewer(user), Moment::START))
 }
 
 /// The record of an open live.

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use rollcall::base::clock::Moment;
 use rollcall::presence::gateways::{Gateways, Roster};
 use rollcall::store::{Lease, Leases, LivingGateway};
 
@@ -103,10 +104,10 @@ impl Gateway {
             dead: self.dead.iter().map(|id| (id.name(), 0)).collect(),
         };
         let liveness = Gateways::new(Duration::from_millis(LEASE), Duration::from_millis(REFRESH));
-        liveness.looked(&own.name(), &leases, 0, 0);
+        liveness.looked(&own.name(), &leases, Moment::START, Moment::START);
         self.unlisted
             .iter()
-            .for_each(|id| liveness.note_unlisted(&id.name(), 0));
+            .for_each(|id| liveness.note_unlisted(&id.name(), Moment::START));
         (liveness, leases)
     }
 
@@ -114,10 +115,11 @@ impl Gateway {
     fn burials(&self, own: Id) -> Vec<(Id, Option<u64>)> {
         let (liveness, leases) = self.observer(own);
         for now in (REFRESH..LEASE).step_by(LOOK_EVERY) {
+            let now = Moment::START + now;
             liveness.looked(&own.name(), &leases, now, now);
         }
         let mut burials: Vec<_> = liveness
-            .burials(LEASE)
+            .burials(Moment::START + LEASE)
             .iter()
             .map(|burial| (Id::of(&burial.gateway), burial.count))
             .collect();

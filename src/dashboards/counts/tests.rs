@@ -3,7 +3,7 @@
 use tokio::time::advance;
 
 use super::*;
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, Millis};
 use crate::base::gcra::Rate;
 use crate::base::ids::LiveId;
 use crate::config::Config;
@@ -135,7 +135,7 @@ async fn joins_beside_a_flusher(ahead: Millis) -> Millis {
             shown.resize(fans as usize - 1, clock.now());
         }
     }
-    let apart: Vec<Millis> = told.windows(2).map(|two| two[1] - two[0]).collect();
+    let apart: Vec<Millis> = told.windows(2).map(|two| two[1].since(two[0])).collect();
     assert!(
         apart
             .iter()
@@ -151,7 +151,7 @@ async fn joins_beside_a_flusher(ahead: Millis) -> Millis {
     shown
         .iter()
         .zip(&joined)
-        .map(|(shown, joined)| shown - joined)
+        .map(|(shown, joined)| shown.since(*joined))
         .max()
         .unwrap()
 }

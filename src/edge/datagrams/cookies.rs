@@ -10,7 +10,7 @@ use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
 
 use super::addresses::{ADDRESS, canonical};
 use super::wire::{COOKIE, Cookie};
-use crate::base::clock::{Millis, millis};
+use crate::base::clock::{Millis, Moment, millis};
 use crate::base::session_key::{KEY_BYTES, SessionKey};
 
 /// A cookie is good for this long at most.
@@ -36,8 +36,8 @@ impl Cookies {
     }
 
     /// A cookie for a client at this address that says that it has the session.
-    pub(crate) fn make(&self, from: SocketAddr, session: &SessionKey, now: Millis) -> Cookie {
-        self.made_at(now as u32, from, session)
+    pub(crate) fn make(&self, from: SocketAddr, session: &SessionKey, now: Moment) -> Cookie {
+        self.made_at(now.as_millis() as u32, from, session)
     }
 
     /// When the cookie was made; `None` unless it was made for this address and session, and a
@@ -47,12 +47,12 @@ impl Cookies {
         cookie: &Cookie,
         from: SocketAddr,
         session: &SessionKey,
-        now: Millis,
+        now: Moment,
     ) -> Option<u32> {
         let mut time = [0; TIME];
         time.copy_from_slice(&cookie.0[..TIME]);
         let time = u32::from_be_bytes(time);
-        let age = (now as u32).wrapping_sub(time);
+        let age = (now.as_millis() as u32).wrapping_sub(time);
         if Millis::from(age) > self.good_for {
             return None;
         }
@@ -77,6 +77,7 @@ impl Cookies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
 
     const HOME: &str = "192.0.2.1:4000";
 
@@ -97,8 +98,9 @@ mod tests {
     #[test]
     fn a_cookie_is_good_for_its_address_and_session_alone() {
         let cookies = cookies();
-        let cookie = cookies.make(address(HOME), &session(1), 5_000);
-        let check = |from: &str, of: u8| cookies.check(&cookie, address(from), &session(of), 5_100);
+        let cookie = cookies.make(address(HOME), &session(1), moment(5_000));
+        let check =
+            |from: &str, of: u8| cookies.check(&cookie, address(from), &session(of), moment(5_100));
         assert_eq!(check(HOME, 1), Some(5_000));
         assert_eq!(check("192.0.2.1:4001", 1), None);
         assert_eq!(check("192.0.2.2:4000", 1), None);
@@ -108,9 +110,12 @@ mod tests {
     #[test]
     fn one_and_the_same_address_through_either_kind_of_socket_is_the_same() {
         let cookies = cookies();
-        let cookie = cookies.make(address(HOME), &session(1), 0);
+        let cookie = cookies.make(address(HOME), &session(1), moment(0));
         let mapped = address("[::ffff:192.0.2.1]:4000");
-        assert_eq!(cookies.check(&cookie, mapped, &session(1), 0), Some(0));
+        assert_eq!(
+            cookies.check(&cookie, mapped, &session(1), moment(0)),
+            Some(0)
+        );
     }
 
     #[test]
@@ -118,27 +123,27 @@ mod tests {
         for (timeout, good_for) in [(15, 7_500), (4, 2_000), (60, 10_000)] {
             let cookies = Cookies::new(Duration::from_secs(timeout));
             let made_at = u64::from(u32::MAX) - 500;
-            let cookie = cookies.make(address(HOME), &session(1), made_at);
+            let cookie = cookies.make(address(HOME), &session(1), moment(made_at));
             let check = |now| cookies.check(&cookie, address(HOME), &session(1), now);
-            assert_eq!(check(made_at + good_for), Some(made_at as u32));
-            assert_eq!(check(made_at + good_for + 1), None);
-            assert_eq!(check(made_at - 1), None, "not made yet");
+            assert_eq!(check(moment(made_at + good_for)), Some(made_at as u32));
+            assert_eq!(check(moment(made_at + good_for + 1)), None);
+            assert_eq!(check(moment(made_at - 1)), None, "not made yet");
         }
     }
 
     #[test]
     fn a_cookie_of_another_process_or_with_a_changed_byte_is_worthless() {
         let cookies = cookies();
-        let good = cookies.make(address(HOME), &session(1), 1_000);
+        let good = cookies.make(address(HOME), &session(1), moment(1_000));
         let elsewhere = self::cookies();
         assert_eq!(
-            elsewhere.check(&good, address(HOME), &session(1), 1_000),
+            elsewhere.check(&good, address(HOME), &session(1), moment(1_000)),
             None
         );
         for at in 0..COOKIE {
             let mut forged = good;
             forged.0[at] ^= 1;
-            let check = cookies.check(&forged, address(HOME), &session(1), 1_000);
+            let check = cookies.check(&forged, address(HOME), &session(1), moment(1_000));
             assert_eq!(check, None, "byte {at}");
         }
     }
@@ -146,7 +151,11 @@ mod tests {
     #[test]
     fn every_cookie_names_another_channel() {
         let cookies = cookies();
-        let channel = |now| cookies.make(address(HOME), &session(1), now).channel();
+        let channel = |now| {
+            cookies
+                .make(address(HOME), &session(1), moment(now))
+                .channel()
+        };
         let channels: std::collections::HashSet<u32> = (0..1_000).map(channel).collect();
         assert!(channels.len() >= 999, "{} channels", channels.len());
     }

@@ -12,7 +12,7 @@ use super::addresses::key_of;
 use super::recent::Recent;
 use super::wire::Status;
 use crate::base::budgets::Budgets;
-use crate::base::clock::Millis;
+use crate::base::clock::{Millis, Moment};
 use crate::base::gcra::Rate;
 use crate::base::session_key::SessionKey;
 use crate::edge::client_address::{ClientAddress, network};
@@ -33,9 +33,9 @@ const REFUSALS: u32 = 50;
 #[derive(Debug, Clone, Copy, Default)]
 struct Attempt {
     /// The last refusal, the ticket that was refused, and until when it counts.
-    refused: Option<(Status, TicketHash, Millis)>,
+    refused: Option<(Status, TicketHash, Moment)>,
     /// Until then the gateway does not look at hellos of the session.
-    silent_until: Millis,
+    silent_until: Moment,
 }
 
 /// Tells the tickets of one session apart.
@@ -68,7 +68,7 @@ impl Refusals {
         last.unwrap_or_default()
     }
 
-    fn be_silent(&self, session: &SessionKey, until: Millis) {
+    fn be_silent(&self, session: &SessionKey, until: Moment) {
         let attempt = Attempt {
             silent_until: until,
             ..self.last(session)
@@ -77,7 +77,7 @@ impl Refusals {
     }
 
     /// Whether hellos of a session are not looked at now.
-    pub(super) fn are_silent(&self, session: &SessionKey, now: Millis) -> bool {
+    pub(super) fn are_silent(&self, session: &SessionKey, now: Moment) -> bool {
         now < self.last(session).silent_until
     }
 
@@ -86,7 +86,7 @@ impl Refusals {
         &self,
         session: &SessionKey,
         ticket: TicketHash,
-        now: Millis,
+        now: Moment,
     ) -> Option<Status> {
         match self.last(session).refused {
             Some((status, refused, until)) if refused == ticket && now < until => Some(status),
@@ -95,13 +95,13 @@ impl Refusals {
     }
 
     /// Notes that a session which is not here is answered.
-    pub(super) fn answer(&self, session: &SessionKey, now: Millis) {
+    pub(super) fn answer(&self, session: &SessionKey, now: Moment) {
         self.be_silent(session, now + ANSWERS_APART);
     }
 
     /// Notes that an attempt begins. False if one is under way, or the address has caused too many
     /// refusals.
-    pub(super) fn begin(&self, session: &SessionKey, from: SocketAddr, now: Millis) -> bool {
+    pub(super) fn begin(&self, session: &SessionKey, from: SocketAddr, now: Moment) -> bool {
         if self.are_silent(session, now) {
             return false;
         }
@@ -121,7 +121,7 @@ impl Refusals {
         ticket: TicketHash,
         from: SocketAddr,
         why: Status,
-        now: Millis,
+        now: Moment,
     ) {
         if let Some(address) = payer(from) {
             self.addresses.overdraw(&address, 1, now);
@@ -142,6 +142,7 @@ fn payer(from: SocketAddr) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
 
     fn session(first: u8) -> SessionKey {
         SessionKey::from_bytes([first; 16])
@@ -156,40 +157,40 @@ mod tests {
         let refusals = Refusals::default();
         let from = address("192.0.2.1:4000");
         let [ticket, newer] = ["old", "new"].map(TicketHash::of);
-        assert_eq!(refusals.told(&session(1), ticket, 0), None);
-        refusals.note(&session(1), ticket, from, Status::Closed, 0);
+        assert_eq!(refusals.told(&session(1), ticket, moment(0)), None);
+        refusals.note(&session(1), ticket, from, Status::Closed, moment(0));
         let mut answers = 0;
         for now in 1..10_000 {
-            if !refusals.are_silent(&session(1), now) {
+            if !refusals.are_silent(&session(1), moment(now)) {
                 assert_eq!(
-                    refusals.told(&session(1), ticket, now),
+                    refusals.told(&session(1), ticket, moment(now)),
                     Some(Status::Closed)
                 );
-                refusals.answer(&session(1), now);
+                refusals.answer(&session(1), moment(now));
                 answers += 1;
             }
         }
         assert_eq!(answers, 39, "four a second");
         assert_eq!(
-            refusals.told(&session(1), newer, 9_999),
+            refusals.told(&session(1), newer, moment(9_999)),
             None,
             "another ticket may be good"
         );
         assert_eq!(
-            refusals.told(&session(1), ticket, 10_000),
+            refusals.told(&session(1), ticket, moment(10_000)),
             None,
             "the store is asked again"
         );
-        assert!(!refusals.are_silent(&session(2), 1));
+        assert!(!refusals.are_silent(&session(2), moment(1)));
     }
 
     #[test]
     fn an_attempt_that_is_under_way_is_the_only_one_of_its_session() {
         let refusals = Refusals::default();
-        assert!(refusals.begin(&session(1), address("192.0.2.1:4000"), 0));
-        assert!(!refusals.begin(&session(1), address("192.0.2.1:4000"), 999));
-        assert!(refusals.are_silent(&session(1), 999));
-        assert!(!refusals.are_silent(&session(1), 1_000));
+        assert!(refusals.begin(&session(1), address("192.0.2.1:4000"), moment(0)));
+        assert!(!refusals.begin(&session(1), address("192.0.2.1:4000"), moment(999)));
+        assert!(refusals.are_silent(&session(1), moment(999)));
+        assert!(!refusals.are_silent(&session(1), moment(1_000)));
     }
 
     #[test]
@@ -199,11 +200,17 @@ mod tests {
         for number in 0..=200 {
             let from = address(&format!("192.0.2.1:{}", 4_000 + number));
             let ticket = TicketHash::of("t");
-            refusals.note(&session(number as u8), ticket, from, Status::Over, 0);
+            refusals.note(
+                &session(number as u8),
+                ticket,
+                from,
+                Status::Over,
+                moment(0),
+            );
         }
-        assert!(!begins("192.0.2.1:9", 0));
-        assert!(begins("192.0.2.2:9", 0));
-        assert!(begins("192.0.2.1:9", 3_000));
-        assert!(begins("127.0.0.1:9", 4_000));
+        assert!(!begins("192.0.2.1:9", moment(0)));
+        assert!(begins("192.0.2.2:9", moment(0)));
+        assert!(begins("192.0.2.1:9", moment(3_000)));
+        assert!(begins("127.0.0.1:9", moment(4_000)));
     }
 }

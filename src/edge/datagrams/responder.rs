@@ -16,7 +16,7 @@ use super::strangers::Strangers;
 use super::tallies::{Fate, Tallies};
 use super::wire::{Ack, Challenge, Cookie, Counter, DatagramKey, Request, SHORT, Status, Wish};
 use crate::auth::session_claims::SessionClaims;
-use crate::base::clock::Millis;
+use crate::base::clock::Moment;
 use crate::edge::http::state::AppState;
 use crate::presence::Fan;
 use crate::session::socketless::datagram_state::{AddressHash, Arrival, Opening};
@@ -120,7 +120,7 @@ struct Arrived<'a> {
     request: Request<'a>,
     from: SocketAddr,
     address: AddressHash,
-    now: Millis,
+    now: Moment,
 }
 
 /// The key of a session's datagrams, and the same ready for use.
@@ -155,7 +155,7 @@ impl Responder {
     }
 
     /// Takes in one datagram.
-    pub(super) fn take(&mut self, bytes: &[u8], from: SocketAddr, now: Millis) -> Reply {
+    pub(super) fn take(&mut self, bytes: &[u8], from: SocketAddr, now: Moment) -> Reply {
         let Some(request) = Request::read(bytes) else {
             return self.drop(Fate::Malformed);
         };

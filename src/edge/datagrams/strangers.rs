@@ -11,7 +11,7 @@
 use super::addresses::key_of;
 use super::recent::Recent;
 use super::wire::Request;
-use crate::base::clock::Millis;
+use crate::base::clock::{Millis, Moment};
 use crate::base::gcra::Rate;
 use crate::session::socketless::datagram_state::AddressHash;
 
@@ -31,7 +31,7 @@ const ANSWERED_COPY: u32 = 10;
 struct Heard {
     newest: u32,
     /// When the session may be answered again.
-    answer_at: Millis,
+    answer_at: Moment,
 }
 
 /// The budgets of one socket.
@@ -39,7 +39,7 @@ struct Heard {
 pub(super) struct Strangers {
     sessions: Recent<Heard>,
     /// When an address may be answered again.
-    addresses: Recent<Millis>,
+    addresses: Recent<Moment>,
     hashes: Rate,
     /// The state of that limit.
     spent: u64,
@@ -58,11 +58,11 @@ impl Default for Strangers {
 
 impl Strangers {
     /// Whether no time is left for datagrams that may be worth nothing.
-    pub(super) fn have_spent_all(&self, now: Millis) -> bool {
+    pub(super) fn have_spent_all(&self, now: Moment) -> bool {
         self.hashes.wait(self.spent, now) > 0
     }
 
-    pub(super) fn pay_for_forgery(&mut self, now: Millis) {
+    pub(super) fn pay_for_forgery(&mut self, now: Moment) {
         self.hashes.count(&mut self.spent, 1, now);
     }
 
@@ -73,7 +73,7 @@ impl Strangers {
         request: &Request<'_>,
         from: AddressHash,
         taken_in: Option<u32>,
-        now: Millis,
+        now: Moment,
     ) -> bool {
         let session = key_of(&request.session);
         let number = request.counter.number;
@@ -81,7 +81,7 @@ impl Strangers {
         let before = heard.map(|heard| heard.newest).max(taken_in);
         let is_new = before.is_none_or(|before| number > before);
         if is_new {
-            let answer_at = heard.map_or(0, |heard| heard.answer_at);
+            let answer_at = heard.map_or(Moment::START, |heard| heard.answer_at);
             let session_pays = now >= answer_at;
             let heard = Heard {
                 newest: number,
@@ -105,6 +105,7 @@ impl Strangers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
     use crate::base::session_key::SessionKey;
     use crate::edge::datagrams::wire::{self, Counter, DatagramKey};
 
@@ -116,7 +117,7 @@ mod tests {
         number: u32,
         from: AddressHash,
         taken_in: Option<u32>,
-        now: Millis,
+        now: Moment,
     ) -> bool {
         let counter = Counter { channel: 0, number };
         let session = SessionKey::from_bytes([7; 16]);
@@ -129,32 +130,39 @@ mod tests {
         let mut strangers = Strangers::default();
         let mut answered = 0;
         for now in 0..10_000 {
-            answered += u32::from(pays(&mut strangers, 5, ELSEWHERE, None, now));
-            answered += u32::from(pays(&mut strangers, 5, ELSEWHERE, None, now));
+            answered += u32::from(pays(&mut strangers, 5, ELSEWHERE, None, moment(now)));
+            answered += u32::from(pays(&mut strangers, 5, ELSEWHERE, None, moment(now)));
             if now % 1_000 == 999 {
-                assert!(pays(&mut strangers, 6 + now as u32, ELSEWHERE, None, now));
-                assert!(pays(&mut strangers, 5, HOME, None, now));
+                assert!(pays(
+                    &mut strangers,
+                    6 + now as u32,
+                    ELSEWHERE,
+                    None,
+                    moment(now)
+                ));
+                assert!(pays(&mut strangers, 5, HOME, None, moment(now)));
             }
         }
         assert!(answered <= 101, "{answered} answers in ten seconds");
-        assert!(!strangers.have_spent_all(10_000));
+        assert!(!strangers.have_spent_all(moment(10_000)));
     }
 
     #[test]
     fn what_its_session_has_taken_in_is_a_copy() {
         let mut strangers = Strangers::default();
         assert!(
-            pays(&mut strangers, 5, ELSEWHERE, Some(5), 0),
+            pays(&mut strangers, 5, ELSEWHERE, Some(5), moment(0)),
             "its address pays"
         );
-        assert!(!pays(&mut strangers, 5, ELSEWHERE, Some(5), 1));
-        assert!(pays(&mut strangers, 6, ELSEWHERE, Some(5), 1));
+        assert!(!pays(&mut strangers, 5, ELSEWHERE, Some(5), moment(1)));
+        assert!(pays(&mut strangers, 6, ELSEWHERE, Some(5), moment(1)));
     }
 
     #[test]
     fn a_client_that_sends_too_much_gets_few_answers() {
         let mut strangers = Strangers::default();
-        let answered = (0..1_000).filter(|now| pays(&mut strangers, *now as u32, HOME, None, *now));
+        let answered =
+            (0..1_000).filter(|now| pays(&mut strangers, *now as u32, HOME, None, moment(*now)));
         assert_eq!(
             answered.count(),
             20,
@@ -167,10 +175,16 @@ mod tests {
         let mut strangers = Strangers::default();
         let mut answered = 0;
         for number in 0..100_000 {
-            if strangers.have_spent_all(1) {
+            if strangers.have_spent_all(moment(1)) {
                 break;
             }
-            answered += u32::from(pays(&mut strangers, 5, AddressHash(number), None, 1));
+            answered += u32::from(pays(
+                &mut strangers,
+                5,
+                AddressHash(number),
+                None,
+                moment(1),
+            ));
         }
         assert_eq!(answered, VAIN_HASHES / ANSWERED_COPY + 2);
     }

@@ -360,7 +360,7 @@ pub(super) async fn viewer(
             Fan::No => Some(false),
             Fan::Yes => Some(true),
         };
-        known.silent_ms = Some(state.clock.now().saturating_sub(seat.last_heard));
+        known.silent_ms = Some(state.clock.now().since(seat.last_heard));
     }
     Json(known)
 }

@@ -75,7 +75,13 @@ pub(super) async fn finish(
     let mut response = next.run(request).instrument(span.clone()).await;
     let status = response.status().as_u16();
     span.record("status", status);
-    span.in_scope(|| tracing::debug!(status, ms = state.clock.now() - began, "request answered"));
+    span.in_scope(|| {
+        tracing::debug!(
+            status,
+            ms = state.clock.now().since(began),
+            "request answered"
+        )
+    });
     Problem::name_request(&mut response, &method, &id);
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id.header());
@@ -85,7 +91,7 @@ pub(super) async fn finish(
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
     let method = method_label(&method);
-    let took = state.clock.now() - began;
+    let took = state.clock.now().since(began);
     let call = HttpCall {
         route: route.clone(),
         method,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::base::clock::Millis;
+use crate::base::clock::Moment;
 use crate::base::ids::UserId;
 use crate::presence::conn::{Conn, Signals};
 
@@ -31,7 +31,7 @@ pub(super) struct Answer {
     pub(super) unknown: usize,
     /// Whether the viewer waits for an answer.
     pub(super) waits: bool,
-    pub(super) told_at: Option<Millis>,
+    pub(super) told_at: Option<Moment>,
     shown: Option<FriendsShown>,
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::asker::{Answer, Asker, ByAddress};
 use super::kept_follows::KeptFollows;
 use super::work::{HEARS_WITHIN, MAX_ASKERS_PER_LOAD, Pace, Work};
-use crate::base::clock::Millis;
+use crate::base::clock::Moment;
 use crate::base::ids::UserId;
 
 /// Where a user is, as gateways say.
@@ -38,7 +38,7 @@ pub(super) struct Index {
     /// Askers whose follows must be read.
     pub(super) to_load: VecDeque<Arc<Asker>>,
     /// Askers who go to `to_load` at this time.
-    pub(super) postponed: Vec<(Millis, Arc<Asker>)>,
+    pub(super) postponed: Vec<(Moment, Arc<Asker>)>,
     /// Followed users who must be looked for.
     pub(super) to_look: HashSet<UserId>,
     /// Followed users who must be looked for without haste, because the gateway may have missed a
@@ -50,7 +50,7 @@ pub(super) struct Index {
     /// The gateway must ask the other gateways for messages about moves.
     pub(super) must_ask: bool,
     /// When the first viewer asked, until the gateway gets messages about moves.
-    pub(super) deaf_since: Option<Millis>,
+    pub(super) deaf_since: Option<Moment>,
 }
 
 /// Takes up to `most` users out.
@@ -78,18 +78,18 @@ impl Index {
     }
 
     /// Ends the wait of askers whose time has come.
-    pub(super) fn resume(&mut self, now: Millis) {
+    pub(super) fn resume(&mut self, now: Moment) {
         let due = self.postponed.extract_if(.., |(until, _)| *until <= now);
         self.to_load.extend(due.map(|(_, asker)| asker));
     }
 
     /// When the next wait ends.
-    pub(super) fn resumes_at(&self) -> Option<Millis> {
+    pub(super) fn resumes_at(&self) -> Option<Moment> {
         self.postponed.iter().map(|(until, _)| *until).min()
     }
 
     /// The next work, apart from the postponed askers.
-    pub(super) fn next(&mut self, most: usize, now: Millis, pace: Pace) -> Work {
+    pub(super) fn next(&mut self, most: usize, now: Moment, pace: Pace) -> Work {
         if std::mem::take(&mut self.must_ask) {
             return Work::Ask;
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::base::clock::Millis;
+use crate::base::clock::{Millis, Moment};
 use crate::base::ids::UserId;
 
 /// How long a read stays in use, in ms.
@@ -41,7 +41,7 @@ pub enum Recent {
 #[derive(Debug)]
 enum Entry {
     Reading(u64),
-    Read(FollowsRead, Millis),
+    Read(FollowsRead, Moment),
 }
 
 #[derive(Debug, Default)]
@@ -54,16 +54,16 @@ struct Kept {
     follows: usize,
     /// The number of the last reading.
     last: u64,
-    forgot_at: Millis,
+    forgot_at: Moment,
 }
 
 impl RecentFollows {
     /// The state of a user's follows. A read begins if they are unknown and no other read is under
     /// way.
-    pub fn get(&self, user: &UserId, now: Millis) -> Recent {
+    pub fn get(&self, user: &UserId, now: Moment) -> Recent {
         let mut kept = self.0.lock();
         match kept.by_user.get(user) {
-            Some(Entry::Read(read, at)) if now < at + FRESH => return Recent::Read(read.clone()),
+            Some(Entry::Read(read, at)) if now < *at + FRESH => return Recent::Read(read.clone()),
             Some(Entry::Reading(_)) => return Recent::UnderWay,
             _ => {}
         }
@@ -75,7 +75,7 @@ impl RecentFollows {
     }
 
     /// Keeps the result of a read, unless the follows changed since it began.
-    pub fn end(&self, user: &UserId, reading: &Reading, read: &FollowsRead, now: Millis) {
+    pub fn end(&self, user: &UserId, reading: &Reading, read: &FollowsRead, now: Moment) {
         let mut kept = self.0.lock();
         if kept.is_under_way(user, reading) {
             kept.take(user);
@@ -124,7 +124,7 @@ impl Kept {
         }
     }
 
-    fn forget_old(&mut self, now: Millis) {
+    fn forget_old(&mut self, now: Moment) {
         if now < self.forgot_at + FRESH {
             return;
         }
@@ -148,6 +148,7 @@ fn size(entry: &Entry) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
 
     fn user(id: &str) -> UserId {
         UserId::parse(id).unwrap()
@@ -160,21 +161,21 @@ mod tests {
         }
     }
 
-    fn begins(recent: &RecentFollows, id: &str, now: Millis) -> Reading {
+    fn begins(recent: &RecentFollows, id: &str, now: Moment) -> Reading {
         let Recent::Unknown(reading) = recent.get(&user(id), now) else {
             panic!("nothing is to be read of {id}")
         };
         reading
     }
 
-    fn known(recent: &RecentFollows, id: &str, now: Millis) -> usize {
+    fn known(recent: &RecentFollows, id: &str, now: Moment) -> usize {
         let Recent::Read(read) = recent.get(&user(id), now) else {
             panic!("the follows of {id} are not known")
         };
         read.users.len()
     }
 
-    fn reads(recent: &RecentFollows, id: &str, count: usize, now: Millis) {
+    fn reads(recent: &RecentFollows, id: &str, count: usize, now: Moment) {
         let reading = begins(recent, id, now);
         recent.end(&user(id), &reading, &follows(count), now);
     }
@@ -182,54 +183,57 @@ mod tests {
     #[test]
     fn what_was_read_is_used_for_some_seconds() {
         let recent = RecentFollows::default();
-        reads(&recent, "u1", 3, 10);
-        assert_eq!(known(&recent, "u1", FRESH + 9), 3);
-        begins(&recent, "u1", FRESH + 10);
-        begins(&recent, "u2", 10);
+        reads(&recent, "u1", 3, moment(10));
+        assert_eq!(known(&recent, "u1", moment(FRESH + 9)), 3);
+        begins(&recent, "u1", moment(FRESH + 10));
+        begins(&recent, "u2", moment(10));
     }
 
     #[test]
     fn what_is_being_read_is_not_read_by_another() {
         let recent = RecentFollows::default();
-        let reading = begins(&recent, "u1", 0);
-        reads(&recent, "u2", 3, 3 * FRESH);
+        let reading = begins(&recent, "u1", moment(0));
+        reads(&recent, "u2", 3, moment(3 * FRESH));
         assert!(matches!(
-            recent.get(&user("u1"), 3 * FRESH),
+            recent.get(&user("u1"), moment(3 * FRESH)),
             Recent::UnderWay
         ));
-        recent.end(&user("u1"), &reading, &follows(3), 3 * FRESH);
-        assert_eq!(known(&recent, "u1", 3 * FRESH), 3);
-        let failed = begins(&recent, "u1", 4 * FRESH);
+        recent.end(&user("u1"), &reading, &follows(3), moment(3 * FRESH));
+        assert_eq!(known(&recent, "u1", moment(3 * FRESH)), 3);
+        let failed = begins(&recent, "u1", moment(4 * FRESH));
         recent.give_up(&user("u1"), &failed);
-        reads(&recent, "u1", 4, 4 * FRESH);
+        reads(&recent, "u1", 4, moment(4 * FRESH));
         recent.give_up(&user("u1"), &failed);
-        assert_eq!(known(&recent, "u1", 4 * FRESH), 4);
+        assert_eq!(known(&recent, "u1", moment(4 * FRESH)), 4);
     }
 
     #[test]
     fn a_change_drops_what_was_read_and_what_is_being_read() {
         let recent = RecentFollows::default();
-        reads(&recent, "u1", 3, 0);
+        reads(&recent, "u1", 3, moment(0));
         recent.forget(&user("u1"));
-        let first = begins(&recent, "u1", 1);
+        let first = begins(&recent, "u1", moment(1));
         recent.forget(&user("u1"));
-        let second = begins(&recent, "u1", 2);
-        recent.end(&user("u1"), &first, &follows(3), 3);
-        assert!(matches!(recent.get(&user("u1"), 3), Recent::UnderWay));
+        let second = begins(&recent, "u1", moment(2));
+        recent.end(&user("u1"), &first, &follows(3), moment(3));
+        assert!(matches!(
+            recent.get(&user("u1"), moment(3)),
+            Recent::UnderWay
+        ));
         recent.clear();
-        recent.end(&user("u1"), &second, &follows(3), 4);
-        begins(&recent, "u1", 4);
+        recent.end(&user("u1"), &second, &follows(3), moment(4));
+        begins(&recent, "u1", moment(4));
     }
 
     #[test]
     fn so_much_is_kept_and_no_more() {
         let recent = RecentFollows::default();
         for n in 0..50 {
-            reads(&recent, &n.to_string(), 5_000, 0);
+            reads(&recent, &n.to_string(), 5_000, moment(0));
         }
         assert_eq!(recent.0.lock().follows, MOST_KEPT);
-        reads(&recent, "49", 5_000, FRESH);
-        assert_eq!(known(&recent, "49", FRESH), 5_000);
+        reads(&recent, "49", 5_000, moment(FRESH));
+        assert_eq!(known(&recent, "49", moment(FRESH)), 5_000);
         assert_eq!(recent.0.lock().by_user.len(), 1);
     }
 }

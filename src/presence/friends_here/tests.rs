@@ -3,6 +3,7 @@
 use super::kept_follows::MOST_FOLLOWS;
 use super::work::{HEARS_WITHIN, MAX_ASKERS_PER_LOAD};
 use super::*;
+use crate::base::clock::moment;
 use crate::presence::conn::Signals;
 use crate::testing;
 
@@ -25,7 +26,7 @@ fn read(names: &[&str]) -> FollowsRead {
 struct Here {
     friends: FriendsHere,
     follows: Arc<KeptFollows>,
-    now: Millis,
+    now: Moment,
 }
 
 impl Here {
@@ -33,7 +34,7 @@ impl Here {
         Self {
             friends: FriendsHere::default(),
             follows: Arc::default(),
-            now: 0,
+            now: moment(0),
         }
     }
 
@@ -112,7 +113,7 @@ fn nobody_is_looked_for_before_moves_are_heard_of_or_a_while_has_passed() {
     let mut here = Here::new();
     here.add("me");
     assert_eq!(here.work(&["a"], &["a"]), 0);
-    here.now = HEARS_WITHIN;
+    here.now = moment(HEARS_WITHIN);
     assert_eq!(here.work(&["a"], &["a"]), 1);
     // What was read before may be wrong.
     assert!(here.friends.hears());
@@ -168,7 +169,7 @@ fn a_follow_and_an_unfollow_change_what_is_kept() {
     here.friends.hears();
     here.work(&["a", "b"], &["a", "b"]);
     assert_eq!(here.told(&asker), Some(users(&["a", "b"])));
-    here.friends.load_at(&asker, 0);
+    here.friends.load_at(&asker, moment(0));
     assert_eq!(here.work(&["b", "c"], &["a", "b", "c"]), 1);
     here.now += EVERY;
     assert_eq!(here.told(&asker), Some(users(&["b", "c"])));
@@ -212,12 +213,12 @@ fn doubt_has_time_and_a_death_has_not() {
     here.work(&["a", "b", "c"], &["a"]);
     assert!(here.friends.doubt() && here.friends.doubt_follows());
     assert!(matches!(
-        here.friends.next(2, 0, Pace::From(9)),
-        Work::Wait(9)
+        here.friends.next(2, moment(0), Pace::From(moment(9))),
+        Work::Wait(at) if at == moment(9)
     ));
     assert!(here.friends.roster_changed());
     assert!(
-        matches!(here.friends.next(2, 0, Pace::From(9)), Work::Look(some) if some == users(&["a"]))
+        matches!(here.friends.next(2, moment(0), Pace::From(moment(9))), Work::Look(some) if some == users(&["a"]))
     );
     assert_eq!(here.work(&["a", "b", "c"], &[]), 3);
 }
@@ -230,7 +231,7 @@ fn what_is_kept_on_a_gateway_is_bounded() {
     assert_eq!(here.follows.take(MOST_FOLLOWS - 2), MOST_FOLLOWS - 2);
     here.work(&["a", "b", "c"], &["a", "b", "c"]);
     assert_eq!(here.follows.kept(), MOST_FOLLOWS);
-    here.friends.tell(0);
+    here.friends.tell(moment(0));
     let shown = asker.update().unwrap();
     assert_eq!((shown.count, shown.partial), (2, true));
 }
@@ -353,13 +354,13 @@ fn a_viewer_who_has_to_wait_keeps_no_other_waiting_and_is_served_when_the_time_c
         panic!("two viewers wait")
     };
     assert_eq!(both.len(), 2);
-    here.friends.load_at(&greedy, 50);
+    here.friends.load_at(&greedy, moment(50));
     assert_eq!(here.friends.loaded(&other, &read(&["a"])), 1);
     assert!(matches!(here.next(), Work::Look(_)));
     here.looked(&users(&["a"]), |_| Sighting::Here);
-    assert!(matches!(here.next(), Work::Wait(50)));
+    assert!(matches!(here.next(), Work::Wait(at) if at == moment(50)));
     assert_eq!(here.told(&other), Some(users(&["a"])));
-    here.now = 50;
+    here.now = moment(50);
     let Work::Load(some) = here.next() else {
         panic!("the wait is over")
     };
@@ -369,10 +370,10 @@ fn a_viewer_who_has_to_wait_keeps_no_other_waiting_and_is_served_when_the_time_c
         0,
         "it is known where this friend is"
     );
-    here.friends.load_at(&greedy, 70);
-    here.friends.load_at(&greedy, 0);
+    here.friends.load_at(&greedy, moment(70));
+    here.friends.load_at(&greedy, moment(0));
     assert!(
-        matches!(here.next(), Work::Wait(70)),
+        matches!(here.next(), Work::Wait(at) if at == moment(70)),
         "a follow does not end the wait"
     );
     here.friends.remove(&greedy);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::asker::Asker;
-use crate::base::clock::Millis;
+use crate::base::clock::{Millis, Moment};
 use crate::base::ids::UserId;
 
 /// The most askers whose follows one read loads.
@@ -22,7 +22,7 @@ pub enum Work {
     /// Read whether these users are here.
     Look(Vec<UserId>),
     /// Nothing before this time.
-    Wait(Millis),
+    Wait(Moment),
     Nothing,
 }
 
@@ -31,5 +31,5 @@ pub enum Work {
 pub enum Pace {
     Free,
     /// From this time on.
-    From(Millis),
+    From(Moment),
 }

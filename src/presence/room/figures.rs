@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::base::clock::{Clock, Millis};
+use crate::base::clock::{Clock, Moment};
 use crate::base::ids::GatewayId;
 use crate::presence::figures::{Figures, Flaws, Quality};
 use crate::presence::gateways::Roster;
@@ -28,7 +28,7 @@ pub struct RoomFigures {
     pub published: PublishedViewers,
     peaks: Mutex<RoomPeaks>,
     /// Since when everything that the store said of the live is in doubt.
-    doubted_since: Mutex<Option<Millis>>,
+    doubted_since: Mutex<Option<Moment>>,
     own: Arc<OwnLease>,
     clock: Clock,
 }
@@ -135,7 +135,7 @@ impl RoomFigures {
     }
 
     /// Notes that everything that the store said of this live is in doubt from `now` on.
-    pub(super) fn doubt(&self, now: Millis) {
+    pub(super) fn doubt(&self, now: Moment) {
         let mut since = self.doubted_since.lock();
         *since = (*since).max(Some(now));
         drop(since);
@@ -144,7 +144,7 @@ impl RoomFigures {
 
     /// Ends the doubt about everything if the store was proven right since it began. True if the
     /// doubt ended.
-    pub(super) fn end_doubt(&self, is_proven_since: impl FnOnce(Millis) -> bool) -> bool {
+    pub(super) fn end_doubt(&self, is_proven_since: impl FnOnce(Moment) -> bool) -> bool {
         let mut doubted = self.doubted_since.lock();
         doubted.take_if(|since| is_proven_since(*since)).is_some()
     }

@@ -4,7 +4,7 @@
 
 use parking_lot::Mutex;
 
-use crate::base::clock::Millis;
+use crate::base::clock::Moment;
 use crate::presence::check_due::CheckDue;
 use crate::presence::counting::Counting;
 use crate::presence::queue::Queued;
@@ -29,14 +29,14 @@ pub struct Schedule {
 #[derive(Debug, Default)]
 struct Last {
     /// When a user last joined or left.
-    used: Millis,
+    used: Moment,
     /// When the store last confirmed that the epoch is open.
-    confirmed_open: Millis,
+    confirmed_open: Moment,
 }
 
 impl Schedule {
     /// Nothing is due in a room that was made at `now`, after the store said that it is open.
-    pub(super) fn new(now: Millis) -> Self {
+    pub(super) fn new(now: Moment) -> Self {
         Self {
             last: Mutex::new(Last {
                 used: now,
@@ -47,20 +47,20 @@ impl Schedule {
     }
 
     /// Notes that a user joined or left.
-    pub(in crate::presence) fn note_used(&self, now: Millis) {
+    pub(in crate::presence) fn note_used(&self, now: Moment) {
         self.last.lock().used = now;
     }
 
-    pub fn last_used(&self) -> Millis {
+    pub fn last_used(&self) -> Moment {
         self.last.lock().used
     }
 
-    pub fn note_confirmed_open(&self, now: Millis) {
+    pub fn note_confirmed_open(&self, now: Moment) {
         let mut last = self.last.lock();
         last.confirmed_open = last.confirmed_open.max(now);
     }
 
-    pub fn confirmed_open_at(&self) -> Millis {
+    pub fn confirmed_open_at(&self) -> Moment {
         self.last.lock().confirmed_open
     }
 }

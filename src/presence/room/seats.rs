@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::base::clock::{Millis, UnixMillis};
+use crate::base::clock::{Moment, UnixMillis};
 use crate::base::gcra::Rate;
 use crate::base::ids::UserId;
 use crate::config::FanSource;
@@ -35,7 +35,7 @@ impl RoomSeats {
         record: &LiveRecord,
         bans: KnownBans,
         fan_source: FanSource,
-        now: Millis,
+        now: Moment,
     ) -> Self {
         let by_token = match fan_source {
             FanSource::Token => Some(&record.streamer),
@@ -70,7 +70,7 @@ impl RoomSeats {
     }
 
     /// Counts a join, unless there are too many for this rate.
-    pub(in crate::presence) fn admit(&self, rate: Rate, now: Millis) -> bool {
+    pub(in crate::presence) fn admit(&self, rate: Rate, now: Moment) -> bool {
         rate.admit(&self.joins, now)
     }
 
@@ -109,7 +109,7 @@ impl RoomSeats {
 
     /// When each of these users of the slice at this place was last here, or `None` for a user if
     /// the room does not know; `None` for a live without sessions.
-    pub fn left(&self, place: usize, users: &[UserId]) -> Option<Vec<Option<Millis>>> {
+    pub fn left(&self, place: usize, users: &[UserId]) -> Option<Vec<Option<Moment>>> {
         if !self.keeps_sessions {
             return None;
         }

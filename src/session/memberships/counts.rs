@@ -251,10 +251,7 @@ fn counts<'a>(
     // Exact figures are correct now; the others were correct when the store last answered.
     let age = match shown.quality {
         Quality::Exact => 0,
-        Quality::Partial | Quality::Stale => context
-            .clock
-            .now()
-            .saturating_sub(context.trust.sure_at(room)),
+        Quality::Partial | Quality::Stale => context.clock.now().since(context.trust.sure_at(room)),
     };
     ServerMessage::Counts(CountsMessage {
         live_id: &room.record.live,

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::sessions::SocketlessSessions;
 use super::{End, SocketlessSession};
-use crate::base::clock::Millis;
+use crate::base::clock::Moment;
 use crate::base::session_key::SessionKey;
 use crate::presence::conn::Signals;
 use crate::session::close_codes::Close;
@@ -41,7 +41,7 @@ impl SocketlessSessions {
         let clock = self.context.clock;
         loop {
             let moved_at = self.next_moved();
-            let moved = clock.sleep_until(moved_at.unwrap_or(Millis::MAX));
+            let moved = clock.sleep_until(moved_at.unwrap_or(Moment::NEVER));
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = self.signalled.wait() => self.serve_signalled().await,
@@ -101,7 +101,7 @@ impl SocketlessSessions {
     }
 
     /// When the next session gives up its seat that was told to go on elsewhere.
-    fn next_moved(&self) -> Option<Millis> {
+    fn next_moved(&self) -> Option<Moment> {
         let moving = self.moving.lock();
         let (until, _) = moving.front()?;
         Some(*until)

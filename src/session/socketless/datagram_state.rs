@@ -2,7 +2,7 @@
 //! validated, and which of them it has taken in. Pure: the time comes in. `edge/datagrams` reads
 //! the datagrams and acts.
 
-use crate::base::clock::Millis;
+use crate::base::clock::Moment;
 
 /// Up to how far behind the newest datagram another one may arrive: datagrams overtake each other.
 const WINDOW: u32 = u64::BITS;
@@ -114,8 +114,8 @@ impl Channel {
     }
 
     /// Whether an answer may be sent now; notes it.
-    pub(crate) fn may_answer(&mut self, now: Millis) -> bool {
-        let now = now as u32;
+    pub(crate) fn may_answer(&mut self, now: Moment) -> bool {
+        let now = now.as_millis() as u32;
         if now.wrapping_sub(self.answered_at) < ANSWERS_APART {
             return false;
         }
@@ -125,9 +125,9 @@ impl Channel {
 
     /// Whether a hello is older than the one that opened this channel. Both cookies were good a
     /// short time ago, or this channel is so old that any hello is younger.
-    fn is_younger_than(&self, opening: &Opening, now: Millis) -> bool {
-        let age = (now as u32).wrapping_sub(self.opened_at);
-        let age_of_other = (now as u32).wrapping_sub(opening.cookie_made_at);
+    fn is_younger_than(&self, opening: &Opening, now: Moment) -> bool {
+        let age = (now.as_millis() as u32).wrapping_sub(self.opened_at);
+        let age_of_other = (now.as_millis() as u32).wrapping_sub(opening.cookie_made_at);
         age < age_of_other
     }
 }
@@ -144,7 +144,7 @@ impl DatagramState {
 
     /// Takes in an authentic hello with a good cookie. A hello that is older than the last one, or
     /// a copy of it, changes nothing: whoever recorded it must not get the session's address.
-    pub(crate) fn open(&mut self, key: [u8; 32], opening: &Opening, now: Millis) -> Arrival {
+    pub(crate) fn open(&mut self, key: [u8; 32], opening: &Opening, now: Moment) -> Arrival {
         if let Some(channel) = self.channel() {
             if channel.is_younger_than(opening, now) {
                 return Arrival::Replayed;
@@ -163,6 +163,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::base::clock::moment;
 
     const HOME: AddressHash = AddressHash(1);
 
@@ -180,7 +181,7 @@ mod tests {
 
     fn opened() -> DatagramState {
         let mut state = DatagramState::default();
-        let arrival = state.open([7; 32], &opening(5, 100, 1_000), 1_000);
+        let arrival = state.open([7; 32], &opening(5, 100, 1_000), moment(1_000));
         assert_eq!(arrival, Arrival::Fresh);
         state
     }
@@ -239,12 +240,21 @@ mod tests {
             address: AddressHash(2),
             ..opening(6, 7, 2_000)
         };
-        assert_eq!(state.open([7; 32], &elsewhere, 2_100), Arrival::Fresh);
+        assert_eq!(
+            state.open([7; 32], &elsewhere, moment(2_100)),
+            Arrival::Fresh
+        );
         assert!(state.channel().unwrap().is_from(AddressHash(2)));
         let recorded = opening(5, 101, 1_000);
-        assert_eq!(state.open([7; 32], &recorded, 2_200), Arrival::Replayed);
+        assert_eq!(
+            state.open([7; 32], &recorded, moment(2_200)),
+            Arrival::Replayed
+        );
         assert!(state.channel().unwrap().is_from(AddressHash(2)));
-        assert_eq!(state.open([7; 32], &elsewhere, 2_200), Arrival::Replayed);
+        assert_eq!(
+            state.open([7; 32], &elsewhere, moment(2_200)),
+            Arrival::Replayed
+        );
     }
 
     #[test]
@@ -255,7 +265,7 @@ mod tests {
             let now = 1_000 + days * 24 * 3_600 * 1_000;
             let hello = opening(days as u32 + 5, 1, (now % round) as u32);
             assert_eq!(
-                state.open([7; 32], &hello, now + 50),
+                state.open([7; 32], &hello, moment(now + 50)),
                 Arrival::Fresh,
                 "{days} days"
             );
@@ -266,7 +276,7 @@ mod tests {
     fn a_session_is_answered_four_times_a_second_at_most() {
         let mut state = opened();
         let channel = state.channel().unwrap();
-        let answers = (1_000..3_000).filter(|now| channel.may_answer(*now));
+        let answers = (1_000..3_000).filter(|now| channel.may_answer(moment(*now)));
         assert_eq!(answers.count(), 8);
     }
 

@@ -13,7 +13,7 @@ use super::attendant::NEWS;
 use super::sessions::SocketlessSessions;
 use super::{End, SocketlessSession, Way};
 use crate::auth::api_keys::{ApiKey, ApiKeys};
-use crate::base::clock::{Millis, millis};
+use crate::base::clock::{Moment, millis};
 use crate::presence::conn::Signals;
 use crate::session::drain;
 use crate::session::memberships::Memberships;
@@ -64,14 +64,14 @@ pub(crate) enum Credential {
     /// The session that the stream belongs to, or `--auth off`.
     None,
     /// A token, until it expires.
-    Until(Millis),
+    Until(Moment),
     /// An API key, as long as it is in force.
     Key(Arc<ApiKeys>, ApiKey),
 }
 
 impl Credential {
     /// Why the stream must end.
-    fn refusal(&self, now: Millis) -> Option<&'static str> {
+    fn refusal(&self, now: Moment) -> Option<&'static str> {
         match self {
             Self::Until(end) if now >= *end => Some("the token has expired"),
             Self::Key(keys, key) if !keys.has(key) => Some("the API key is not in force any more"),
@@ -94,7 +94,7 @@ pub(crate) struct EventStream {
     begun: bool,
     /// Whether the stream ends after the events that wait.
     ends: bool,
-    beat_at: Millis,
+    beat_at: Moment,
 }
 
 impl EventStream {

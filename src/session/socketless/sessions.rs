@@ -10,7 +10,7 @@ use super::{End, SocketlessSession, Way};
 use crate::auth::claims::Claims;
 use crate::auth::presence_secret::PresenceSecret;
 use crate::auth::session_claims::SessionClaims;
-use crate::base::clock::{Millis, UnixMillis, millis};
+use crate::base::clock::{Moment, UnixMillis, millis};
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::base::keyed_permits::KeyedPermit;
@@ -126,7 +126,7 @@ pub(crate) struct SocketlessSessions {
     pub(super) signalled: Arc<Queue<Arc<SocketlessSession>>>,
     /// Sessions that were told to go on elsewhere, and until when they keep their seat here. The
     /// time is the same for all, so the first one is due first.
-    pub(super) moving: Mutex<VecDeque<(Millis, Arc<SocketlessSession>)>>,
+    pub(super) moving: Mutex<VecDeque<(Moment, Arc<SocketlessSession>)>>,
 }
 
 impl SocketlessSessions {
@@ -636,7 +636,7 @@ impl SocketlessSessions {
 
     /// Whether the client's beats go to another gateway, or have ended.
     fn is_left_behind(&self, session: &SocketlessSession) -> bool {
-        let silent = self.context.clock.now() - session.conn.last_heard();
+        let silent = self.context.clock.now().since(session.conn.last_heard());
         silent > 3 * millis(self.context.heartbeat) / 2
     }
 
@@ -657,7 +657,7 @@ impl SocketlessSessions {
     /// Until when a session that is told now to go on elsewhere keeps its seat here. A client
     /// without a stream learns of it by the answer to its next beat, and the beat after that has
     /// arrived elsewhere by then.
-    pub(super) fn hold_until(&self) -> Millis {
+    pub(super) fn hold_until(&self) -> Moment {
         self.context.clock.now() + 2 * millis(self.context.heartbeat) + millis(HOLD)
     }
 

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::announce;
 use crate::base::backoff::RETRY_DELAY_MS;
-use crate::base::clock::{Clock, Millis, millis};
+use crate::base::clock::{Clock, Moment, millis};
 use crate::base::ids::{Epoch, LiveId};
 use crate::store::{LiveRecord, NotedCounts, Store, StoreResult};
 
@@ -35,14 +35,17 @@ pub struct CountEvents {
 #[derive(Debug, Clone, Copy)]
 pub struct DueCounts {
     epoch: Epoch,
-    at: Millis,
+    at: Moment,
 }
 
 impl CountEvents {
     /// The figures of this live may differ from those that were told.
     pub fn changed(&self, live: &LiveId, epoch: Epoch) {
         let mut due = self.due.lock();
-        let change = DueCounts { epoch, at: 0 };
+        let change = DueCounts {
+            epoch,
+            at: Moment::START,
+        };
         let known = due.entry(live.clone()).or_insert(change);
         if known.epoch < epoch {
             *known = change;

@@ -5,7 +5,7 @@
 //! closes it, a failure opens it again.
 
 use crate::base::backoff::Backoff;
-use crate::base::clock::Millis;
+use crate::base::clock::Moment;
 
 /// Failures in a row that open it.
 const FAILURES: u32 = 5;
@@ -21,7 +21,7 @@ pub enum State {
     Closed,
     HalfOpen,
     /// Until then.
-    Open(Millis),
+    Open(Moment),
 }
 
 /// Whether a call may go.
@@ -29,7 +29,7 @@ pub enum State {
 pub enum Permit {
     Go,
     /// Not before then.
-    At(Millis),
+    At(Moment),
     /// Not before the call that tries has ended.
     AfterTheTrial,
 }
@@ -59,7 +59,7 @@ impl Breaker {
     }
 
     /// Asks for one call. After [`Permit::Go`] the caller must report how the call ended.
-    pub fn ask(&mut self, now: Millis) -> Permit {
+    pub fn ask(&mut self, now: Moment) -> Permit {
         match self.state {
             State::Closed => Permit::Go,
             State::HalfOpen => Permit::AfterTheTrial,
@@ -72,7 +72,7 @@ impl Breaker {
     }
 
     /// Takes back a call that was let go and had nothing to ask.
-    pub fn unused(&mut self, now: Millis) {
+    pub fn unused(&mut self, now: Moment) {
         if self.state == State::HalfOpen {
             self.state = State::Open(now);
         }
@@ -84,7 +84,7 @@ impl Breaker {
 
     /// Notes a failure; `jitter` from 0 to 1 spreads the pause, so that gateways do not try in
     /// step.
-    pub fn failed(&mut self, now: Millis, jitter: f64) {
+    pub fn failed(&mut self, now: Moment, jitter: f64) {
         self.failures += 1;
         let opens = match self.state {
             State::Closed => self.failures >= FAILURES,
@@ -102,12 +102,13 @@ impl Breaker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::moment;
 
     fn opened() -> Breaker {
         let mut breaker = Breaker::default();
         for _ in 0..FAILURES {
-            assert_eq!(breaker.ask(0), Permit::Go);
-            breaker.failed(0, 1.0);
+            assert_eq!(breaker.ask(moment(0)), Permit::Go);
+            breaker.failed(moment(0), 1.0);
         }
         breaker
     }
@@ -116,23 +117,26 @@ mod tests {
     fn failures_in_a_row_open_it_and_an_answer_between_them_does_not() {
         let mut breaker = Breaker::default();
         for _ in 0..3 * FAILURES {
-            breaker.failed(0, 1.0);
-            breaker.failed(0, 1.0);
+            breaker.failed(moment(0), 1.0);
+            breaker.failed(moment(0), 1.0);
             breaker.answered();
         }
         assert_eq!(breaker.state(), State::Closed);
-        assert_eq!(opened().state(), State::Open(PAUSES.first));
+        assert_eq!(opened().state(), State::Open(moment(PAUSES.first)));
     }
 
     #[test]
     fn after_the_pause_one_call_tries_and_its_answer_closes_it() {
         let mut breaker = opened();
-        assert_eq!(breaker.ask(PAUSES.first - 1), Permit::At(PAUSES.first));
-        assert_eq!(breaker.ask(PAUSES.first), Permit::Go);
-        assert_eq!(breaker.ask(PAUSES.first), Permit::AfterTheTrial);
+        assert_eq!(
+            breaker.ask(moment(PAUSES.first - 1)),
+            Permit::At(moment(PAUSES.first))
+        );
+        assert_eq!(breaker.ask(moment(PAUSES.first)), Permit::Go);
+        assert_eq!(breaker.ask(moment(PAUSES.first)), Permit::AfterTheTrial);
         breaker.answered();
         assert_eq!(
-            (breaker.ask(PAUSES.first), breaker.state()),
+            (breaker.ask(moment(PAUSES.first)), breaker.state()),
             (Permit::Go, State::Closed)
         );
     }
@@ -141,18 +145,18 @@ mod tests {
     fn pauses_grow_up_to_the_longest_and_start_again_after_an_answer() {
         let (mut breaker, mut now) = (opened(), 0);
         for wanted in [PAUSES.first, 1_000, 2_000, PAUSES.longest, PAUSES.longest] {
-            assert_eq!(breaker.state(), State::Open(now + wanted));
+            assert_eq!(breaker.state(), State::Open(moment(now + wanted)));
             now += wanted;
-            assert_eq!(breaker.ask(now), Permit::Go);
-            breaker.failed(now, 1.0);
+            assert_eq!(breaker.ask(moment(now)), Permit::Go);
+            breaker.failed(moment(now), 1.0);
         }
         breaker.answered();
         for _ in 0..FAILURES {
-            breaker.failed(now, 0.0);
+            breaker.failed(moment(now), 0.0);
         }
         assert_eq!(
             breaker.state(),
-            State::Open(now + PAUSES.first / 2),
+            State::Open(moment(now + PAUSES.first / 2)),
             "jitter"
         );
     }
@@ -160,19 +164,19 @@ mod tests {
     #[test]
     fn late_failures_prolong_nothing_and_a_late_answer_closes_it() {
         let mut breaker = opened();
-        breaker.failed(400, 1.0);
-        assert_eq!(breaker.state(), State::Open(PAUSES.first));
+        breaker.failed(moment(400), 1.0);
+        assert_eq!(breaker.state(), State::Open(moment(PAUSES.first)));
         breaker.answered();
-        assert_eq!(breaker.ask(401), Permit::Go);
+        assert_eq!(breaker.ask(moment(401)), Permit::Go);
     }
 
     #[test]
     fn a_trial_with_nothing_to_ask_leaves_the_next_one_free_to_try() {
         let mut breaker = opened();
-        assert_eq!(breaker.ask(PAUSES.first), Permit::Go);
-        breaker.unused(PAUSES.first);
+        assert_eq!(breaker.ask(moment(PAUSES.first)), Permit::Go);
+        breaker.unused(moment(PAUSES.first));
         assert_eq!(
-            (breaker.ask(PAUSES.first), breaker.state()),
+            (breaker.ask(moment(PAUSES.first)), breaker.state()),
             (Permit::Go, State::HalfOpen)
         );
     }

@@ -26,7 +26,7 @@ impl StreamKeeper {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.watched.changes() => {}
-                () = self.clock.sleep_until(next.unwrap_or(0)), if next.is_some() => {}
+                () = self.clock.sleep_until(next.unwrap_or_default()), if next.is_some() => {}
                 () = self.unheard.due() => {}
             }
             self.hear_unheard().await;

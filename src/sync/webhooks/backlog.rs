@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use crate::base::backoff::Backoff;
-use crate::base::clock::Millis;
+use crate::base::clock::{Millis, Moment};
 use crate::store::{About, EntryId, Event, MAX_EVENTS};
 
 /// The most events held, and their bytes. The last read may exceed the bytes by as many events as
@@ -35,14 +35,14 @@ enum State {
     /// The oldest event is being sent.
     Sending,
     /// The oldest event failed, and is sent again at this time.
-    Waiting(Millis),
+    Waiting(Moment),
     /// The receiver asked for no event of the subject until this time.
-    Resting(Millis),
+    Resting(Moment),
 }
 
 impl State {
     /// When the oldest event is sent, if that is a matter of time.
-    fn wakes_at(self) -> Option<Millis> {
+    fn wakes_at(self) -> Option<Moment> {
         match self {
             Self::Waiting(at) | Self::Resting(at) => Some(at),
             Self::Ready | Self::Sending => None,
@@ -56,13 +56,13 @@ struct Queue {
     /// How often the oldest event failed.
     failures: u32,
     /// Since when no event of the subject has arrived, although some were sent.
-    failing_since: Option<Millis>,
+    failing_since: Option<Moment>,
     state: State,
 }
 
 impl Queue {
     /// Whether nothing of the subject has arrived for long, although it was sent.
-    fn is_hopeless(&self, now: Millis) -> bool {
+    fn is_hopeless(&self, now: Moment) -> bool {
         match self.failing_since {
             Some(since) => since + HOPELESS_AFTER <= now,
             None => false,
@@ -83,7 +83,7 @@ pub(super) struct HeldBack {
 pub(super) struct Backlog {
     subjects: HashMap<About, Queue>,
     ready: VecDeque<About>,
-    waiting: BTreeSet<(Millis, About)>,
+    waiting: BTreeSet<(Moment, About)>,
     held: usize,
     bytes: usize,
 }
@@ -122,7 +122,7 @@ impl Backlog {
     }
 
     /// The next event to send now, if any.
-    pub(super) fn next(&mut self, now: Millis) -> Option<(EntryId, Event)> {
+    pub(super) fn next(&mut self, now: Moment) -> Option<(EntryId, Event)> {
         while let Some((at, _)) = self.waiting.first()
             && *at <= now
             && let Some((_, about)) = self.waiting.pop_first()
@@ -139,9 +139,9 @@ impl Backlog {
     }
 
     /// When [`Self::next`] may have another event, although nothing is delivered or read.
-    pub(super) fn next_at(&self) -> Option<Millis> {
+    pub(super) fn next_at(&self) -> Option<Moment> {
         if !self.ready.is_empty() {
-            return Some(0);
+            return Some(Moment::START);
         }
         let (at, _) = self.waiting.first()?;
         Some(*at)
@@ -201,7 +201,7 @@ impl Backlog {
 
     /// The oldest event of this subject failed and is sent again after a while; `jitter` is from 0 to
     /// 1. Returns how often it failed.
-    pub(super) fn failed(&mut self, about: &About, now: Millis, jitter: f64) -> u32 {
+    pub(super) fn failed(&mut self, about: &About, now: Moment, jitter: f64) -> u32 {
         let Some(queue) = self
             .subjects
             .get_mut(about)
@@ -219,7 +219,7 @@ impl Backlog {
 
     /// The receiver asked for no event of this subject during `wait`, in ms. The subject's oldest event
     /// has just failed. If that is given up, the next one waits all the same.
-    pub(super) fn leave_alone(&mut self, about: &About, now: Millis, wait: Millis) {
+    pub(super) fn leave_alone(&mut self, about: &About, now: Moment, wait: Millis) {
         let Some(queue) = self.subjects.get_mut(about) else {
             return;
         };
@@ -236,7 +236,7 @@ impl Backlog {
 
     /// The oldest event of the subject that holds back the most events, among the subjects of which no
     /// event has arrived for long.
-    pub(super) fn most_held_back(&self, now: Millis) -> Option<HeldBack> {
+    pub(super) fn most_held_back(&self, now: Moment) -> Option<HeldBack> {
         let mut longest: Option<&Queue> = None;
         for (_, about) in &self.waiting {
             let Some(queue) = self.subjects.get(about) else {

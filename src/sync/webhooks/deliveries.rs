@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::Endpoint;
 use super::receiver::Refusal;
 use crate::base::backoff::RETRY_DELAY_MS;
-use crate::base::clock::{Clock, Millis};
+use crate::base::clock::{Clock, Moment};
 use crate::base::webhook_name::WebhookName;
 use crate::store::{DELIVERIES_KEPT, Deliveries, Delivery, MAX_DELIVERIES};
 
@@ -36,7 +36,7 @@ pub(super) async fn deliver(
         event_type: event_type.to_owned(),
         at,
         attempt: 1,
-        latency_ms: clock.now() - began,
+        latency_ms: clock.now().since(began),
         status,
         failure,
     };
@@ -48,7 +48,7 @@ pub(super) async fn deliver(
 pub(super) struct Unnoted {
     deliveries: VecDeque<Delivery>,
     /// Not before this time are they noted.
-    next: Millis,
+    next: Moment,
 }
 
 impl Unnoted {

@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use reqwest::Url;
 
 use super::receiver::{Reach, Receiver};
 use super::signature::Signer;
-use crate::base::clock::Millis;
+use crate::base::clock::{AtomicMoment, Millis, Moment};
 use crate::base::event_kind::EventKind;
 use crate::base::from_files::FromFiles;
 use crate::base::webhook_name::WebhookName;
@@ -24,7 +23,7 @@ pub struct Endpoint {
     pub kinds: Vec<EventKind>,
     receiver: Receiver,
     /// Until when no event is sent, by the clock of this gateway.
-    paused_until: AtomicU64,
+    paused_until: AtomicMoment,
     complaint: Mutex<Complaint>,
 }
 
@@ -34,7 +33,7 @@ struct Complaint {
     /// Whether the log said that it fails, and not yet that it takes events again.
     stands: bool,
     /// When the log said so last.
-    last: Option<Millis>,
+    last: Option<Moment>,
 }
 
 /// The least time between two complaints about a webhook, in ms. One that takes some events and
@@ -62,23 +61,23 @@ impl Endpoint {
             origin: entry.origin(),
             kinds: kinds.collect(),
             receiver,
-            paused_until: AtomicU64::new(0),
+            paused_until: AtomicMoment::default(),
             complaint: Mutex::default(),
         })
     }
 
     /// The receiver asked for no event at all during `wait`, in ms.
-    pub(super) fn pause(&self, now: Millis, wait: Millis) {
-        self.paused_until.fetch_max(now + wait, Ordering::Relaxed);
+    pub(super) fn pause(&self, now: Moment, wait: Millis) {
+        self.paused_until.advance(now + wait);
     }
 
     /// Until when no event is sent, from no queue.
-    pub(super) fn paused_until(&self) -> Millis {
-        self.paused_until.load(Ordering::Relaxed)
+    pub(super) fn paused_until(&self) -> Moment {
+        self.paused_until.load()
     }
 
     /// The webhook did not take an event. True if the log is to say so.
-    pub(super) fn note_failure(&self, now: Millis) -> bool {
+    pub(super) fn note_failure(&self, now: Moment) -> bool {
         let mut complaint = self.complaint.lock();
         let is_early = complaint
             .last

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::auth::presence_secret::PresenceSecret;
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, moment};
 use crate::base::ids::LiveId;
 use crate::base::session_key::SessionKey;
 use crate::config::Config;
@@ -22,7 +22,7 @@ const VICTIM: &str = "198.51.100.9:53";
 struct Gateway {
     app: Arc<AppState>,
     responder: Responder,
-    now: Millis,
+    now: Moment,
 }
 
 impl Gateway {
@@ -44,7 +44,7 @@ impl Gateway {
         Self {
             responder: Responder::new(Arc::new(Shared::new(app.clone()))),
             app,
-            now: 1_000,
+            now: moment(1_000),
         }
     }
 
@@ -88,7 +88,7 @@ impl Gateway {
     }
 
     /// When the session was heard last, by the gateway's clock.
-    fn heard_at(&self, client: &Client) -> Millis {
+    fn heard_at(&self, client: &Client) -> Moment {
         let session = self.app.presences.find(&client.session).unwrap();
         session.conn.last_heard()
     }

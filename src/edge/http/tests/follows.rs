@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::world::World;
+use crate::base::clock::moment;
 use crate::base::event_kind::EventKind;
 use crate::base::gcra::Rate;
 use crate::base::ids::LiveId;
@@ -78,7 +79,8 @@ async fn a_follow_that_the_store_may_have_taken_is_told() {
     let world = World::new();
     world.opens("42", 1).await;
     let room = world.app.rooms.get(&LiveId::parse("42").unwrap()).unwrap();
-    room.join(&conn("u1"), Rate::per_second(0), 0, 0).unwrap();
+    room.join(&conn("u1"), Rate::per_second(0), moment(0), 0)
+        .unwrap();
     assert_eq!(room.seats.take_unchecked(0).len(), 1);
     world.store.breaks();
     world

@@ -6,6 +6,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::base::clock::moment;
 use crate::base::session_key::ENDS_KEPT;
 use crate::base::user_digest::UserDigest;
 use crate::config::Config;
@@ -272,7 +273,10 @@ async fn a_session_does_not_outlive_an_erasure_of_its_user_that_ended_long_ago()
         ended: vec![(digest, before.began + 30_000)],
         ..ErasureNews::default()
     };
-    other.context.erasing.hear(news, Missed::default(), 1, 2);
+    other
+        .context
+        .erasing
+        .hear(news, Missed::default(), moment(1), moment(2));
     let denied = other.find_or_resume(before.clone(), None).await;
     assert!(matches!(denied, Err(Denied::Over(Over::Removed))));
     let after = SessionClaims {
