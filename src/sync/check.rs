@@ -60,8 +60,9 @@ struct Expected {
     room: Arc<Room>,
     /// The dead gateways that may still have members.
     unswept: BTreeSet<GatewayId>,
-    /// Whether the check reads the list of open lives.
-    reads_list: bool,
+    /// Whether there was reason for doubt, so that the check also reads the list of open lives and
+    /// the entries of all gateways.
+    is_doubted: bool,
     /// The number of the last removal.
     removals: u64,
     /// The version of the record.
@@ -126,7 +127,7 @@ impl Checker {
                     // Its figures may be exact now.
                     self.rooms.show(room);
                 }
-                self.note_swept(expected, &holders);
+                self.note_holders(expected, &holders);
             }
             Err(why) => {
                 Metrics::count_result(&self.metrics.checks, "failed");
@@ -145,8 +146,9 @@ impl Checker {
 
     fn expect(&self, room: Arc<Room>) -> Expected {
         let unswept = room.figures.unswept();
+        let is_doubted = room.schedule.check.take_doubt();
         Expected {
-            reads_list: room.schedule.check.take_doubt(),
+            is_doubted,
             removals: room.seats.bans.last(),
             version: room.info.newest().version,
             // A change that waits for its write is no difference.
@@ -155,8 +157,8 @@ impl Checker {
             } else {
                 Some(room.totals().0)
             },
-            // A dead gateway may have an entry in any slice.
-            slices: self.expect_slices(&Audience::from(&room), !unswept.is_empty()),
+            // Any gateway may have an entry in any slice.
+            slices: self.expect_slices(&Audience::from(&room), is_doubted || !unswept.is_empty()),
             unswept,
             room,
         }
@@ -191,10 +193,11 @@ impl Checker {
             slices.extend(expected.slices.iter().map(|it| it.slice.id.clone()));
         }
         let own = self.gateways.id();
-        let entries = if expected.iter().all(|expected| expected.unswept.is_empty()) {
-            Entries::Own
-        } else {
+        let reads_all = |expected: &Expected| expected.is_doubted || !expected.unswept.is_empty();
+        let entries = if expected.iter().any(reads_all) {
             Entries::All
+        } else {
+            Entries::Own
         };
         let (records, listed, looks) = tokio::join!(
             self.store.load_lives(&lives),
@@ -206,7 +209,7 @@ impl Checker {
         for (expected, record) in expected.iter().zip(records) {
             found.push(Found {
                 record,
-                is_listed: if expected.reads_list {
+                is_listed: if expected.is_doubted {
                     listed.next().flatten()
                 } else {
                     None
@@ -223,7 +226,7 @@ impl Checker {
     async fn are_listed(&self, expected: &[Expected]) -> Vec<Option<bool>> {
         let asked: Vec<&Arc<Room>> = expected
             .iter()
-            .filter(|expected| expected.reads_list)
+            .filter(|expected| expected.is_doubted)
             .map(|expected| &expected.room)
             .collect();
         let lives: Vec<LiveId> = asked.iter().map(|room| room.record.live.clone()).collect();
@@ -371,16 +374,19 @@ impl Checker {
         Ok(passed.holders)
     }
 
-    /// Ends the doubt that a dead gateway causes about the figures of a room if the gateway is none
-    /// of `holders`: its claims have been taken out of all slices.
-    fn note_swept(&self, expected: &Expected, holders: &BTreeSet<GatewayId>) {
+    /// Notes which gateways have an entry in a room. They may have viewers, although their messages
+    /// were sent before this gateway subscribed. A dead one without an entry has none.
+    fn note_holders(&self, expected: &Expected, holders: &BTreeSet<GatewayId>) {
         let room = &expected.room;
+        let own = self.gateways.id();
+        let others: Vec<GatewayId> = holders.iter().filter(|it| **it != own).cloned().collect();
         let swept: BTreeSet<GatewayId> = expected.unswept.difference(holders).cloned().collect();
         let roster = self.gateways.roster();
-        if room
-            .figures
-            .note_peers(|peers| peers.swept(&swept, &roster))
-        {
+        let changed = room.figures.note_peers(|peers| {
+            let held = peers.holds(&others, &roster);
+            peers.swept(&swept, &roster) || held
+        });
+        if changed {
             self.rooms.count(room);
         }
         if !room.figures.unswept().is_empty() {
