@@ -28,13 +28,14 @@ impl ExpectedSlice {
             return false;
         }
         match found.fence {
-            Some(fence) => {
+            Some(fence) if fence.epoch() >= self.epoch => {
                 fence == Fence::Open(self.epoch)
                     && found.size.is_in_order()
                     && found.size.incarnation == self.size.incarnation
                     && !found.size.is_older_than(self.size)
             }
-            None => !found.has_keys && self.size == SliceSize::default(),
+            // Nobody has come since an older epoch, if there was one.
+            Some(_) | None => !found.has_keys && self.size == SliceSize::default(),
         }
     }
 }
@@ -120,10 +121,17 @@ mod tests {
             !expected(None, size()).is_met(&nothing),
             "it lost its fence"
         );
-        let left_over = SliceLook {
-            has_keys: true,
-            ..nothing
+        let older = SliceLook {
+            fence: Some(Fence::Closed(Epoch(0))),
+            ..nothing.clone()
         };
-        assert!(!expected(None, SliceSize::default()).is_met(&left_over));
+        assert!(expected(None, SliceSize::default()).is_met(&older));
+        for of in [nothing, older] {
+            let left_over = SliceLook {
+                has_keys: true,
+                ..of
+            };
+            assert!(!expected(None, SliceSize::default()).is_met(&left_over));
+        }
     }
 }
