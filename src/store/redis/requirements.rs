@@ -9,6 +9,7 @@ use std::time::Duration;
 use fred::error::Error;
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
 use fred::types::Value;
+use futures_util::FutureExt;
 use futures_util::future::{Either, join, join_all, select};
 use tokio::time::timeout;
 
@@ -503,7 +504,12 @@ impl Trial<'_> {
         let next = client.ping::<Value>(None);
         match timeout(MESSAGE_DEADLINE, select(Box::pin(ended), Box::pin(next))).await {
             Ok(Either::Left((Err(error), _))) => Some(Failed::new("SUNSUBSCRIBE", error)),
-            Ok(_) => None,
+            Ok(Either::Left((Ok(_), _))) => None,
+            // An error is there before the next answer, but perhaps since it was looked for.
+            Ok(Either::Right((_, ended))) => match ended.now_or_never() {
+                Some(Err(error)) => Some(Failed::new("SUNSUBSCRIBE", error)),
+                Some(Ok(_)) | None => None,
+            },
             Err(_) => Some(Failed::new(
                 "SUNSUBSCRIBE",
                 late("no answer to the end of a subscription"),
