@@ -118,13 +118,15 @@ impl Walk {
     }
 
     async fn compare_part(&self, memory: &mut WalkState, slice: WalkedSlice) {
-        let from = memory.cursors.remove(&slice.id);
+        let from = memory.cursors.get(&slice.id).copied();
         let passed = self.passer.pass_part(&slice.id, slice.epoch, from).await;
-        if let Ok(Some(Passed {
-            next: Some(next), ..
-        })) = &passed
-        {
-            memory.cursors.insert(slice.id.clone(), *next);
+        match &passed {
+            Ok(Some(Passed {
+                next: Some(next), ..
+            })) => _ = memory.cursors.insert(slice.id.clone(), *next),
+            Ok(_) => _ = memory.cursors.remove(&slice.id),
+            // The next walk goes on from the same place.
+            Err(_) => {}
         }
         let size = passed.map(|passed| passed.map(|passed| passed.size));
         self.note_compared(memory, &slice.id, size);
@@ -139,6 +141,7 @@ impl Walk {
     ) {
         match size {
             Ok(Some(size)) if !size.is_in_order() => match slice.live() {
+                Some(live) if memory.open.contains(live) => {}
                 Some(live) => memory.open.push(live.clone()),
                 None => memory.platform_open = true,
             },
