@@ -22,33 +22,30 @@ pub(crate) mod generator;
 mod kernel_memory;
 pub(crate) mod naive;
 mod ping;
-mod process;
 mod profile;
-mod report;
 mod rows;
 pub(crate) mod servers;
-pub(crate) mod sessions;
 mod settings;
 
-use std::io::Write;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
-use clap::{Args, ValueEnum};
+use anyhow::Context;
+use clap::Args;
+use serde_json::json;
 
+use budgets::Judged;
+use child::end;
 use figures::Figures;
-use process::{end, on_runtime};
-pub(crate) use profile::ProfileArgs;
-use report::Report;
+pub(crate) use profile::{ProfileArgs, main as profile_main};
 use rows::Row;
 pub(crate) use rows::hosted_main;
-use servers::Programs;
 use settings::Bench;
-use tempfile::NamedTempFile;
+pub(crate) use settings::BenchArgs;
 
+use crate::report::{Report, plot};
 use crate::target::Target;
 
 /// Of one row: past it, the row is given up and the rest goes on. A million viewers on two slow
@@ -72,68 +69,6 @@ pub(crate) struct NaiveArgs {
     /// The Redis that it asks on each heartbeat (loopback only)
     #[arg(long, default_value = "127.0.0.1:6379", value_name = "HOST:PORT")]
     redis: String,
-}
-
-/// What a gateway asks of its sockets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Auth {
-    /// Nothing.
-    Off,
-    /// A token.
-    Jwt,
-}
-
-/// `loadtest bench`
-#[derive(Debug, Clone, Args)]
-pub(crate) struct BenchArgs {
-    /// Small numbers and one round: shows that it works, says nothing about speed
-    #[arg(long, conflicts_with = "check")]
-    quick: bool,
-    /// Only these rows [default: all; see --list]
-    #[arg(long, value_delimiter = ',', value_name = "ROW,ROW")]
-    only: Vec<String>,
-    /// Say which rows there are
-    #[arg(long)]
-    list: bool,
-    /// How often contenders take turns, in rows where they do
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=50), value_name = "N")]
-    rounds: u8,
-    /// Write everything that was measured to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the table with plots to this file, .html or .svg
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
-    /// Exit with 1 if a budget of loadtest/budgets.toml is broken or was not measured, and name it
-    #[arg(long)]
-    check: bool,
-    /// The gateway [default: `rollcall` beside this program]
-    #[arg(long, value_name = "FILE")]
-    gateway_bin: Option<PathBuf>,
-    /// What the gateway of the rows closed-loop and paced asks of its sockets
-    #[arg(long, value_enum, default_value_t = Auth::Off)]
-    auth: Auth,
-    /// Viewers of the in-process row
-    #[arg(long, default_value_t = 1_000_000, value_name = "N")]
-    in_process: usize,
-    /// Gateways of the many-gateways row, one number after another [default: 1,2,4,8]
-    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=32), value_name = "N,N")]
-    gateways: Vec<u8>,
-    /// Lives of the many-gateways row, each on every gateway
-    #[arg(long, default_value_t = 1_000, value_parser = at_least_one, value_name = "N")]
-    shared_lives: usize,
-    /// Viewers of each of these on each gateway
-    #[arg(long, default_value_t = 3, value_parser = at_least_one, value_name = "N")]
-    shared_viewers: usize,
-    /// Lives of the small-lives row
-    #[arg(long, default_value_t = 100_000, value_parser = at_least_one, value_name = "N")]
-    lives: usize,
-    /// Viewers of each of these
-    #[arg(long, default_value_t = 10, value_parser = at_least_one, value_name = "N")]
-    per_live: usize,
-    /// Let the gateways of the small-lives row track who is online on the platform
-    #[arg(long)]
-    track_online: bool,
 }
 
 /// Runs `loadtest bare`.
@@ -165,15 +100,6 @@ fn serve(server: anyhow::Result<impl Future<Output = anyhow::Result<()>>>) -> Ex
     end(server.and_then(|server| tokio::runtime::Runtime::new()?.block_on(server)))
 }
 
-/// Runs `loadtest profile`.
-pub(crate) fn profile_main(args: &ProfileArgs) -> ExitCode {
-    end(run_profile(args))
-}
-
-fn run_profile(args: &ProfileArgs) -> anyhow::Result<()> {
-    tokio::runtime::Runtime::new()?.block_on(profile::run(args))
-}
-
 /// Runs `loadtest bench`.
 pub(crate) fn main(args: &BenchArgs) -> ExitCode {
     if args.list {
@@ -182,106 +108,68 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    on_runtime(run(args))
+    crate::report::end(run(args), false, args.check)
 }
 
-async fn run(args: &BenchArgs) -> anyhow::Result<()> {
+async fn run(args: &BenchArgs) -> anyhow::Result<Report> {
     let wanted = wanted(&args.only)?;
-    let bench = Bench {
-        programs: Programs::find(args.gateway_bin.as_deref())?,
-        secret: (args.auth == Auth::Jwt).then(secret).transpose()?,
-        quick: args.quick,
-        rounds: if args.quick { 1 } else { args.rounds.into() },
-        in_process: if args.quick {
-            args.in_process.min(2_000)
-        } else {
-            args.in_process
-        },
-        gateways: match &args.gateways[..] {
-            [] if args.quick => vec![1, 4],
-            [] => vec![1, 2, 4, 8],
-            asked => asked.iter().map(|count| usize::from(*count)).collect(),
-        },
-        shared_lives: if args.quick {
-            args.shared_lives.min(20)
-        } else {
-            args.shared_lives
-        },
-        shared_viewers: args.shared_viewers,
-        lives: if args.quick {
-            args.lives.min(200)
-        } else {
-            args.lives
-        },
-        per_live: args.per_live,
-        track_online: args.track_online,
-    };
-    let mut figures = Figures::default();
+    let mut bench = Bench::new(args)?;
+    let mut not_run = BTreeMap::new();
     for row in wanted {
         let began = Instant::now();
         eprintln!("{}: {} …", row.name, row.what);
-        let failed = tokio::select! {
-            done = tokio::time::timeout(ROW_DEADLINE, rows::run(row.name, &bench, &mut figures)) => match done {
-                Ok(Ok(())) => None,
-                Ok(Err(error)) => Some(format!("{error:#}")),
-                Err(_) => Some(format!("not done within {ROW_DEADLINE:?}")),
-            },
-            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
-        };
-        match failed {
-            Some(why) => {
-                eprintln!("{}: NOT MEASURED: {why}", row.name);
-                figures.not_run.insert(row.name.to_owned(), why);
+        bench.row = row.name;
+        let done = tokio::time::timeout(ROW_DEADLINE, (row.run)(&mut bench)).await;
+        match done.context("not done in time").flatten() {
+            Ok(()) => eprintln!("{}: {:.0} s", row.name, began.elapsed().as_secs_f64()),
+            Err(error) => {
+                eprintln!("{}: NOT MEASURED: {error:#}", row.name);
+                not_run.insert(row.name, format!("{error:#}"));
             }
-            None => eprintln!("{}: {:.0} s", row.name, began.elapsed().as_secs_f64()),
         }
     }
-    let report = Report::new(figures, budgets::read()?, args.quick, args.only.is_empty()).await?;
-    println!("{report}");
+    let report = report(args, &bench.figures, &not_run).await?;
     if let Some(file) = &args.json {
-        std::fs::write(file, serde_json::to_string_pretty(&report)?)
-            .with_context(|| file.display().to_string())?;
+        report.write_json(file)?;
     }
     if let Some(file) = &args.report {
-        report::write_plots(&report, file)?;
+        let plots = plot::draw(&bench.figures.panels())?;
+        report.write_page(file, "loadtest bench", &plots)?;
     }
-    let broken = report::broken_budgets(&report);
-    if args.check && !broken.is_empty() {
-        bail!("budgets not kept:\n  {}", broken.join("\n  "));
-    }
-    // Without --check, a row that could not be measured is still no success.
-    if !report.run.not_run.is_empty() {
-        bail!(
-            "not measured: {}",
-            report
-                .run
-                .not_run
-                .keys()
-                .cloned()
-                .collect::<Vec<_>>()
-                .join(", ")
-        );
-    }
-    Ok(())
+    Ok(report)
 }
 
-/// A file with a new secret for HS256 tokens.
-fn secret() -> anyhow::Result<NamedTempFile> {
-    let mut file = NamedTempFile::new()?;
-    write!(
-        file,
-        "{:032x}{:032x}",
-        rand::random::<u128>(),
-        rand::random::<u128>()
-    )?;
-    Ok(file)
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err("must be a number from 1 on".to_owned()),
-        Ok(number) => Ok(number),
+/// The figures and the judged budgets. Those of rows that were not asked for are listed only if all
+/// rows were.
+async fn report(
+    args: &BenchArgs,
+    figures: &Figures,
+    not_run: &BTreeMap<&str, String>,
+) -> anyhow::Result<Report> {
+    let judged: Vec<Judged> = budgets::read()?
+        .into_iter()
+        .filter(|budget| {
+            args.only.is_empty()
+                || figures.has_row(&budget.row)
+                || not_run.contains_key(budget.row.as_str())
+        })
+        .map(|budget| Judged::new(budget, figures))
+        .collect();
+    let mut report = Report::of(&json!({
+        "redis": servers::redis_version().await,
+        // Numbers too small to say anything about speed.
+        "quick": args.quick,
+        "rows": figures,
+        "not_run": not_run,
+        "budgets": judged,
+    }))?;
+    for budget in &judged {
+        budget.judge(&mut report);
     }
+    for (row, why) in not_run {
+        report.must_not_stop(false, format!("{row}: not measured: {why}"));
+    }
+    Ok(report)
 }
 
 fn wanted(only: &[String]) -> anyhow::Result<Vec<&'static Row>> {

@@ -1,6 +1,8 @@
 //! `loadtest crowd`: opens the lives, lets the crowd in, measures it while it is steady, lets it
 //! leave, and reports. The viewers are in this process, in several, or on the machines that join.
 
+mod report;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -9,15 +11,16 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::api::Api;
 use crate::args::{ArgError, CrowdArgs, enough_files};
-use crate::dashboards::Dashboards;
+use crate::dashboards::{Dashboards, Verdict};
 use crate::plan::CrowdPlan;
-use crate::proc_stats::{self, Machine, ProcStats};
+use crate::proc_stats::{self, ProcStats};
 use crate::redis_stats::CommandCounts;
-use crate::report::{self, Check, Commands, Cpu, Quantiles, Report, Setup, Verify};
+use crate::report::Report;
 use crate::tally::{Tally, unix_micros};
 use crate::target::Target;
 use crate::worker::messages::{Command, Progress};
@@ -63,26 +66,7 @@ pub(crate) fn main(mut command: CrowdCommand) -> ExitCode {
             Run::new(args, plan)?.finish(machines).await
         })
     };
-    match run() {
-        Ok(report) => finish(args, &report),
-        Err(error) => ArgError::exit(&error),
-    }
-}
-
-fn finish(args: &CrowdArgs, report: &Report) -> ExitCode {
-    report::print(report, args.json);
-    // A run without a single viewer, or without a worker's share, fails even without --check.
-    let failed = report.join.joined == 0
-        || report.workers.iter().any(|worker| worker.lost.is_some())
-        || (args.check && !report.check.passed);
-    if failed {
-        report
-            .check
-            .failures
-            .iter()
-            .for_each(|failure| eprintln!("loadtest: {failure}"));
-    }
-    ExitCode::from(u8::from(failed))
+    crate::report::print(run(), args.json, args.check)
 }
 
 struct Run<'a> {
@@ -111,6 +95,19 @@ struct Drive {
     steady_end: Sample,
     verify: Option<Verify>,
     interrupted: bool,
+}
+
+/// What the dashboards showed.
+struct Verify {
+    /// After the last viewer joined.
+    joined: Verdict,
+    /// At the end of the steady phase.
+    held: Verdict,
+    /// Messages with other counts than the truth, in the steady phase.
+    wobbles: u64,
+    /// After the last viewer left.
+    left: Verdict,
+    messages: u64,
 }
 
 impl<'a> Run<'a> {
@@ -154,10 +151,10 @@ impl<'a> Run<'a> {
         };
         let drive = drive?;
         cleared.context("clearing up after the run")?;
-        Ok(self.report(setup, drive, &addresses))
+        self.report(&setup, &drive, &addresses)
     }
 
-    async fn set_up(&self) -> anyhow::Result<Setup> {
+    async fn set_up(&self) -> anyhow::Result<Value> {
         let began = Instant::now();
         self.bar.set_prefix("setup");
         self.api.open_lives(&self.plan, self.args.slices).await?;
@@ -166,11 +163,11 @@ impl<'a> Run<'a> {
         } else {
             self.api.follow(&self.plan).await?
         };
-        Ok(Setup {
-            lives_opened: self.plan.lives,
-            follows_written,
-            seconds: began.elapsed().as_secs_f64(),
-        })
+        Ok(json!({
+            "lives_opened": self.plan.lives,
+            "follows_written": follows_written,
+            "seconds": began.elapsed().as_secs_f64(),
+        }))
     }
 
     async fn clean_up(&self) -> anyhow::Result<()> {
@@ -295,147 +292,5 @@ impl<'a> Run<'a> {
             redis_cpu,
             commands,
         })
-    }
-
-    fn report(&self, setup: Setup, drive: Drive, addresses: &[SocketAddr]) -> Report {
-        let Drive {
-            tally,
-            lost,
-            idle,
-            joined,
-            steady_end,
-            verify,
-            interrupted,
-        } = drive;
-        let plan = &self.plan;
-        let mut check = Check::of(&tally, plan.viewers, verify.as_ref());
-        if interrupted {
-            check.passed = false;
-            check.failures.push("interrupted".to_owned());
-        }
-        let worker = |process| report::Worker {
-            viewers: plan.share(process).count(),
-            address: addresses.get(process).copied(),
-            lost: lost.get(&process).cloned(),
-        };
-        for (process, why) in &lost {
-            check.passed = false;
-            check
-                .failures
-                .push(format!("worker {process} was lost: {why}"));
-        }
-        let server = self.server(&tally, [idle.server, joined.server, steady_end.server]);
-        let redis_cpu = joined
-            .redis_cpu
-            .zip(steady_end.redis_cpu)
-            .map(|(from, to)| Cpu::over(&tally, to - from));
-        let commands = joined.commands.zip(steady_end.commands).map(|(from, to)| {
-            let by_name = to.since(&from);
-            let total: u64 = by_name.values().sum();
-            Commands {
-                total,
-                per_second: report::rate(total as f64, tally.steady_seconds),
-                per_heartbeat: report::per(total as f64, tally.steady_acked),
-                by_name,
-            }
-        });
-        let redis = if redis_cpu.is_some() || commands.is_some() {
-            Some(report::Redis {
-                cpu: redis_cpu,
-                commands,
-            })
-        } else {
-            None
-        };
-        Report {
-            version: env!("CARGO_PKG_VERSION"),
-            started_at_ms: self.started_at_ms,
-            machine: Machine::read(),
-            settings: self.settings(),
-            setup,
-            connect: report::Connect {
-                connected: tally.connected,
-                seconds: tally.connects.seconds(),
-                per_second: report::rate(tally.connected as f64, tally.connects.seconds()),
-                latency_us: Quantiles::of(&tally.connect),
-            },
-            join: report::Join {
-                joined: tally.joined,
-                failed: tally.failed,
-                latency_us: Quantiles::of(&tally.join),
-            },
-            heartbeats: report::Heartbeats {
-                sent: tally.sent,
-                acked: tally.acked,
-                unanswered: tally.sent - tally.acked,
-                steady_seconds: tally.steady_seconds,
-                steady_sent: tally.steady_sent,
-                steady_acked: tally.steady_acked,
-                sent_per_second: report::rate(tally.steady_sent as f64, tally.steady_seconds),
-                acked_per_second: report::rate(tally.steady_acked as f64, tally.steady_seconds),
-                ack_latency_us: Quantiles::of(&tally.ack),
-            },
-            fan_flags: tally.fan_flags,
-            sockets: report::Sockets {
-                lost: tally.lost,
-                left: tally.left,
-            },
-            generator: report::Generator {
-                processes: plan.processes,
-                cpu_seconds: tally.steady_cpu_seconds,
-                cpu_us_per_heartbeat: report::per(
-                    tally.steady_cpu_seconds * 1e6,
-                    tally.steady_acked,
-                ),
-                lag_us: Quantiles::of(&tally.lag),
-            },
-            workers: (0..plan.processes).map(worker).collect(),
-            errors: tally.errors,
-            server,
-            redis,
-            verify,
-            check,
-        }
-    }
-
-    fn server(
-        &self,
-        tally: &Tally,
-        [idle, joined, steady_end]: [Option<ProcStats>; 3],
-    ) -> Option<report::Server> {
-        let idle = idle?;
-        let joined = joined?;
-        let steady_end = steady_end?;
-        let rss_growth = joined.rss_bytes as f64 - idle.rss_bytes as f64;
-        let anon_growth = joined.rss_anon_bytes as f64 - idle.rss_anon_bytes as f64;
-        Some(report::Server {
-            pid: self.args.pid?,
-            rss_bytes_per_socket: report::per(rss_growth, tally.joined),
-            rss_anon_bytes_per_socket: report::per(anon_growth, tally.joined),
-            cpu: Cpu::over(tally, steady_end.cpu_seconds - joined.cpu_seconds),
-            idle,
-            joined,
-            steady_end,
-        })
-    }
-
-    fn settings(&self) -> report::Settings {
-        let plan = &self.plan;
-        report::Settings {
-            viewers: plan.viewers,
-            lives: plan.lives,
-            spread: plan.spread,
-            zipf_exponent: plan.zipf_exponent,
-            fans: plan.fans,
-            seed: plan.seed,
-            heartbeat_ms: plan.heartbeat.as_millis() as u64,
-            closed_loop: plan.closed_loop,
-            ramp_per_second: plan.ramp_per_second,
-            in_flight: plan.in_flight,
-            join: plan.join,
-            by: plan.by,
-            duration_ms: self.args.duration.as_millis() as u64,
-            source_addresses: plan.sources,
-        }
     }
 }

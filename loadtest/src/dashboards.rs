@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::client::{Failure, Quality};
 use crate::dashboard::{Counts, Dashboard, Update};
 use crate::plan::CrowdPlan;
+use crate::report::Report;
 use crate::tally::unix_micros;
 
 const POLL: Duration = Duration::from_millis(5);
@@ -69,6 +70,17 @@ impl Verdict {
             None
         };
         self
+    }
+
+    /// Every dashboard must have been right.
+    pub(crate) fn judge(&self, report: &mut Report, when: &str) {
+        let Self {
+            correct, watched, ..
+        } = self;
+        report.must(
+            self.wrong.is_empty(),
+            format!("{when}: {correct} of {watched} dashboards right"),
+        );
     }
 }
 

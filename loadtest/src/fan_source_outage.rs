@@ -22,9 +22,10 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use self::postgres::{FOLLOWS, Postgres};
-use self::report::Report;
+use self::report::Outage;
 use crate::bench::servers::{Gateway, Programs, Redis, Server};
 use crate::plan::CrowdPlan;
+use crate::report::Report;
 use crate::tally::Tally;
 use crate::target::Target;
 use crate::worker::messages::Command;
@@ -62,9 +63,7 @@ pub(crate) struct OutageArgs {
 
 /// Runs `loadtest fan-source-outage`.
 pub(crate) fn main(args: &OutageArgs) -> ExitCode {
-    crate::report::end(run(args), args.json, |report| {
-        args.check && !report.failures.is_empty()
-    })
+    crate::report::end(run(args), args.json, args.check)
 }
 
 /// A crowd, and the fans whom it adds to the live.
@@ -195,31 +194,31 @@ async fn run(args: &OutageArgs) -> anyhow::Result<Report> {
     let outage = Duration::from_secs(args.seconds.into());
     database.stop();
     let newcomers = late.enter().await?;
-    let mut report = Report {
+    let mut seen = Outage {
         viewers: known.plan.viewers,
         newcomers: late.plan.viewers,
-        ..Report::default()
+        ..Outage::default()
     };
     while began.elapsed() < outage {
         let (missing, strangers) = known.look(&redis.client).await?;
         let (unknown, _) = late.look(&redis.client).await?;
-        report.readings += 1;
-        report.known_fans_missing = report.known_fans_missing.max(missing);
-        report.strangers = report.strangers.max(strangers);
-        report.newcomers_known = report.newcomers_known.max(late.fans.len() - unknown);
-        report.breaker_opened |= gateway.metric("rollcall_fan_breaker").await? > 0.0;
+        seen.readings += 1;
+        seen.known_fans_missing = seen.known_fans_missing.max(missing);
+        seen.strangers = seen.strangers.max(strangers);
+        seen.newcomers_known = seen.newcomers_known.max(late.fans.len() - unknown);
+        seen.breaker_opened |= gateway.metric("rollcall_fan_breaker").await? > 0.0;
         sleep(LOOK).await;
     }
-    report.seconds_down = began.elapsed().as_secs_f64();
+    seen.seconds_down = began.elapsed().as_secs_f64();
     database.go_on().await;
-    report.newcomers_known_after_s = late
+    seen.newcomers_known_after_s = late
         .is_whole(&redis.client, BACK)
         .await?
         .map(|took| took.as_secs_f64());
-    report.known_fans_at_the_end = known.look(&redis.client).await? == (0, 0);
-    (report.known_fans, report.newcomer_fans) = (known.fans.len(), late.fans.len());
+    seen.known_fans_at_the_end = known.look(&redis.client).await? == (0, 0);
+    (seen.known_fans, seen.newcomer_fans) = (known.fans.len(), late.fans.len());
     for (crowd, workers) in [(&known, workers), (&late, newcomers)] {
-        report.count(&crowd.leave(workers).await?);
+        seen.count(&crowd.leave(workers).await?);
     }
-    Ok(report.judged())
+    seen.report()
 }

@@ -22,8 +22,9 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use self::probes::{LIVE, Probes};
-use self::report::{FanoutReport, Killed, Reach};
+use self::report::{Fanout, Killed, Reach};
 use crate::bench::servers::{Gateway, Programs, Redis};
+use crate::report::Report;
 use crate::target::Target;
 
 /// Followers that are written, or looked at, with one command.
@@ -68,12 +69,10 @@ pub(crate) struct FanoutArgs {
 
 /// Runs `loadtest fanout`.
 pub(crate) fn main(args: &FanoutArgs) -> ExitCode {
-    crate::report::end(run(args), args.json, |report| {
-        args.check && !(report.failures.is_empty() && report.slow.is_empty())
-    })
+    crate::report::end(run(args), args.json, args.check)
 }
 
-async fn run(args: &FanoutArgs) -> anyhow::Result<FanoutReport> {
+async fn run(args: &FanoutArgs) -> anyhow::Result<Report> {
     let programs = Programs::find(args.gateway_bin.as_deref())?;
     let redis = Redis::start().await?;
     let probing = Duration::from_secs(args.quiet.into());
@@ -105,7 +104,7 @@ async fn run(args: &FanoutArgs) -> anyhow::Result<FanoutReport> {
     eprintln!("a gateway is killed …");
     let killed = kill(&programs, &redis, gateway, args.killed as usize).await?;
     let followers = args.followers as usize;
-    Ok(FanoutReport {
+    Fanout {
         followers,
         quiet,
         busy,
@@ -115,9 +114,8 @@ async fn run(args: &FanoutArgs) -> anyhow::Result<FanoutReport> {
         all,
         left,
         killed,
-        ..FanoutReport::default()
     }
-    .judged())
+    .report()
 }
 
 /// Kills the gateway while it tells followers; another one goes on.

@@ -34,13 +34,14 @@ use self::attacks::{Attack, HALF_OPEN};
 use self::honest::{LIVES, Observer, p99_ms};
 use self::issuer::Issuer;
 use self::occupation::SLOTS;
-use self::report::{HostileReport, Row};
+use self::report::{Hostile, Row};
 use self::scene::Scene;
 use self::wire::Wire;
 use crate::bench::servers::{Gateway, Programs, Redis, Server};
 use crate::entry::Entry;
 use crate::plan::CrowdPlan;
 use crate::proc_stats::open_files_limit;
+use crate::report::Report;
 use crate::target::Target;
 use crate::worker::messages::Command;
 use crate::workers::Workers;
@@ -95,12 +96,10 @@ pub(crate) struct HostileArgs {
 
 /// Runs `loadtest hostile`.
 pub(crate) fn main(args: &HostileArgs) -> ExitCode {
-    crate::report::end(run(args), args.json, |report| {
-        args.check && !(report.failures.is_empty() && report.slow.is_empty())
-    })
+    crate::report::end(run(args), args.json, args.check)
 }
 
-async fn run(args: &HostileArgs) -> anyhow::Result<HostileReport> {
+async fn run(args: &HostileArgs) -> anyhow::Result<Report> {
     let needed = usize::from(args.viewers) + HALF_OPEN + SPARE_FILES;
     let limit = open_files_limit().unwrap_or(usize::MAX);
     ensure!(
@@ -134,7 +133,7 @@ async fn run(args: &HostileArgs) -> anyhow::Result<HostileReport> {
         .until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0)
         .await?;
     let tally = crowd.finish().await?;
-    let report = HostileReport {
+    Hostile {
         viewers: plan.viewers,
         fans: plan.fan_ids().iter().map(HashSet::len).sum(),
         rows,
@@ -142,10 +141,8 @@ async fn run(args: &HostileArgs) -> anyhow::Result<HostileReport> {
         heartbeats: tally.sent,
         unanswered: tally.sent - tally.acked,
         errors: tally.errors,
-        failures: Vec::new(),
-        slow: Vec::new(),
-    };
-    Ok(report.judged())
+    }
+    .report()
 }
 
 fn chosen(only: Option<&str>) -> anyhow::Result<Vec<&'static Attack>> {

@@ -71,12 +71,9 @@ enum Command {
     BareDatagrams(bench::BareArgs),
     /// What most teams write: four calls to Redis on each heartbeat
     Naive(bench::NaiveArgs),
-    /// One process's sockets of the bench, told what to do on standard input
+    /// One process's clients of the bench, told what to do on standard input
     #[command(hide = true)]
     Generator,
-    /// One process's sessions without a WebSocket, told what to do on standard input
-    #[command(hide = true)]
-    SessionGenerator,
     /// One gateway of the bench with its viewers in memory, told what to do on standard input
     #[command(hide = true)]
     Hosted,
@@ -121,7 +118,6 @@ fn main() -> ExitCode {
         Command::BareDatagrams(args) => bench::bare_datagrams_main(&args),
         Command::Naive(args) => bench::naive_main(&args),
         Command::Generator => bench::generator::child_main(),
-        Command::SessionGenerator => bench::sessions::child_main(),
         Command::Hosted => bench::hosted_main(),
         Command::Chaos(args) => chaos::main(&args),
         Command::Hostile(args) => hostile::main(&args),

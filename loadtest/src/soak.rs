@@ -24,13 +24,14 @@ use anyhow::ensure;
 use clap::Args;
 use tokio::time::timeout;
 
-use self::report::{Report, Settings};
+use self::report::Settings;
 use self::run::Course;
 use crate::bench::servers::Programs;
 use crate::chaos::pace::Pace;
 use crate::chaos::run_state::{Crowded, Plan};
 use crate::chaos::testbed::{Testbed, TestbedSetup};
 use crate::proc_stats::open_files_limit;
+use crate::report::Report;
 
 /// A run that hangs ends so long after the time that it was given.
 const OVERTIME: Duration = Duration::from_secs(600);
@@ -113,9 +114,7 @@ pub(crate) struct SoakArgs {
 
 /// Runs `loadtest soak`.
 pub(crate) fn main(args: &SoakArgs) -> ExitCode {
-    crate::report::end(run(args), false, |report| {
-        args.check && !report.check.passed
-    })
+    crate::report::end(run(args), false, args.check)
 }
 
 async fn run(args: &SoakArgs) -> anyhow::Result<Report> {
@@ -142,12 +141,12 @@ async fn run(args: &SoakArgs) -> anyhow::Result<Report> {
     };
     // Whatever ends the run, dropping `whole` drops the testbed and every process that it started.
     let measured = timeout(course.length + OVERTIME, whole).await??;
-    let report = Report::of(args.settings(seed), measured, logs.display().to_string());
+    let report = measured.report(&args.settings(seed), &logs.display().to_string())?;
     if let Some(file) = &args.json {
-        std::fs::write(file, serde_json::to_string_pretty(&report)?)?;
+        report.write_json(file)?;
     }
     if let Some(file) = &args.report {
-        report::write_plots(&report, file)?;
+        report.write_page(file, "loadtest soak", &measured.plots()?)?;
     }
     Ok(report)
 }

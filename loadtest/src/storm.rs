@@ -16,10 +16,11 @@ use crate::api::Api;
 use crate::args::{ArgError, CrowdArgs, enough_files};
 use crate::dashboards::Dashboards;
 use crate::plan::{By, CrowdPlan};
+use crate::report::Report;
 use crate::tally::unix_micros;
 use crate::worker::messages::Command;
 use crate::workers::Workers;
-use report::{Asked, Seen, StormReport};
+use report::{Asked, Seen};
 
 /// Between the last join and the cut. By then all fan checks are done, and heartbeats are under
 /// way.
@@ -45,7 +46,7 @@ pub(crate) struct StormArgs {
     ack_within: Duration,
 }
 
-fn run_on_runtime(args: &StormArgs, cut: usize) -> anyhow::Result<StormReport> {
+fn run_on_runtime(args: &StormArgs, cut: usize) -> anyhow::Result<Report> {
     if args.crowd.by != By::Ws {
         return Err(ArgError::OnlySockets.into());
     }
@@ -65,21 +66,11 @@ fn run_on_runtime(args: &StormArgs, cut: usize) -> anyhow::Result<StormReport> {
 pub(crate) fn main(mut args: StormArgs) -> ExitCode {
     let cut = args.crowd.viewers;
     args.crowd.viewers += args.bystanders;
-    match run_on_runtime(&args, cut) {
-        Ok(report) => {
-            crate::report::print(&report, args.crowd.json);
-            if args.crowd.check {
-                for failure in &report.failures {
-                    eprintln!("loadtest: {failure}");
-                }
-            }
-            ExitCode::from(u8::from(args.crowd.check && !report.failures.is_empty()))
-        }
-        Err(error) => ArgError::exit(&error),
-    }
+    let found = run_on_runtime(&args, cut);
+    crate::report::print(found, args.crowd.json, args.crowd.check)
 }
 
-async fn run(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result<StormReport> {
+async fn run(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result<Report> {
     let api = Api::of(&args.crowd, plan)?;
     api.open_lives(plan, args.crowd.slices).await?;
     if !args.crowd.no_setup {
@@ -102,7 +93,7 @@ async fn run(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result<S
         within: args.within,
         ack_within: args.ack_within,
     };
-    Ok(StormReport::of(&asked, &seen?))
+    seen?.report(&asked)
 }
 
 async fn drive(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result<Seen> {

@@ -21,13 +21,14 @@ use clap::Args;
 use tempfile::NamedTempFile;
 use tokio::task::JoinHandle;
 
-use self::report::TakeoverReport;
+use self::report::Takeover;
 use self::watch::Watch;
+use crate::bench::generator::datagrams::DatagramClients;
+use crate::bench::generator::http::HttpClients;
+use crate::bench::generator::order::{By, Viewers};
 use crate::bench::generator::pace::{Clients, Pacer};
 use crate::bench::servers::{Gateway, Programs, Redis};
-use crate::bench::sessions::datagrams::DatagramClients;
-use crate::bench::sessions::http::HttpClients;
-use crate::bench::sessions::{By, Viewers};
+use crate::report::Report;
 
 const LIVES: usize = 10;
 
@@ -88,12 +89,10 @@ impl TakeoverArgs {
 
 /// Runs `loadtest takeover`.
 pub(crate) fn main(args: &TakeoverArgs) -> ExitCode {
-    crate::report::end(run(args), args.json, |report| {
-        args.check && !report.failures.is_empty()
-    })
+    crate::report::end(run(args), args.json, args.check)
 }
 
-async fn run(args: &TakeoverArgs) -> anyhow::Result<TakeoverReport> {
+async fn run(args: &TakeoverArgs) -> anyhow::Result<Report> {
     let programs = Programs::find(args.gateway_bin.as_deref())?;
     let sessions = args.sessions as usize;
     let redis = Redis::start().await?;
@@ -120,14 +119,14 @@ async fn run(args: &TakeoverArgs) -> anyhow::Result<TakeoverReport> {
     watch.for_time(args.watched()).await?;
     let beaten = beating.end().await?;
     let resumed = other.metric("rollcall_presences_resumed_total").await?;
-    Ok(TakeoverReport {
+    let seen = Takeover {
         limit_ms: args.limit().as_secs_f64() * 1e3,
         resumed: resumed as u64,
         beats: beaten.beats,
         refused: beaten.refused,
-        ..watch.report()
-    }
-    .judged())
+        ..watch.seen()
+    };
+    seen.report()
 }
 
 /// Where the two gateways take datagrams, and the secret that they share.

@@ -43,6 +43,11 @@ impl Latencies {
         self.0.max()
     }
 
+    /// In milliseconds; the share 1 is the longest.
+    pub(crate) fn ms_at(&self, quantile: f64) -> f64 {
+        self.at(quantile) as f64 / 1e3
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.0.len()
     }

@@ -20,7 +20,8 @@ use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use crate::bench::servers::{Gateway, Programs, Redis};
-use arrivals::{Expected, WebhookReport};
+use crate::report::Report;
+use arrivals::{Compared, Expected};
 
 /// Maximum lives whose calls are under way concurrently.
 const MAX_CONCURRENT_CALLS: usize = 4;
@@ -57,9 +58,7 @@ pub(crate) struct WebhookArgs {
 
 /// Runs `loadtest webhooks`.
 pub(crate) fn main(args: &WebhookArgs) -> ExitCode {
-    crate::report::end(run(args), args.json, |report| {
-        args.check && !report.failures.is_empty()
-    })
+    crate::report::end(run(args), args.json, args.check)
 }
 
 /// The receiver's process, and where its files are.
@@ -125,7 +124,7 @@ impl<'a> Receiver<'a> {
     }
 }
 
-async fn run(args: &WebhookArgs) -> anyhow::Result<WebhookReport> {
+async fn run(args: &WebhookArgs) -> anyhow::Result<Report> {
     let programs = Programs::find(args.gateway_bin.as_deref())?;
     let redis = Redis::start().await?;
     let mut receiver = Receiver::new(&args.python)?;
@@ -185,10 +184,10 @@ async fn run(args: &WebhookArgs) -> anyhow::Result<WebhookReport> {
 
     let taken = receiver.file("taken");
     loop {
-        let report = WebhookReport::of(&expected, &arrivals::read(&taken)?, (down, back.elapsed()));
+        let compared = Compared::new(&expected, &arrivals::read(&taken)?, (down, back.elapsed()));
         let waits = stays.metric(WAITING).await?;
-        if (report.missing == 0 && waits == 0.0) || back.elapsed() > WITHIN {
-            return Ok(report);
+        if (compared.missing == 0 && waits == 0.0) || back.elapsed() > WITHIN {
+            return compared.report();
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::figures::{Figures, Spread, Who};
+use super::figures::{Figures, Who};
+use crate::report::{Report, Spread};
 
 const BUDGETS: &str = include_str!("../../budgets.toml");
 
@@ -34,29 +35,61 @@ pub(crate) enum Verdict {
     NotMeasured,
 }
 
-impl Budget {
-    /// What is bounded: the ratio, or the value.
-    pub(crate) fn bounded(&self, figures: &Figures) -> Option<Spread> {
-        match self.of {
-            Some(of) => figures.ratio(&self.row, &self.measure, Who::Rollcall, of),
-            None => Spread::of(
-                &figures
-                    .find(&self.row, &self.measure, Who::Rollcall)?
-                    .rounds,
-            ),
+/// A budget, and how it fared.
+#[derive(Debug, Serialize)]
+pub(crate) struct Judged {
+    #[serde(flatten)]
+    budget: Budget,
+    /// What is bounded, by rounds: the ratio, or the value. The median decides.
+    found: Option<Vec<f64>>,
+    verdict: Verdict,
+}
+
+impl Judged {
+    pub(crate) fn new(budget: Budget, figures: &Figures) -> Self {
+        let Budget { row, measure, .. } = &budget;
+        let found = match budget.of {
+            Some(of) => figures.ratios(row, measure, of),
+            None => figures
+                .rounds(row, measure, Who::Rollcall)
+                .map(<[f64]>::to_vec),
+        };
+        let verdict = match found.as_deref().and_then(Spread::of) {
+            None => Verdict::NotMeasured,
+            Some(Spread { median, .. }) => {
+                let kept = budget.at_least.is_none_or(|least| median >= least)
+                    && budget.at_most.is_none_or(|most| median <= most);
+                if kept { Verdict::Kept } else { Verdict::Broken }
+            }
+        };
+        Self {
+            budget,
+            found,
+            verdict,
         }
     }
 
-    /// The median decides.
-    pub(crate) fn verdict(&self, figures: &Figures) -> Verdict {
-        match self.bounded(figures) {
-            None => Verdict::NotMeasured,
-            Some(Spread { median, .. }) => {
-                let kept = self.at_least.is_none_or(|least| median >= least)
-                    && self.at_most.is_none_or(|most| median <= most);
-                if kept { Verdict::Kept } else { Verdict::Broken }
-            }
-        }
+    pub(crate) fn judge(&self, report: &mut Report) {
+        let Budget {
+            row,
+            measure,
+            of,
+            at_least,
+            at_most,
+        } = &self.budget;
+        let found = match self.found.as_deref().and_then(Spread::of) {
+            Some(found) => found.to_string(),
+            None => "not measured".to_owned(),
+        };
+        let bound = match (at_least, at_most) {
+            (Some(least), _) => format!("≥ {least}"),
+            (None, most) => format!("≤ {}", most.unwrap_or_default()),
+        };
+        let of = of.map_or_else(String::new, |of| format!(" × {}", of.as_str()));
+        report.must(
+            self.verdict == Verdict::Kept,
+            format!("{row}: {measure}: {found}{of}, must be {bound}{of}"),
+        );
     }
 }
 
@@ -120,33 +153,21 @@ mod tests {
     #[test]
     fn the_median_is_held_against_the_bound() {
         let mut figures = Figures::default();
-        assert_eq!(
-            budget(None, None, Some(1.0)).verdict(&figures),
-            Verdict::NotMeasured
-        );
+        let none = Judged::new(budget(None, None, Some(1.0)), &figures);
+        assert_eq!(none.verdict, Verdict::NotMeasured);
         for (ours, bare) in [(90.0, 100.0), (99.0, 100.0), (95.0, 100.0)] {
-            figures.note("r", Who::Rollcall, ("m", ""), ours);
-            figures.note("r", Who::Bare, ("m", ""), bare);
+            figures.note("r", Who::Rollcall, "m", ours);
+            figures.note("r", Who::Bare, "m", bare);
         }
-        assert_eq!(
-            budget(Some(Who::Bare), Some(0.95), None).verdict(&figures),
-            Verdict::Kept
-        );
-        assert_eq!(
-            budget(Some(Who::Bare), Some(0.96), None).verdict(&figures),
-            Verdict::Broken
-        );
-        assert_eq!(
-            budget(None, None, Some(95.0)).verdict(&figures),
-            Verdict::Kept
-        );
-        assert_eq!(
-            budget(None, None, Some(94.0)).verdict(&figures),
-            Verdict::Broken
-        );
-        assert_eq!(
-            budget(Some(Who::Naive), Some(1.0), None).verdict(&figures),
-            Verdict::NotMeasured
-        );
+        for (of, at_least, at_most, expected) in [
+            (Some(Who::Bare), Some(0.95), None, Verdict::Kept),
+            (Some(Who::Bare), Some(0.96), None, Verdict::Broken),
+            (None, None, Some(95.0), Verdict::Kept),
+            (None, None, Some(94.0), Verdict::Broken),
+            (Some(Who::Naive), Some(1.0), None, Verdict::NotMeasured),
+        ] {
+            let judged = Judged::new(budget(of, at_least, at_most), &figures);
+            assert_eq!(judged.verdict, expected, "{judged:?}");
+        }
     }
 }

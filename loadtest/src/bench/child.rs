@@ -2,7 +2,7 @@
 //! of JSON. The process ends when its input does, so it never outlives the bench.
 
 use std::marker::PhantomData;
-use std::process::Stdio;
+use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -10,6 +10,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{ChildStdin, ChildStdout, Command};
+
+use crate::args::ArgError;
+
+/// How a process of the bench ends.
+pub(super) fn end(done: anyhow::Result<()>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => ArgError::exit(&error),
+    }
+}
 
 /// The process; it ends when this is dropped.
 pub(crate) struct Child<Order, Outcome> {

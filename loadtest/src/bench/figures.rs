@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use crate::report::plot::{Line, Panel};
 
 /// Who was measured.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Who {
     Rollcall,
@@ -25,87 +25,54 @@ impl Who {
     }
 }
 
-/// A value that was measured once a round.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Figure {
-    pub(crate) row: String,
-    pub(crate) measure: String,
-    pub(crate) unit: String,
-    pub(crate) who: Who,
-    /// One per round, in order.
-    pub(crate) rounds: Vec<f64>,
-}
+/// The values of each contender, one a round, in order.
+type Measure = BTreeMap<Who, Vec<f64>>;
 
-/// The middle of some values, and how far they reach.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
-
-impl Spread {
-    /// `None` of nothing.
-    pub(crate) fn of(values: &[f64]) -> Option<Self> {
-        let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let min = *sorted.first()?;
-        let max = *sorted.last()?;
-        let middle = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 {
-            sorted[middle]
-        } else {
-            sorted[middle - 1].midpoint(sorted[middle])
-        };
-        Some(Self { median, min, max })
-    }
-}
-
-/// Everything of one run.
+/// Everything of one run: measures by row. A measure's name ends with its unit.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Figures {
-    pub(crate) figures: Vec<Figure>,
-    /// Rows that did not run to their end, and why.
-    pub(crate) not_run: BTreeMap<String, String>,
-}
+pub(crate) struct Figures(BTreeMap<String, BTreeMap<String, Measure>>);
 
 impl Figures {
     /// Notes the value of one round.
-    pub(crate) fn note(&mut self, row: &str, who: Who, (measure, unit): (&str, &str), value: f64) {
-        let found = self
-            .figures
-            .iter_mut()
-            .find(|f| f.row == row && f.measure == measure && f.who == who);
-        match found {
-            Some(figure) => figure.rounds.push(value),
-            None => self.figures.push(Figure {
-                row: row.to_owned(),
-                measure: measure.to_owned(),
-                unit: unit.to_owned(),
-                who,
-                rounds: vec![value],
-            }),
+    pub(crate) fn note(&mut self, row: &str, who: Who, measure: &str, value: f64) {
+        let row = self.0.entry(row.to_owned()).or_default();
+        let measure = row.entry(measure.to_owned()).or_default();
+        measure.entry(who).or_default().push(value);
+    }
+
+    pub(crate) fn has_row(&self, row: &str) -> bool {
+        self.0.contains_key(row)
+    }
+
+    pub(crate) fn rounds(&self, row: &str, measure: &str, who: Who) -> Option<&[f64]> {
+        let rounds = self.0.get(row)?.get(measure)?.get(&who)?;
+        Some(rounds)
+    }
+
+    /// Rollcall's value as a multiple of another's, round by round: what disturbs a round disturbs
+    /// both.
+    pub(crate) fn ratios(&self, row: &str, measure: &str, of: Who) -> Option<Vec<f64>> {
+        let ours = self.rounds(row, measure, Who::Rollcall)?;
+        let theirs = self.rounds(row, measure, of)?;
+        Some(ours.iter().zip(theirs).map(|(a, b)| a / b).collect())
+    }
+
+    /// A panel for each measure, by rounds.
+    pub(crate) fn panels(&self) -> Vec<Panel> {
+        let mut panels = Vec::new();
+        for (row, measures) in &self.0 {
+            for (measure, contenders) in measures {
+                let lines = contenders.iter().map(|(who, rounds)| Line {
+                    name: who.as_str().to_owned(),
+                    points: (1..).map(f64::from).zip(rounds.iter().copied()).collect(),
+                });
+                panels.push(Panel {
+                    title: format!("{row}: {measure}"),
+                    lines: lines.collect(),
+                });
+            }
         }
-    }
-
-    pub(crate) fn find(&self, row: &str, measure: &str, who: Who) -> Option<&Figure> {
-        self.figures
-            .iter()
-            .find(|f| f.row == row && f.measure == measure && f.who == who)
-    }
-
-    /// One contender's value as a multiple of another's, round by round: what disturbs a round
-    /// disturbs both.
-    pub(crate) fn ratio(&self, row: &str, measure: &str, who: Who, of: Who) -> Option<Spread> {
-        let ours = self.find(row, measure, who)?;
-        let theirs = self.find(row, measure, of)?;
-        let ratios: Vec<f64> = ours
-            .rounds
-            .iter()
-            .zip(&theirs.rounds)
-            .map(|(a, b)| a / b)
-            .collect();
-        Spread::of(&ratios)
+        panels
     }
 }
 
@@ -114,46 +81,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_the_middle_or_between_the_two() {
-        assert_eq!(Spread::of(&[]), None);
-        assert_eq!(
-            Spread::of(&[3.0, 1.0, 2.0]),
-            Some(Spread {
-                median: 2.0,
-                min: 1.0,
-                max: 3.0
-            })
-        );
-        assert_eq!(
-            Spread::of(&[4.0, 1.0]),
-            Some(Spread {
-                median: 2.5,
-                min: 1.0,
-                max: 4.0
-            })
-        );
-        assert_eq!(
-            Spread::of(&[f64::MAX; 2]).map(|spread| spread.median),
-            Some(f64::MAX)
-        );
-    }
-
-    #[test]
     fn ratios_are_taken_round_by_round() {
         let mut figures = Figures::default();
         for (ours, theirs) in [(10.0, 20.0), (30.0, 30.0), (8.0, 10.0)] {
-            figures.note("r", Who::Rollcall, ("m", "1/s"), ours);
-            figures.note("r", Who::Bare, ("m", "1/s"), theirs);
+            figures.note("r", Who::Rollcall, "m", ours);
+            figures.note("r", Who::Bare, "m", theirs);
         }
-        let ratio = figures.ratio("r", "m", Who::Rollcall, Who::Bare);
-        assert_eq!(
-            ratio,
-            Some(Spread {
-                median: 0.8,
-                min: 0.5,
-                max: 1.0
-            })
-        );
-        assert_eq!(figures.ratio("r", "m", Who::Rollcall, Who::Naive), None);
+        let ratios = figures.ratios("r", "m", Who::Bare);
+        assert_eq!(ratios, Some(vec![0.5, 1.0, 0.8]));
+        assert_eq!(figures.ratios("r", "m", Who::Naive), None);
+        assert_eq!(figures.panels()[0].lines.len(), 2);
     }
 }

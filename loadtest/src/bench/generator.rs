@@ -1,5 +1,5 @@
-//! The load generator of the bench: a process, or a thread, that holds thousands of sockets and
-//! carries out orders.
+//! The load generator of the bench: a process, or a thread, that holds thousands of clients and
+//! carries out orders. They have sockets, or sessions that beat by HTTP or by datagram.
 //!
 //! It does not use [`crate::client`]: a task and a parsed JSON message per socket would take more
 //! CPU time than the server that shares the two cores, and the bench would measure its own client.
@@ -7,11 +7,15 @@
 //! Orders and outcomes are lines of JSON over the child's standard streams; it ends when its input
 //! does, so it never outlives the bench. Between orders it answers pings, as a client does.
 
+pub(crate) mod datagrams;
 mod dial;
-pub(crate) mod engine;
+mod echo;
+mod engine;
 pub(crate) mod frames;
+pub(crate) mod http;
 pub(crate) mod order;
 pub(crate) mod pace;
+mod udp;
 mod work;
 
 use std::io::{BufRead, Write};
@@ -20,79 +24,47 @@ use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use serde::de::DeserializeOwned;
 
-use engine::{Engine, ORDERS};
 use order::{Order, Outcome};
-use pace::Clients;
-pub(crate) use work::{JoinClock, carry_out};
+pub(crate) use work::{AnyClients, JoinClock, carry_out};
 
-use super::child::Child;
-use super::process::end;
+use super::child::{Child, end};
 
 /// Longest that any order may take.
-pub(super) const ORDER_DEADLINE: Duration = Duration::from_secs(180);
+const ORDER_DEADLINE: Duration = Duration::from_secs(180);
 
 /// How long a turn between orders takes at most.
-const BETWEEN_ORDERS: Duration = Duration::from_millis(50);
+const BETWEEN_ORDERS: Duration = Duration::from_millis(5);
 
 /// Runs a generator's process.
 pub(crate) fn child_main() -> ExitCode {
     end(child_run())
 }
 
+/// Carries out the orders on standard input until it ends. Between orders the clients turn.
 fn child_run() -> anyhow::Result<()> {
-    let mut engine = Engine::new()?;
-    let waker = mio::Waker::new(engine.registry(), ORDERS)?;
-    obey(&mut engine, Some(waker), |engine, order: Order| {
-        Ok(carry_out(engine, order, None)?)
-    })
-}
-
-/// Carries out the orders on standard input until it ends. Between orders the clients turn; the
-/// waker ends a turn as soon as there is an order.
-pub(super) fn obey<C: Clients, O: DeserializeOwned>(
-    clients: &mut C,
-    waker: Option<mio::Waker>,
-    mut carry_out: impl FnMut(&mut C, O) -> anyhow::Result<Outcome>,
-) -> anyhow::Result<()> {
-    let orders = lines_of_input(waker);
+    let (to_us, orders) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if to_us.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    let mut clients = AnyClients::new()?;
     loop {
         match orders.try_recv() {
             Ok(line) => {
                 let order = serde_json::from_str(&line).context("an order on standard input")?;
-                let outcome = carry_out(clients, order)?;
+                let outcome = carry_out(&mut clients, order, None)?;
                 let mut output = std::io::stdout().lock();
                 serde_json::to_writer(&mut output, &outcome)?;
                 output.write_all(b"\n")?;
                 output.flush()?;
             }
-            Err(TryRecvError::Empty) => clients.turn(BETWEEN_ORDERS)?,
+            Err(TryRecvError::Empty) => clients.get().turn(BETWEEN_ORDERS)?,
             Err(TryRecvError::Disconnected) => return Ok(()),
         }
-    }
-}
-
-fn lines_of_input(waker: Option<mio::Waker>) -> mpsc::Receiver<String> {
-    let (to_us, orders) = mpsc::channel();
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines() {
-            let Ok(line) = line else { break };
-            if to_us.send(line).is_err() {
-                break;
-            }
-            wake(waker.as_ref());
-        }
-        // The channel is closed first, so that the loop finds it so.
-        drop(to_us);
-        wake(waker.as_ref());
-    });
-    orders
-}
-
-fn wake(waker: Option<&mio::Waker>) {
-    if let Some(waker) = waker {
-        let _ = waker.wake();
     }
 }
 

@@ -7,16 +7,19 @@
 //! valgrind sees only the heap of the system's allocator.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use serde_json::json;
 use tokio::process::Command;
 
-use super::figures::Who;
+use super::figures::{Figures, Who};
 use super::generator::Generator;
 use super::generator::order::{Crowd, Enter, Order};
 use super::servers::{Gateway, Programs, Redis, Server};
+use crate::report::Report;
 
 const LIVES: usize = 10;
 const BEAT_S: f64 = 1.0;
@@ -47,82 +50,35 @@ pub(crate) struct ProfileArgs {
 }
 
 /// Runs `loadtest profile`.
-pub(super) async fn run(args: &ProfileArgs) -> anyhow::Result<()> {
+pub(crate) fn main(args: &ProfileArgs) -> ExitCode {
+    crate::report::end(run(args), false, false)
+}
+
+async fn run(args: &ProfileArgs) -> anyhow::Result<Report> {
     let programs = Programs::find(args.gateway_bin.as_deref())?;
     let scratch = tempfile::tempdir()?;
     let dir = args.keep.as_deref().unwrap_or(scratch.path());
     std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
-    let sockets = args.sockets.into();
-    let seconds = args.seconds.into();
-
     // Without this check, both servers would seem to use no heap.
     ensure!(
         !(args.heap && cfg!(feature = "jemalloc")),
         "valgrind does not see the heap of jemalloc: build both programs with --no-default-features"
     );
-    println!("{:<52} {:>12} {:>12}", "", "rollcall", "bare");
-    if args.heap {
-        let ours = weigh(&programs, Who::Rollcall, dir, sockets).await?;
-        let bare = weigh(&programs, Who::Bare, dir, sockets).await?;
-        ensure!(
-            ours > 0.0,
-            "no heap was seen: was the gateway built with --no-default-features, too?"
-        );
-        println!(
-            "{:<52} {ours:>12.0} {bare:>12.0}",
-            "bytes on the heap per socket (rollcall: joined)"
-        );
-        return Ok(());
+    let mut figures = Figures::default();
+    for who in [Who::Rollcall, Who::Bare] {
+        if args.heap {
+            let bytes = weigh(&programs, who, dir, args.sockets.into()).await?;
+            ensure!(
+                who != Who::Rollcall || bytes > 0.0,
+                "no heap was seen: was the gateway built with --no-default-features, too?"
+            );
+            let measure = "per socket (rollcall: joined)";
+            figures.note("bytes on the heap", who, measure, bytes);
+        } else {
+            count(&programs, who, dir, args, &mut figures).await?;
+        }
     }
-    let ours = count(&programs, Who::Rollcall, dir, sockets, seconds).await?;
-    let bare = count(&programs, Who::Bare, dir, sockets, seconds).await?;
-    show(
-        "instructions a second, with nobody there",
-        Some(ours.nobody),
-        Some(bare.nobody),
-    );
-    show(
-        "instructions per connection, handshake and welcome",
-        Some(ours.connection),
-        Some(bare.connection),
-    );
-    show(
-        "instructions per join, fan check and flush included",
-        ours.join,
-        None,
-    );
-    show(
-        "instructions a second per idle socket",
-        Some(ours.idle),
-        Some(bare.idle),
-    );
-    show(
-        "instructions per heartbeat and its answer",
-        Some(ours.heartbeat),
-        Some(bare.heartbeat),
-    );
-    Ok(())
-}
-
-/// Prints a figure of both servers.
-fn show(what: &str, ours: Option<f64>, bare: Option<f64>) {
-    println!("{what:<52} {:>12} {:>12}", rounded(ours), rounded(bare));
-}
-
-fn rounded(value: Option<f64>) -> String {
-    match value {
-        Some(value) => format!("{value:.0}"),
-        None => String::new(),
-    }
-}
-
-/// Instructions of each kind of work.
-struct Counted {
-    nobody: f64,
-    connection: f64,
-    join: Option<f64>,
-    idle: f64,
-    heartbeat: f64,
+    Report::of(&json!({ "counted": figures }))
 }
 
 /// A server under one of valgrind's tools, and its Redis.
@@ -172,12 +128,11 @@ impl ProfiledServer {
     }
 
     fn crowd(&self, count: usize, enter: Enter) -> Order {
-        let crowd = Crowd::new(self.server.addr, count, enter, 10);
         Order::Connect(Crowd {
             lives: LIVES,
             per_second: Some(PER_SECOND),
             in_flight: 1,
-            ..crowd
+            ..Crowd::new(self.server.addr, count, enter)
         })
     }
 
@@ -220,9 +175,11 @@ async fn count(
     programs: &Programs,
     who: Who,
     dir: &Path,
-    sockets: usize,
-    seconds: f64,
-) -> anyhow::Result<Counted> {
+    args: &ProfileArgs,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
+    let sockets = usize::from(args.sockets);
+    let seconds = f64::from(args.seconds);
     let files = dir.join(format!("callgrind.{}", who.as_str()));
     let tool = [
         "-q".to_owned(),
@@ -237,66 +194,50 @@ async fn count(
 
     tokio::time::sleep(span).await;
     let nobody = profiled.instructions(&files).await? / seconds;
+    let mut note = |measure, value| figures.note("instructions", who, measure, value);
     let each =
         |instructions: f64, seconds: f64, things: f64| (instructions - nobody * seconds) / things;
+    note("a second, with nobody there", nobody);
 
-    let entered = generator
-        .carry_out(&profiled.crowd(sockets, Enter::Upgraded))
-        .await?
-        .seconds;
-    let connection = each(
-        profiled.instructions(&files).await?,
-        entered,
-        sockets as f64,
+    let enter = profiled.crowd(sockets, Enter::Upgraded);
+    let entered = generator.carry_out(&enter).await?.seconds;
+    let spent = profiled.instructions(&files).await?;
+    note(
+        "per connection, handshake and welcome",
+        each(spent, entered, sockets as f64),
     );
 
-    let mut join = None;
     if who == Who::Rollcall {
-        let joined = generator
-            .carry_out(&Order::Join {
-                per_second: PER_SECOND,
-            })
-            .await?
-            .seconds;
+        let join = Order::Join {
+            per_second: PER_SECOND,
+        };
+        let joined = generator.carry_out(&join).await?.seconds;
         tokio::time::sleep(SETTLED).await;
-        let seconds = joined + SETTLED.as_secs_f64();
-        join = Some(each(
-            profiled.instructions(&files).await?,
-            seconds,
-            sockets as f64,
-        ));
+        let spent = profiled.instructions(&files).await?;
+        note(
+            "per join, fan check and flush included",
+            each(spent, joined + SETTLED.as_secs_f64(), sockets as f64),
+        );
     }
 
     let rested = generator.carry_out(&Order::Rest { seconds }).await?.seconds;
-    let idle = each(profiled.instructions(&files).await?, rested, sockets as f64) / rested;
+    let spent = profiled.instructions(&files).await?;
+    note(
+        "a second per idle socket",
+        each(spent, rested, sockets as f64) / rested,
+    );
 
     // A round without counting comes first, because the server pings sockets that have rested.
-    generator
-        .carry_out(&Order::Pace {
-            every_s: BEAT_S,
-            seconds: BEAT_S,
-        })
-        .await?;
+    generator.carry_out(&Order::pace(BEAT_S, BEAT_S)).await?;
     profiled.instructions(&files).await?;
-    let beats = generator
-        .carry_out(&Order::Pace {
-            every_s: BEAT_S,
-            seconds,
-        })
-        .await?;
-    let heartbeat = each(
-        profiled.instructions(&files).await?,
-        beats.seconds,
-        beats.answered as f64,
+    let beats = generator.carry_out(&Order::pace(BEAT_S, seconds)).await?;
+    let spent = profiled.instructions(&files).await?;
+    note(
+        "per heartbeat and its answer",
+        each(spent, beats.seconds, beats.answered as f64),
     );
     profiled.server.end().await;
-    Ok(Counted {
-        nobody,
-        connection,
-        join,
-        idle,
-        heartbeat,
-    })
+    Ok(())
 }
 
 /// Bytes on the heap per socket.

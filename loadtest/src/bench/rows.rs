@@ -1,121 +1,114 @@
 //! The rows of the table. Each row starts its own servers, lets the contenders take turns, and
 //! notes the figures.
 
+mod answers;
 mod attendance;
 mod close;
-mod closed_loop;
-mod connect;
 mod friends;
-mod gateways;
+mod heartbeats;
 mod holder;
 mod in_process;
 mod joins;
 mod last_seen;
-mod memory;
-mod paced;
 mod scripts;
-mod sets;
+mod sockets;
 mod users;
 mod ways;
 
-use super::figures::Figures;
+use futures_util::future::LocalBoxFuture;
+
 use super::settings::Bench;
 pub(crate) use in_process::child_main as hosted_main;
 
 pub(crate) struct Row {
     /// The name that `--only` takes.
     pub(crate) name: &'static str,
-    /// One line for `--list` and the table.
+    /// One line for `--list`.
     pub(crate) what: &'static str,
+    pub(super) run: fn(&mut Bench) -> LocalBoxFuture<'_, anyhow::Result<()>>,
 }
 
 /// Every row, in the order in which they run.
 pub(crate) const ALL: &[Row] = &[
     Row {
-        name: closed_loop::NAME,
+        name: "closed-loop",
         what: "200 sockets, each sends its next heartbeat when the last is answered",
+        run: |bench| Box::pin(heartbeats::closed_loop(bench)),
     },
     Row {
-        name: paced::NAME,
+        name: "paced",
         what: "10,000 sockets in 10 lives, all fans, a heartbeat each 5 s",
+        run: |bench| Box::pin(heartbeats::paced(bench)),
     },
     Row {
-        name: ways::NAME,
+        name: "ways",
         what: "10,000 clients each by WebSocket, HTTP and datagram, all fans, a beat each 5 s: CPU and memory",
+        run: |bench| Box::pin(ways::run(bench)),
     },
     Row {
-        name: memory::NAME,
+        name: "memory",
         what: "18,000 idle sockets, joined, all fans",
+        run: |bench| Box::pin(sockets::memory(bench)),
     },
     Row {
-        name: connect::NAME,
+        name: "connect",
         what: "10,000 sockets as fast as they come in, 64 at a time; Rollcall's also join",
+        run: |bench| Box::pin(sockets::connect(bench)),
     },
     Row {
-        name: joins::NAME,
+        name: "joins",
         what: "6,000 sockets of one live join at 2,000/s; then one fan alone comes and goes",
+        run: |bench| Box::pin(joins::run(bench)),
     },
     Row {
-        name: sets::NAME,
+        name: "sets",
         what: "10,000 viewers of one live, half fans, come at 2,000/s and go, with and without the users online",
+        run: |bench| Box::pin(sockets::sets(bench)),
     },
     Row {
-        name: close::NAME,
+        name: "close",
         what: "a live of 1,000,000 fans in 20 slices: its counts are read, then it is closed",
+        run: |bench| Box::pin(close::run(bench)),
     },
     Row {
-        name: gateways::NAME,
+        name: "gateways",
         what: "8,000 sockets in 10 lives over 1, 2, 4 and 8 gateways, a heartbeat each 5 s",
+        run: |bench| Box::pin(sockets::gateways(bench)),
     },
     Row {
-        name: in_process::ONE,
+        name: "in-process",
         what: "--in-process viewers of one live without sockets, half fans, a heartbeat each 10 s",
+        run: |bench| Box::pin(in_process::one(bench)),
     },
     Row {
-        name: in_process::SMALL_LIVES,
+        name: "small-lives",
         what: "--lives lives of --per-live viewers without sockets, all fans, a heartbeat each 5 s, \
                on 1 and 4 gateways",
+        run: |bench| Box::pin(in_process::small_lives(bench)),
     },
     Row {
-        name: in_process::MANY_GATEWAYS,
+        name: "many-gateways",
         what: "--shared-lives lives with --shared-viewers fans on each of --gateways gateways, a heartbeat each 5 s",
+        run: |bench| Box::pin(in_process::many_gateways(bench)),
     },
     Row {
-        name: last_seen::NAME,
+        name: "last-seen",
         what: "Redis memory of 1,000,000 users: seen last in each form, online, in a live",
+        run: |bench| Box::pin(last_seen::run(bench)),
     },
     Row {
-        name: friends::NAME,
+        name: "friends",
         what: "friends online over HTTP: 1,000 followed, 1,000,000 users online; and their count",
+        run: |bench| Box::pin(friends::run(bench)),
     },
     Row {
-        name: attendance::NAME,
+        name: "attendance",
         what: "who came to all, any, or one of seven lives of 100,000 fans, over HTTP, with sets and bitmaps",
+        run: |bench| Box::pin(attendance::run(bench)),
     },
     Row {
-        name: scripts::NAME,
+        name: "scripts",
         what: "Redis CPU of each script by its members, beside plain commands in a pipeline",
+        run: |bench| Box::pin(scripts::run(bench)),
     },
 ];
-
-pub(super) async fn run(name: &str, bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
-    match name {
-        closed_loop::NAME => Box::pin(closed_loop::run(bench, figures)).await,
-        paced::NAME => Box::pin(paced::run(bench, figures)).await,
-        ways::NAME => Box::pin(ways::run(bench, figures)).await,
-        memory::NAME => Box::pin(memory::run(bench, figures)).await,
-        connect::NAME => Box::pin(connect::run(bench, figures)).await,
-        joins::NAME => Box::pin(joins::run(bench, figures)).await,
-        sets::NAME => Box::pin(sets::run(bench, figures)).await,
-        close::NAME => Box::pin(close::run(bench, figures)).await,
-        gateways::NAME => Box::pin(gateways::run(bench, figures)).await,
-        in_process::ONE => Box::pin(in_process::run_one(bench, figures)).await,
-        in_process::SMALL_LIVES => Box::pin(in_process::run_small_lives(bench, figures)).await,
-        in_process::MANY_GATEWAYS => Box::pin(in_process::run_many_gateways(bench, figures)).await,
-        last_seen::NAME => Box::pin(last_seen::run(bench, figures)).await,
-        friends::NAME => Box::pin(friends::run(bench, figures)).await,
-        attendance::NAME => Box::pin(attendance::run(bench, figures)).await,
-        scripts::NAME => Box::pin(scripts::run(bench, figures)).await,
-        other => anyhow::bail!("no row {other:?}"),
-    }
-}

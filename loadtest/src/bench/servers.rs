@@ -4,15 +4,18 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use fred::clients::Client;
 use fred::interfaces::{ClientLike, SortedSetsInterface};
 use fred::types::config::Config;
-use fred::types::{Builder, ClusterHash, CustomCommand};
+use fred::types::{Builder, ClusterHash, CustomCommand, Value};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use reqwest::Method;
+use rollcall::base::secret::Secret;
+use rollcall::store::redis::RedisStore;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -21,7 +24,7 @@ use super::cpu;
 use super::generator::order::{live, streamer, user};
 use crate::api::http_client;
 use crate::entry::token;
-use crate::redis_stats::CommandCounts;
+use crate::redis_stats::{CommandCounts, InlineClient};
 use crate::target::Target;
 
 /// Under valgrind everything takes longer.
@@ -82,6 +85,31 @@ impl Server {
     }
 }
 
+/// The version of redis-server.
+pub(crate) async fn redis_version() -> String {
+    let said = Command::new("redis-server").arg("--version").output().await;
+    let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let said = said.unwrap_or_default();
+    let version = said.split_whitespace().find_map(|it| it.strip_prefix("v="));
+    version.unwrap_or("absent").to_owned()
+}
+
+/// What a Redis had done at one moment.
+pub(crate) struct Reading {
+    cpu: f64,
+    /// Inner ones of scripts among them.
+    commands: CommandCounts,
+    at: Instant,
+}
+
+/// What it did in a while.
+pub(crate) struct Work {
+    pub(crate) seconds: f64,
+    /// CPU seconds.
+    pub(crate) cpu: f64,
+    pub(crate) commands: f64,
+}
+
 /// A redis-server with nothing in it.
 pub(crate) struct Redis {
     pub(crate) server: Server,
@@ -134,6 +162,49 @@ impl Redis {
         format!("redis://{}", self.server.addr)
     }
 
+    /// The gateways' own store, for rows that call it.
+    pub(crate) async fn store(&self) -> anyhow::Result<RedisStore> {
+        Ok(RedisStore::connect(&Secret::new(self.url()), Arc::default()).await?)
+    }
+
+    /// Sends a command that the client has no call for.
+    pub(crate) async fn ask(&self, name: &'static str, words: &[&str]) -> anyhow::Result<Value> {
+        let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
+        Ok(self.client.custom(command, words.to_vec()).await?)
+    }
+
+    /// Bytes that it uses.
+    pub(crate) async fn used_memory(&self) -> anyhow::Result<f64> {
+        let said = InlineClient::connect(&Target::plain(self.server.addr))
+            .await?
+            .ask("INFO memory")
+            .await?;
+        let used = said
+            .lines()
+            .find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok());
+        used.context("INFO memory says no used_memory")
+    }
+
+    pub(crate) async fn read(&self) -> anyhow::Result<Reading> {
+        Ok(Reading {
+            commands: CommandCounts::read(&Target::plain(self.server.addr)).await?,
+            cpu: self.server.cpu()?,
+            at: Instant::now(),
+        })
+    }
+
+    /// Its work since a reading.
+    pub(crate) async fn since(&self, before: &Reading) -> anyhow::Result<Work> {
+        let seconds = before.at.elapsed().as_secs_f64();
+        let cpu = self.server.cpu()? - before.cpu;
+        let commands = CommandCounts::read(&Target::plain(self.server.addr)).await?;
+        Ok(Work {
+            seconds,
+            cpu,
+            commands: commands.total_since(&before.commands),
+        })
+    }
+
     /// Cores that it takes now, over so long: with nothing to do, what it takes for itself.
     pub(crate) async fn idle(&self, span: Duration) -> anyhow::Result<f64> {
         let cpu = self.server.cpu()?;
@@ -142,21 +213,10 @@ impl Redis {
         Ok((self.server.cpu()? - cpu) / began.elapsed().as_secs_f64())
     }
 
-    /// Commands by name so far, inner ones of scripts among them.
-    pub(crate) async fn commands(&self) -> anyhow::Result<CommandCounts> {
-        CommandCounts::read(&Target::plain(self.server.addr)).await
-    }
-
     /// Waits until every follower was told of the lives that have opened.
     pub(crate) async fn followers_told(&self) -> anyhow::Result<()> {
         let began = Instant::now();
-        let length = CustomCommand::new_static("XLEN", ClusterHash::FirstKey, false);
-        while self
-            .client
-            .custom::<u64, _>(length.clone(), vec!["rollcall:fanout"])
-            .await?
-            > 0
-        {
+        while self.ask("XLEN", &["rollcall:fanout"]).await?.as_u64() > Some(0) {
             ensure!(
                 began.elapsed() < TOLD_WITHIN,
                 "followers are still being told after {TOLD_WITHIN:?}"

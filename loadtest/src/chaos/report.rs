@@ -1,15 +1,14 @@
 //! What a run found: a row for each kind of fault, every broken promise with what reproduces it.
-//! Names in the JSON document are only ever added to.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::json;
 
 use super::faults::Kind;
 use super::findings::{Broken, Findings, Promise, Spread};
-use crate::proc_stats::Machine;
+use crate::report::Report;
 
 /// One fault that was run.
 #[derive(Debug)]
@@ -24,23 +23,6 @@ pub(crate) struct Step {
     pub(crate) members: Vec<Duration>,
     /// From rest until all figures were right too.
     pub(crate) audit: Duration,
-}
-
-/// The whole document.
-#[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    pub(crate) version: &'static str,
-    pub(crate) machine: Machine,
-    pub(crate) settings: Settings,
-    pub(crate) seconds: f64,
-    pub(crate) steps: usize,
-    pub(crate) faults: BTreeMap<Kind, Row>,
-    pub(crate) broken: Vec<Incident>,
-    pub(crate) broken_total: u64,
-    /// What kept the run from going on.
-    pub(crate) stopped_by: Option<String>,
-    pub(crate) logs: String,
-    pub(crate) passed: bool,
 }
 
 /// What reproduces the run.
@@ -139,157 +121,50 @@ fn count(steps: &[&Step], promises: &[Promise]) -> u64 {
     sum
 }
 
-impl Report {
-    /// The report of these steps.
-    pub(crate) fn of(
-        settings: Settings,
-        steps: &[Step],
-        stopped_by: Option<String>,
-        logs: String,
-        seconds: f64,
-    ) -> Self {
-        let mut by_kind: BTreeMap<Kind, Vec<&Step>> = BTreeMap::new();
-        for step in steps {
-            if let Some(kind) = step.kind {
-                by_kind.entry(kind).or_default().push(step);
-            }
+/// The report of these steps. `stopped_by` kept the run from going on.
+pub(crate) fn report(
+    settings: &Settings,
+    steps: &[Step],
+    stopped_by: Option<&str>,
+    logs: &str,
+    seconds: f64,
+) -> anyhow::Result<Report> {
+    let mut by_kind: BTreeMap<Kind, Vec<&Step>> = BTreeMap::new();
+    let mut broken = Vec::new();
+    let mut total = 0;
+    for step in steps {
+        if let Some(kind) = step.kind {
+            by_kind.entry(kind).or_default().push(step);
         }
-        let incidents = steps.iter().flat_map(|step| {
-            step.findings.broken.iter().map(|broken| Incident {
-                step: step.number,
-                fault: step.kind,
-                broken: broken.clone(),
-            })
-        });
-        let broken_total = steps
-            .iter()
-            .flat_map(|step| step.findings.counts.values())
-            .sum();
-        Self {
-            version: env!("CARGO_PKG_VERSION"),
-            machine: Machine::read(),
-            settings,
-            seconds,
-            steps: steps.iter().filter(|step| step.kind.is_some()).count(),
-            faults: by_kind
-                .into_iter()
-                .map(|(kind, steps)| (kind, Row::of(&steps)))
-                .collect(),
-            broken: incidents.collect(),
-            broken_total,
-            passed: broken_total == 0 && stopped_by.is_none(),
-            stopped_by,
-            logs,
-        }
+        broken.extend(step.findings.broken.iter().map(|broken| Incident {
+            step: step.number,
+            fault: step.kind,
+            broken: broken.clone(),
+        }));
+        total += step.findings.counts.values().sum::<u64>();
     }
-}
-
-impl Display for Incident {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let Broken {
-            promise,
-            user,
-            live,
-            gateway,
-            detail,
-        } = &self.broken;
-        let fault = self.fault.map_or_else(|| "no fault".to_owned(), Kind::name);
-        write!(out, "step {} ({fault}): {promise:?}", self.step)?;
-        for (what, who) in [("user", user), ("live", live)] {
-            if let Some(who) = who {
-                write!(out, " {what} {who}")?;
-            }
-        }
-        if let Some(gateway) = gateway {
-            write!(out, " gateway {gateway}")?;
-        }
-        write!(out, ": {detail}")
-    }
-}
-
-impl Display for Report {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let Self {
-            machine, settings, ..
-        } = self;
-        writeln!(
-            out,
-            "machine  {} cores, {}, Linux {}",
-            machine.cores, machine.cpu_model, machine.kernel
-        )?;
-        let Settings {
-            seed,
-            viewers,
-            lives,
-            quiet,
-            gateways,
-            lease_ms,
-            ..
-        } = settings;
-        let steps = self.steps;
-        let seconds = self.seconds;
-        writeln!(
-            out,
-            "run      seed {seed}: {viewers} viewers, {lives} lives, {gateways} gateways, lease {lease_ms} ms"
-        )?;
-        writeln!(out, "         {quiet} quiet lives beside them")?;
-        writeln!(
-            out,
-            "         {steps} faults in {seconds:.0} s; logs in {}",
-            self.logs
-        )?;
-        writeln!(out)?;
-        writeln!(
-            out,
-            "{:50} |   bound |   all right after, ms |           wrong members, ms |      sockets |   lag",
-            ""
-        )?;
-        writeln!(
-            out,
-            "fault          times  ghosts  misses  drift  other |      ms |     p50    p99    max | \
-             \x20count    p50    p99    max |    cut  lost |    ms"
-        )?;
-        for (kind, row) in &self.faults {
-            let whole = row.whole;
-            let each = row.members;
-            writeln!(
-                out,
-                "{:<14}{:>6}{:>8}{:>8}{:>7}{:>7} | {:>7} | {:>7}{:>7}{:>7} | {:>6}{:>7}{:>7}{:>7} | {:>6}{:>6} | {:>5}",
-                kind.name(),
-                row.times,
-                row.ghosts,
-                row.misses,
-                row.drift,
-                row.other,
-                row.bound_ms,
-                whole.p50_ms,
-                whole.p99_ms,
-                whole.max_ms,
-                each.count,
-                each.p50_ms,
-                each.p99_ms,
-                each.max_ms,
-                row.sockets_cut,
-                row.sockets_lost,
-                row.lag_ms
-            )?;
-        }
-        writeln!(out)?;
-        for incident in &self.broken {
-            writeln!(out, "broken   {incident}")?;
-        }
-        if let Some(why) = &self.stopped_by {
-            writeln!(out, "stopped  {why}")?;
-        }
-        if self.passed {
-            return write!(out, "check    passed");
-        }
-        write!(
-            out,
-            "check    failed: {} promises broken; again with --seed {seed}",
-            self.broken_total
-        )
-    }
+    let faults: BTreeMap<Kind, Row> = by_kind
+        .iter()
+        .map(|(kind, steps)| (*kind, Row::of(steps)))
+        .collect();
+    let mut report = Report::of(&json!({
+        "settings": settings,
+        "seconds": seconds,
+        "steps": by_kind.values().map(Vec::len).sum::<usize>(),
+        "faults": faults,
+        "broken": broken,
+        "broken_total": total,
+        "stopped_by": stopped_by,
+        "logs": logs,
+    }))?;
+    let seed = settings.seed;
+    report.must(
+        total == 0,
+        format!("{total} promises broken; again with --seed {seed}"),
+    );
+    // A run that was stopped has checked nothing to its end.
+    report.must_not_stop(stopped_by.is_none(), stopped_by.unwrap_or_default());
+    Ok(report)
 }
 
 #[cfg(test)]
@@ -298,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_run_without_a_step_and_one_with_the_longest_times_can_be_printed() {
-        let settings = || Settings {
+        let settings = Settings {
             seed: 1,
             viewers: 1,
             lives: 1,
@@ -310,14 +185,8 @@ mod tests {
             lease_ms: 1,
             refresh_ms: 1,
         };
-        let none = Report::of(
-            settings(),
-            &[],
-            Some("interrupted".to_owned()),
-            String::new(),
-            0.0,
-        );
-        assert!(none.to_string().contains("stopped  interrupted"));
+        let none = report(&settings, &[], Some("interrupted"), "", 0.0).unwrap();
+        assert!(none.to_string().contains("interrupted"), "{none}");
         let step = Step {
             number: 1,
             kind: Some(Kind::Kill),
@@ -327,10 +196,7 @@ mod tests {
             members: vec![Duration::ZERO, Duration::MAX],
             audit: Duration::ZERO,
         };
-        assert!(
-            Report::of(settings(), &[step], None, String::new(), f64::MAX)
-                .to_string()
-                .contains("passed")
-        );
+        let one = report(&settings, &[step], None, "", f64::MAX).unwrap();
+        assert!(one.to_string().contains("passed"), "{one}");
     }
 }

@@ -1,10 +1,9 @@
 //! What `loadtest fanout` found, and what of it is wrong or too slow.
 
-use std::fmt;
-
 use serde::Serialize;
 
 use super::probes::{Noticed, Times};
+use crate::report::Report;
 
 /// The longest that the request to open or close may take, in ms.
 const ANSWERED: f64 = 50.0;
@@ -40,7 +39,7 @@ pub(super) struct Killed {
 }
 
 #[derive(Debug, Default, Serialize)]
-pub(super) struct FanoutReport {
+pub(super) struct Fanout {
     pub(super) followers: usize,
     pub(super) quiet: Noticed,
     pub(super) busy: Noticed,
@@ -53,13 +52,11 @@ pub(super) struct FanoutReport {
     /// After the close.
     pub(super) left: usize,
     pub(super) killed: Killed,
-    pub(super) failures: Vec<String>,
-    pub(super) slow: Vec<String>,
 }
 
-impl FanoutReport {
-    /// The same, with what is wrong.
-    pub(super) fn judged(mut self) -> Self {
+impl Fanout {
+    pub(super) fn report(&self) -> anyhow::Result<Report> {
+        let mut report = Report::of(self)?;
         let Killed {
             followers,
             told,
@@ -68,34 +65,26 @@ impl FanoutReport {
             left,
             ..
         } = self.killed;
-        let right = [
-            (
-                self.once == self.followers && self.all == self.followers,
-                "not every follower has the live once",
-            ),
-            (self.left == 0, "feeds have the live after its close"),
-            (
-                told > 0 && told < followers,
-                "the gateway was not killed in the middle",
-            ),
-            (
-                once == followers && all == followers,
-                "after the kill, not every follower has the live once",
-            ),
-            (
-                left == 0,
-                "feeds have the live of the killed gateway after its close",
-            ),
-        ];
-        self.failures = right
-            .iter()
-            .filter(|(is_right, _)| !is_right)
-            .map(|(_, what)| (*what).to_owned())
-            .collect();
+        report.must(
+            self.once == self.followers && self.all == self.followers,
+            "not every follower has the live once",
+        );
+        report.must(self.left == 0, "feeds have the live after its close");
+        report.must(
+            told > 0 && told < followers,
+            "the gateway was not killed in the middle",
+        );
+        report.must(
+            once == followers && all == followers,
+            "after the kill, not every follower has the live once",
+        );
+        report.must(
+            left == 0,
+            "feeds have the live of the killed gateway after its close",
+        );
         let most = DONE * (self.followers as f64 / 1e5).max(1.0);
-        let quiet = &self.quiet;
-        let busy = &self.busy;
-        let quick = [
+        let Self { quiet, busy, .. } = self;
+        for (is_quick, else_why) in [
             (
                 self.on.answered_ms <= ANSWERED,
                 "the live opened too slowly",
@@ -117,72 +106,10 @@ impl FanoutReport {
                 within(quiet.pings, busy.pings, PINGS),
                 "PINGs took too long",
             ),
-        ];
-        self.slow = quick
-            .iter()
-            .filter(|(is_quick, _)| !is_quick)
-            .map(|(_, what)| (*what).to_owned())
-            .collect();
-        self
-    }
-}
-
-impl fmt::Display for FanoutReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} followers", self.followers)?;
-        for (what, reach) in [("on air", self.on), ("off air", self.off)] {
-            let Reach {
-                answered_ms,
-                took,
-                redis,
-            } = reach;
-            writeln!(
-                f,
-                "  {what:8} answered in {answered_ms:.1} ms, all feeds done in {took:.1} s, Redis {redis:.2} cores"
-            )?;
+        ] {
+            report.must_be_quick(is_quick, else_why);
         }
-        writeln!(
-            f,
-            "  {} had it once, {} entries in all; {} after the close",
-            self.once, self.all, self.left
-        )?;
-        writeln!(
-            f,
-            "  meanwhile, in ms     quiet p50     p99     max      busy p50     p99     max"
-        )?;
-        let rows = [
-            ("joins", self.quiet.joins, self.busy.joins),
-            ("acks", self.quiet.acks, self.busy.acks),
-            ("PING", self.quiet.pings, self.busy.pings),
-        ];
-        for (what, quiet, busy) in rows {
-            let row = [
-                quiet.p50, quiet.p99, quiet.most, busy.p50, busy.p99, busy.most,
-            ]
-            .map(|ms| format!("{ms:.2}"));
-            let [a, b, c, d, e, g] = row;
-            writeln!(f, "  {what:16} {a:>13} {b:>7} {c:>7} {d:>13} {e:>7} {g:>7}")?;
-        }
-        let Killed {
-            followers,
-            told,
-            after,
-            once,
-            all,
-            left,
-        } = self.killed;
-        writeln!(
-            f,
-            "a gateway killed after {told} of {followers} followers: {after:.1} s later all were told"
-        )?;
-        writeln!(
-            f,
-            "  {once} had it once, {all} entries in all; {left} after the close"
-        )?;
-        for what in self.failures.iter().chain(&self.slow) {
-            writeln!(f, "  FAILED: {what}")?;
-        }
-        Ok(())
+        Ok(report)
     }
 }
 

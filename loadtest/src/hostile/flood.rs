@@ -21,8 +21,8 @@ use serde_json::json;
 
 use super::scene::Scene;
 
+use crate::bench::generator::datagrams::DatagramClients;
 use crate::bench::generator::pace::{Clients, NAP};
-use crate::bench::sessions::datagrams::DatagramClients;
 use crate::client::presence::Session;
 
 /// How many false datagrams strangers send in a second, all together. They send fewer if the machine

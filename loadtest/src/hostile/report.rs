@@ -1,12 +1,11 @@
-//! The table of a hostile run: what each attack got for an answer, and what honest viewers noticed.
+//! What a hostile run found: what each attack got for an answer, and what honest viewers noticed.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Display, Formatter};
 
 use serde::Serialize;
 
 use super::honest::Seen;
-use crate::report::fail_if;
+use crate::report::Report;
 
 /// An ack that takes no longer than this is quick, whatever it takes in quiet.
 const QUICK_MS: f64 = 5.0;
@@ -27,7 +26,7 @@ pub(super) struct Row {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct HostileReport {
+pub(super) struct Hostile {
     pub(super) viewers: usize,
     pub(super) fans: usize,
     pub(super) rows: Vec<Row>,
@@ -36,10 +35,6 @@ pub(super) struct HostileReport {
     pub(super) unanswered: u64,
     /// Other errors that the crowd met.
     pub(super) errors: BTreeMap<String, u64>,
-    /// Wrong answers, and harm to honest clients.
-    pub(super) failures: Vec<String>,
-    /// Acks that came too late; only a calm machine can judge them.
-    pub(super) slow: Vec<String>,
 }
 
 impl Row {
@@ -66,126 +61,63 @@ impl Row {
     fn most_ms(&self) -> f64 {
         QUICK_MS.max(2.0 * self.quiet_p99_ms)
     }
-}
 
-impl HostileReport {
-    /// Fills in what `--check` fails for.
-    pub(super) fn judged(mut self) -> Self {
-        let mut failures = Vec::new();
-        for row in &self.rows {
-            let name = row.attack;
-            let seen = &row.seen;
-            fail_if(
-                &mut failures,
-                !row.is_answered_rightly(),
-                format!("{name}: {:?}, not {:?}", row.answers, row.expected),
-            );
-            fail_if(
-                &mut failures,
-                seen.readings == 0,
-                format!("{name}: the sets were never read"),
-            );
-            fail_if(
-                &mut failures,
-                seen.unread > 0,
-                format!("{name}: Redis did not answer {} times", seen.unread),
-            );
-            fail_if(
-                &mut failures,
-                seen.missing_fans > 0,
-                format!("{name}: {} fans missing from the set", seen.missing_fans),
-            );
-            fail_if(
-                &mut failures,
-                seen.strangers > 0,
-                format!("{name}: {} in the set who are no fans", seen.strangers),
-            );
-            fail_if(
-                &mut failures,
-                seen.newcomers_kept_out > 0,
-                format!("{name}: {} newcomers kept out", seen.newcomers_kept_out),
-            );
-            fail_if(
-                &mut failures,
-                row.acks == 0,
-                format!("{name}: no heartbeat was answered"),
-            );
-            if !row.is_quick() {
-                let took = row.during_p99_ms;
-                let most = row.most_ms();
-                let times = row.measured;
-                self.slow
-                    .push(format!("{name}: acks took {took:.1} ms (p99), not {most:.1} ms (measured {times} times)"));
-            }
-        }
-        fail_if(
-            &mut failures,
-            self.sockets_lost > 0,
-            format!("{} honest sockets lost", self.sockets_lost),
+    fn judge(&self, report: &mut Report) {
+        let name = self.attack;
+        let seen = &self.seen;
+        report.must(
+            self.is_answered_rightly(),
+            format!("{name}: {:?}, not {:?}", self.answers, self.expected),
         );
-        fail_if(
-            &mut failures,
-            self.unanswered > 0,
+        report.must(
+            seen.readings > 0,
+            format!("{name}: the sets were never read"),
+        );
+        for (harm, what) in [
+            (seen.unread, "readings that Redis did not answer"),
+            (seen.missing_fans as u64, "fans missing from the set"),
+            (seen.strangers as u64, "in the set who are no fans"),
+            (seen.newcomers_kept_out, "newcomers kept out"),
+        ] {
+            report.must(harm == 0, format!("{name}: {harm} {what}"));
+        }
+        report.must(self.acks > 0, format!("{name}: no heartbeat was answered"));
+        let took = self.during_p99_ms;
+        let most = self.most_ms();
+        let times = self.measured;
+        report.must_be_quick(
+            self.is_quick(),
             format!(
-                "{} of {} heartbeats unanswered",
-                self.unanswered, self.heartbeats
+                "{name}: acks took {took:.1} ms (p99), not {most:.1} ms (measured {times} times)"
             ),
         );
-        for (kind, times) in &self.errors {
-            fail_if(&mut failures, true, format!("{times} errors {kind}"));
-        }
-        self.failures = failures;
-        self
     }
 }
 
-impl Display for HostileReport {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(
-            out,
-            "{:<26} {:<32} {:<44} {:>8} {:>8} {:>6} {:>8} {:>9}",
-            "attack", "answer expected", "answers", "p99", "during", "ratio", "missing", "newcomer"
-        )?;
+impl Hostile {
+    pub(super) fn report(&self) -> anyhow::Result<Report> {
+        let mut report = Report::of(self)?;
         for row in &self.rows {
-            let answers: Vec<String> = row
-                .answers
-                .iter()
-                .map(|(answer, times)| format!("{times} × {answer}"))
-                .collect();
-            let quiet = row.quiet_p99_ms;
-            let during = row.during_p99_ms;
-            let ratio = if quiet > 0.0 { during / quiet } else { 0.0 };
-            writeln!(
-                out,
-                "{:<26} {:<32} {:<44} {quiet:>5.1} ms {during:>5.1} ms {ratio:>6.1} {:>8} {:>6} ms",
-                row.attack,
-                row.expected,
-                answers.join("; "),
-                row.seen.missing_fans,
-                row.seen.slowest_newcomer_ms
-            )?;
+            row.judge(&mut report);
         }
         let Self {
-            viewers,
-            fans,
+            sockets_lost,
             heartbeats,
             unanswered,
-            sockets_lost,
             ..
         } = self;
-        writeln!(
-            out,
-            "honest     {viewers} viewers, {fans} of them fans; {heartbeats} heartbeats, {unanswered} unanswered; \
-             {sockets_lost} sockets lost"
-        )?;
-        let all: Vec<&String> = self.failures.iter().chain(&self.slow).collect();
-        write!(
-            out,
-            "check      {}",
-            if all.is_empty() { "passed" } else { "failed" }
-        )?;
-        all.iter()
-            .try_for_each(|failure| write!(out, "\n           {failure}"))
+        report.must(
+            *sockets_lost == 0,
+            format!("{sockets_lost} honest sockets lost"),
+        );
+        report.must(
+            *unanswered == 0,
+            format!("{unanswered} of {heartbeats} heartbeats unanswered"),
+        );
+        for (kind, times) in &self.errors {
+            report.must(false, format!("{times} errors {kind}"));
+        }
+        Ok(report)
     }
 }
 
@@ -193,7 +125,7 @@ impl Display for HostileReport {
 mod tests {
     use super::*;
 
-    fn judged(change: impl FnOnce(&mut Row)) -> HostileReport {
+    fn seen(change: impl FnOnce(&mut Row)) -> Hostile {
         let mut row = Row {
             attack: "knocks",
             expected: "no",
@@ -208,7 +140,7 @@ mod tests {
             },
         };
         change(&mut row);
-        let report = HostileReport {
+        Hostile {
             viewers: 9,
             fans: 3,
             rows: vec![row],
@@ -216,21 +148,28 @@ mod tests {
             heartbeats: 9,
             unanswered: 0,
             errors: BTreeMap::new(),
-            failures: Vec::new(),
-            slow: Vec::new(),
-        };
-        report.judged()
+        }
+    }
+
+    fn judged(change: impl FnOnce(&mut Row)) -> Report {
+        seen(change).report().unwrap()
     }
 
     #[test]
     fn wrong_answers_missing_fans_and_late_acks_are_told_apart() {
         let good = judged(|_| {});
-        assert!(good.failures.is_empty() && good.slow.is_empty(), "{good}");
+        assert!(
+            good.failures().is_empty() && good.slow().is_empty(),
+            "{good}"
+        );
         let late = judged(|row| row.during_p99_ms = 5.1);
-        assert!(late.failures.is_empty() && late.slow.len() == 1, "{late}");
+        assert!(
+            late.failures().is_empty() && late.slow().len() == 1,
+            "{late}"
+        );
         assert!(
             judged(|row| (row.quiet_p99_ms, row.during_p99_ms) = (4.0, 7.9))
-                .slow
+                .slow()
                 .is_empty()
         );
         let bad: [fn(&mut Row); 6] = [
@@ -243,15 +182,15 @@ mod tests {
         ];
         for change in bad {
             let report = judged(change);
-            assert_eq!(report.failures.len(), 1, "{report}");
+            assert_eq!(report.failures().len(), 1, "{report}");
         }
     }
 
     #[test]
     fn a_second_measurement_keeps_the_harm_of_the_first() {
         let row = |missing_fans| {
-            let report = judged(|row| row.seen.missing_fans = missing_fans);
-            report.rows.into_iter().next().unwrap()
+            let seen = seen(|row| row.seen.missing_fans = missing_fans);
+            seen.rows.into_iter().next().unwrap()
         };
         let both = row(0).after(row(7));
         assert_eq!(

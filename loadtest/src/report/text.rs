@@ -1,237 +1,217 @@
-//! The report as text: a line or two per subject, the figures that matter first.
+//! Any document as text. Objects that lie side by side become a table with a line for each; a list
+//! of numbers shows its median, and how far the numbers reach; everything else is a line.
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Cpu, Heartbeats, Quantiles, Report, Setup, Worker, rate};
-use crate::dashboards::Verdict;
-use crate::tally::FanFlags;
+use serde_json::{Map, Value};
 
-impl Display for Quantiles {
+use super::Report;
+
+/// Longer tables are for programs.
+const MOST_LINES: usize = 50;
+
+impl Display for Report {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "p50 {:.2} ms  p99 {:.2} ms  max {:.2} ms",
-            self.p50 as f64 / 1e3,
-            self.p99 as f64 / 1e3,
-            self.max as f64 / 1e3
-        )
+        for (name, value) in &self.figures {
+            write_figure(out, name, value)?;
+        }
+        let verdict = if self.passed { "passed" } else { "failed" };
+        write!(out, "check: {verdict}")?;
+        self.wrong().try_for_each(|why| write!(out, "\n  {why}"))
     }
 }
 
-impl Display for Cpu {
+fn write_figure(out: &mut Formatter<'_>, name: &str, value: &Value) -> fmt::Result {
+    if let Value::Object(tables) = value
+        && !tables.is_empty()
+        && tables.values().all(|table| lines_of(table).is_some())
+    {
+        return tables
+            .iter()
+            .try_for_each(|(name, table)| write_figure(out, name, table));
+    }
+    match lines_of(value) {
+        Some(lines) if lines.len() <= MOST_LINES => write_table(out, name, &lines),
+        Some(lines) => writeln!(out, "{name}: {}", lines.len()),
+        None => writeln!(out, "{name}: {}", in_words(value)),
+    }
+}
+
+/// The lines of a table, each with its name; `None` if the value is no table.
+fn lines_of(value: &Value) -> Option<Vec<(String, &Map<String, Value>)>> {
+    let lines: Option<Vec<_>> = match value {
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .map(|(number, item)| Some((number.to_string(), item.as_object()?)))
+            .collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, field)| Some((name.clone(), field.as_object()?)))
+            .collect(),
+        _ => None,
+    };
+    lines.filter(|lines| !lines.is_empty())
+}
+
+fn write_table(
+    out: &mut Formatter<'_>,
+    name: &str,
+    lines: &[(String, &Map<String, Value>)],
+) -> fmt::Result {
+    let mut columns: Vec<&str> = Vec::new();
+    for (_, fields) in lines {
+        for column in fields.keys() {
+            if !columns.contains(&column.as_str()) {
+                columns.push(column);
+            }
+        }
+    }
+    let mut cells = vec![vec![format!("{name}:")]];
+    cells[0].extend(columns.iter().map(|column| (*column).to_owned()));
+    for (name, fields) in lines {
+        let mut line = vec![format!("  {name}")];
+        for column in &columns {
+            line.push(fields.get(*column).map(in_words).unwrap_or_default());
+        }
+        cells.push(line);
+    }
+    let widths: Vec<usize> = (0..cells[0].len())
+        .map(|column| {
+            let widths = cells.iter().map(|line| line[column].chars().count());
+            widths.max().unwrap_or_default()
+        })
+        .collect();
+    for line in &cells {
+        write!(out, "{:<width$}", line[0], width = widths[0])?;
+        for (cell, width) in line.iter().zip(&widths).skip(1) {
+            write!(out, "  {cell:>width$}")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn in_words(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Number(number) if number.is_f64() => short(number.as_f64().unwrap_or_default()),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => match Spread::of_numbers(items) {
+            Some(spread) => spread.to_string(),
+            None => items.iter().map(in_words).collect::<Vec<_>>().join("; "),
+        },
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, field)| match field {
+                Value::Object(_) => format!("{name} ({})", in_words(field)),
+                _ => format!("{name} {}", in_words(field)),
+            });
+            fields.collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+/// Enough digits to tell figures apart, no more.
+fn short(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        size if size < 0.000_005 => "0".to_owned(),
+        _ => format!("{value:.5}"),
+    }
+}
+
+/// The middle of some values, and how far they reach.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// `None` of nothing.
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            sorted.get(middle.checked_sub(1)?)?.midpoint(sorted[middle])
+        };
+        Some(Self {
+            median,
+            min: *sorted.first()?,
+            max: *sorted.last()?,
+        })
+    }
+
+    /// A value that is not finite stands as null in a document.
+    fn of_numbers(items: &[Value]) -> Option<Self> {
+        let numbers: Option<Vec<f64>> = items
+            .iter()
+            .map(|item| match item {
+                Value::Null => Some(f64::NAN),
+                item => item.as_f64(),
+            })
+            .collect();
+        Self::of(&numbers?)
+    }
+}
+
+impl Display for Spread {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        write!(out, "cpu {:.2} s ({:.2} cores)", self.seconds, self.cores)?;
-        if let Some(us) = self.us_per_heartbeat {
-            write!(out, ", {us:.1} us per heartbeat")?;
+        write!(out, "{}", short(self.median))?;
+        if self.min < self.max {
+            write!(out, " ({}–{})", short(self.min), short(self.max))?;
         }
         Ok(())
     }
 }
 
-impl Display for Verdict {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        write!(out, "{} of {} right", self.correct, self.watched)?;
-        match (self.time_to_correct_ms, self.wrong.first()) {
-            (Some(ms), _) => write!(out, ", after {ms:.0} ms"),
-            (None, Some(wrong)) => write!(
-                out,
-                "; {}: {:?} viewers and {:?} fans shown, {} and {} are there{}",
-                wrong.live_id,
-                wrong.shown_viewers,
-                wrong.shown_fans,
-                wrong.expected_viewers,
-                wrong.expected_fans,
-                wrong
-                    .failure
-                    .as_ref()
-                    .map(|why| format!(" ({why})"))
-                    .unwrap_or_default()
-            ),
-            (None, None) => Ok(()),
-        }
-    }
-}
-
-impl Display for Report {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        const MIB: f64 = 1024.0 * 1024.0;
-        let Self {
-            machine,
-            connect,
-            join,
-            heartbeats,
-            generator,
-            sockets,
-            fan_flags,
-            ..
-        } = self;
-        writeln!(
-            out,
-            "machine    {} cores, {}, Linux {}",
-            machine.cores, machine.cpu_model, machine.kernel
-        )?;
-        let Setup {
-            lives_opened,
-            follows_written,
-            seconds,
-        } = self.setup;
-        writeln!(
-            out,
-            "setup      {lives_opened} lives, {follows_written} follows in {seconds:.2} s"
-        )?;
-        writeln!(
-            out,
-            "connect    {} at {:.0}/s  {}",
-            connect.connected, connect.per_second, connect.latency_us
-        )?;
-        writeln!(
-            out,
-            "join       {} joined, {} failed  {}",
-            join.joined, join.failed, join.latency_us
-        )?;
-        let Heartbeats {
-            sent_per_second,
-            acked_per_second,
-            steady_seconds,
-            unanswered,
-            sent,
-            ..
-        } = heartbeats;
-        writeln!(
-            out,
-            "heartbeat  {sent_per_second:.0}/s sent, {acked_per_second:.0}/s acked over {steady_seconds:.1} s"
-        )?;
-        writeln!(
-            out,
-            "           ack {}  unanswered {unanswered} of {sent}",
-            heartbeats.ack_latency_us
-        )?;
-        let FanFlags {
-            told_true,
-            told_false,
-            told_null,
-            wrong,
-        } = fan_flags;
-        writeln!(
-            out,
-            "fan flags  {told_true} true, {told_false} false, {told_null} not known yet, {wrong} wrong"
-        )?;
-        writeln!(
-            out,
-            "sockets    {} lost, {} left",
-            sockets.lost, sockets.left
-        )?;
-        if let Some(server) = &self.server {
-            let idle = server.idle.rss_bytes as f64 / MIB;
-            let joined = server.joined.rss_bytes as f64 / MIB;
-            writeln!(
-                out,
-                "server     rss {idle:.1} MiB idle, {joined:.1} MiB joined"
-            )?;
-            if let Some(each) = server.rss_bytes_per_socket {
-                writeln!(out, "           {each:.0} bytes per joined socket")?;
-            }
-            writeln!(out, "           {}", server.cpu)?;
-        }
-        if let Some(redis) = &self.redis {
-            if let Some(cpu) = &redis.cpu {
-                writeln!(out, "redis      {cpu}")?;
-            }
-            if let Some(commands) = &redis.commands {
-                let each = commands.per_heartbeat.unwrap_or_default();
-                writeln!(
-                    out,
-                    "redis      {} commands, {each:.3} per heartbeat",
-                    commands.total
-                )?;
-            }
-        }
-        if let Some(verify) = &self.verify {
-            writeln!(out, "verify     joined: {}", verify.joined)?;
-            writeln!(
-                out,
-                "           held: {}, {} wobbles",
-                verify.held, verify.wobbles
-            )?;
-            writeln!(out, "           left: {}", verify.left)?;
-        }
-        let cpu = Cpu {
-            seconds: generator.cpu_seconds,
-            cores: rate(generator.cpu_seconds, heartbeats.steady_seconds),
-            us_per_heartbeat: generator.cpu_us_per_heartbeat,
-        };
-        writeln!(
-            out,
-            "generator  {} processes, {cpu}, lag {}",
-            generator.processes, generator.lag_us
-        )?;
-        for (
-            number,
-            Worker {
-                viewers,
-                address,
-                lost,
-            },
-        ) in self.workers.iter().enumerate()
-        {
-            let (Some(address), lost) = (address, lost.as_deref()) else {
-                continue;
-            };
-            writeln!(
-                out,
-                "machine {number}  {address}: {viewers} viewers; {}",
-                lost.unwrap_or("to the end")
-            )?;
-        }
-        for (kind, times) in &self.errors {
-            writeln!(out, "error      {kind}: {times}")?;
-        }
-        let verdict = if self.check.passed {
-            "passed"
-        } else {
-            "failed"
-        };
-        write!(out, "check      {verdict}")?;
-        self.check
-            .failures
-            .iter()
-            .try_for_each(|failure| write!(out, "\n           {failure}"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use crate::tally::Latencies;
 
     #[test]
-    fn any_number_and_none_at_all_can_be_printed() {
-        assert_eq!(
-            Quantiles::of(&Latencies::default()).to_string(),
-            "p50 0.00 ms  p99 0.00 ms  max 0.00 ms"
-        );
-        let cpu = |seconds, us_per_heartbeat| {
-            Cpu {
-                seconds,
-                cores: seconds,
-                us_per_heartbeat,
-            }
-            .to_string()
-        };
-        assert_eq!(cpu(-0.5, None), "cpu -0.50 s (-0.50 cores)");
-        assert_eq!(
-            cpu(-0.5, Some(-2.0)),
-            "cpu -0.50 s (-0.50 cores), -2.0 us per heartbeat"
-        );
-        for odd in [
-            f64::MAX,
-            f64::MIN,
-            f64::MIN_POSITIVE,
-            f64::NAN,
-            f64::INFINITY,
+    fn what_lies_side_by_side_is_a_table_and_the_rest_a_line() {
+        let report = Report::of(&json!({
+            "bench": {"row": {"heartbeats": {"bare": [1.0], "ours": [3.0, 1.0, 2.5]}, "CPU": {"bare": [null]}}},
+            "connect": {"connected": 5, "latency_us": {"p50": 3}, "seconds": 0.25},
+            "rows": [{"attack": "knocks", "acks": 12}],
+            "samples": vec![json!({"tasks": 1}); 60],
+        }))
+        .unwrap();
+        let text = report.to_string();
+        for line in [
+            "row:             bare              ours\n",
+            "  CPU             NaN                  \n",
+            "  heartbeats     1.00  2.50 (1.00–3.00)\n",
+            "connect: connected 5, latency_us (p50 3), seconds 0.25000\n",
+            "rows:  acks  attack\n",
+            "  0      12  knocks\n",
+            "samples: 60\n",
         ] {
-            assert!(!cpu(odd, Some(odd)).is_empty());
+            assert!(text.contains(line), "{line}{text}");
         }
-        assert_eq!((rate(1.0, 0.0), super::super::per(1.0, 0)), (0.0, None));
+    }
+
+    #[test]
+    fn figures_have_the_digits_they_need() {
+        let shown = [153_000.4, 68.04, 0.005, 0.0, -12_345.0, f64::NAN].map(short);
+        assert_eq!(shown, ["153000", "68.04", "0.00500", "0", "-12345", "NaN"]);
+    }
+
+    #[test]
+    fn the_median_is_the_middle_or_between_the_two() {
+        assert_eq!(Spread::of(&[]), None);
+        let median = |values: &[f64]| Spread::of(values).map(|spread| spread.median);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0]), Some(2.5));
     }
 }

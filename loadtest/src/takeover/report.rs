@@ -1,11 +1,11 @@
 //! What `loadtest takeover` found, and what of it is wrong.
 
-use std::fmt;
-
 use serde::Serialize;
 
+use crate::report::Report;
+
 #[derive(Debug, Clone, Default, Serialize)]
-pub(super) struct TakeoverReport {
+pub(super) struct Takeover {
     pub(super) sessions: u64,
     /// How often the counts were looked at after the kill.
     pub(super) looks: u64,
@@ -26,85 +26,26 @@ pub(super) struct TakeoverReport {
     /// Fans in the sets of Redis.
     pub(super) lowest_in_redis: u64,
     pub(super) highest_in_redis: u64,
-    pub(super) failures: Vec<String>,
 }
 
-impl TakeoverReport {
-    /// The same, with what is wrong.
-    pub(super) fn judged(mut self) -> Self {
+impl Takeover {
+    pub(super) fn report(&self) -> anyhow::Result<Report> {
         let all = self.sessions;
         let in_time = self.counted_ms.is_some_and(|ms| ms <= self.limit_ms);
-        let right = [
-            (self.highest <= all, "somebody was counted twice"),
-            (
-                self.highest_in_redis <= all,
-                "the sets in Redis had more users than there are",
-            ),
-            (self.here_ms.is_some(), "not every session was taken over"),
-            (
-                self.resumed == all,
-                "the other gateway did not go on with each session once",
-            ),
-            (in_time, "not all were counted again in time"),
-            (self.refused.is_none(), "a session was refused"),
-        ];
-        for (is_right, what) in right {
-            if !is_right {
-                self.failures.push(what.to_owned());
-            }
-        }
-        self
-    }
-}
-
-impl fmt::Display for TakeoverReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            sessions,
-            looks,
-            resumed,
-            beats,
-            lowest,
-            highest,
-            lowest_in_redis,
-            highest_in_redis,
-            ..
-        } = self;
-        writeln!(
-            f,
-            "{sessions} sessions, {beats} beats, a gateway killed; {resumed} taken over"
-        )?;
-        writeln!(f, "  all on the other gateway   {}", After(self.here_ms))?;
-        writeln!(
-            f,
-            "  all counted there for good {} (limit {:.1} s)",
-            After(self.counted_ms),
-            self.limit_ms / 1e3
-        )?;
-        writeln!(
-            f,
-            "  in {looks} looks: counts from {lowest} to {highest}, fans in Redis from {lowest_in_redis} to \
-             {highest_in_redis}"
-        )?;
-        if let Some(why) = &self.refused {
-            writeln!(f, "  {why}")?;
-        }
-        for what in &self.failures {
-            writeln!(f, "  FAILED: {what}")?;
-        }
-        Ok(())
-    }
-}
-
-/// How long after the kill something was so.
-struct After(Option<f64>);
-
-impl fmt::Display for After {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(ms) => write!(f, "after {:.1} s", ms / 1e3),
-            None => write!(f, "never"),
-        }
+        let mut report = Report::of(self)?;
+        report.must(self.highest <= all, "somebody was counted twice");
+        report.must(
+            self.highest_in_redis <= all,
+            "the sets in Redis had more users than there are",
+        );
+        report.must(self.here_ms.is_some(), "not every session was taken over");
+        report.must(
+            self.resumed == all,
+            "the other gateway did not go on with each session once",
+        );
+        report.must(in_time, "not all were counted again in time");
+        report.must(self.refused.is_none(), "a session was refused");
+        Ok(report)
     }
 }
 
@@ -112,8 +53,8 @@ impl fmt::Display for After {
 mod tests {
     use super::*;
 
-    fn good() -> TakeoverReport {
-        TakeoverReport {
+    fn good() -> Takeover {
+        Takeover {
             sessions: 10,
             resumed: 10,
             here_ms: Some(1.0),
@@ -121,14 +62,14 @@ mod tests {
             limit_ms: 3.0,
             highest: 10,
             highest_in_redis: 10,
-            ..TakeoverReport::default()
+            ..Takeover::default()
         }
     }
 
     #[test]
     fn each_thing_that_is_wrong_is_a_failure() {
-        assert_eq!(good().judged().failures, [""; 0]);
-        let changes: [fn(&mut TakeoverReport); 6] = [
+        assert!(good().report().unwrap().failures().is_empty());
+        let changes: [fn(&mut Takeover); 6] = [
             |report| report.highest = 11,
             |report| report.highest_in_redis = 11,
             |report| report.here_ms = None,
@@ -137,9 +78,9 @@ mod tests {
             |report| report.refused = Some("over".to_owned()),
         ];
         for change in changes {
-            let mut report = good();
-            change(&mut report);
-            assert_eq!(report.clone().judged().failures.len(), 1, "{report:?}");
+            let mut seen = good();
+            change(&mut seen);
+            assert_eq!(seen.report().unwrap().failures().len(), 1, "{seen:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ use reqwest::Method;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::report::TakeoverReport;
+use super::report::Takeover;
 use crate::bench::generator::order::live;
 use crate::bench::servers::{Gateway, Redis, metric_in};
 use crate::redis_stats::InlineClient;
@@ -41,7 +41,7 @@ pub(super) struct Watch<'a> {
     lives: usize,
     sessions: u64,
     began: Instant,
-    report: TakeoverReport,
+    seen: Takeover,
 }
 
 impl<'a> Watch<'a> {
@@ -57,7 +57,7 @@ impl<'a> Watch<'a> {
             lives,
             sessions: sessions as u64,
             began: Instant::now(),
-            report: TakeoverReport::default(),
+            seen: Takeover::default(),
         })
     }
 
@@ -78,14 +78,14 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// From now on what is seen goes into the report.
+    /// From now on what is seen is kept.
     pub(super) fn begin(&mut self) {
         self.began = Instant::now();
-        self.report = TakeoverReport {
+        self.seen = Takeover {
             sessions: self.sessions,
             lowest: self.sessions,
             lowest_in_redis: self.sessions,
-            ..TakeoverReport::default()
+            ..Takeover::default()
         };
     }
 
@@ -99,12 +99,12 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    pub(super) fn report(self) -> TakeoverReport {
-        self.report
+    pub(super) fn seen(self) -> Takeover {
+        self.seen
     }
 
     fn note(&mut self, seen: &Seen, at_ms: f64) {
-        let report = &mut self.report;
+        let report = &mut self.seen;
         report.looks += 1;
         report.lowest = report.lowest.min(seen.viewers).min(seen.fans);
         report.highest = report.highest.max(seen.viewers).max(seen.fans);

@@ -1,12 +1,13 @@
 //! What a receiver of webhooks took, held against what happened.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::report::Report;
 
 /// What must have arrived of each live: that it opened, so many removals in their order, that it
 /// closed.
@@ -61,7 +62,7 @@ fn arrival_in(line: &str) -> anyhow::Result<Arrival> {
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct WebhookReport {
+pub(crate) struct Compared {
     lives: usize,
     /// Events that had to arrive.
     expected: usize,
@@ -74,11 +75,20 @@ pub(crate) struct WebhookReport {
     down_seconds: f64,
     /// From the moment in which the receiver was back.
     all_there_seconds: f64,
-    pub(crate) failures: Vec<String>,
+    #[serde(skip)]
+    failures: Vec<String>,
 }
 
-impl WebhookReport {
-    pub(crate) fn of(
+impl Compared {
+    pub(crate) fn report(&self) -> anyhow::Result<Report> {
+        let mut report = Report::of(self)?;
+        for failure in &self.failures {
+            report.must(false, failure);
+        }
+        Ok(report)
+    }
+
+    pub(crate) fn new(
         expected: &Expected,
         taken: &[Arrival],
         (down, after): (Duration, Duration),
@@ -129,37 +139,13 @@ impl WebhookReport {
     }
 }
 
-impl fmt::Display for WebhookReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{} lives, receiver down for {:.0} s, its sender killed meanwhile",
-            self.lives, self.down_seconds
-        )?;
-        writeln!(
-            f,
-            "{} events expected, {} missing, all there {:.1} s after",
-            self.expected, self.missing, self.all_there_seconds
-        )?;
-        write!(
-            f,
-            "{} requests taken, {} of them repeats with the same id",
-            self.taken, self.repeats
-        )?;
-        self.failures
-            .iter()
-            .take(20)
-            .try_for_each(|failure| write!(f, "\nWRONG {failure}"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
 
-    fn report(events: &[(&str, Value)]) -> WebhookReport {
+    fn compared(events: &[(&str, Value)]) -> Compared {
         let mut expected = Expected::new(1);
         expected.live("a");
         let arrival = |(verdict, event): &(&str, Value)| Arrival {
@@ -167,7 +153,7 @@ mod tests {
             event: event.clone(),
         };
         let taken: Vec<Arrival> = events.iter().map(arrival).collect();
-        WebhookReport::of(&expected, &taken, (Duration::ZERO, Duration::ZERO))
+        Compared::new(&expected, &taken, (Duration::ZERO, Duration::ZERO))
     }
 
     fn event(id: &str, kind: &str) -> Value {
@@ -186,7 +172,7 @@ mod tests {
             ("3", "live.closed"),
         ]
         .map(|(id, kind)| ("ok", event(id, kind)));
-        let right = report(&[
+        let right = compared(&[
             opened.clone(),
             opened.clone(),
             removed.clone(),
@@ -197,9 +183,9 @@ mod tests {
             (right.failures.len(), right.missing, right.repeats),
             (0, 0, 2)
         );
-        assert_eq!(report(&[opened.clone(), closed.clone()]).missing, 1);
+        assert_eq!(compared(&[opened.clone(), closed.clone()]).missing, 1);
         assert_eq!(
-            report(&[opened.clone(), closed.clone(), removed.clone()])
+            compared(&[opened.clone(), closed.clone(), removed.clone()])
                 .failures
                 .len(),
             1,
@@ -207,7 +193,7 @@ mod tests {
         );
         let forged = ("signature", event("2", "user.removed"));
         assert_eq!(
-            report(&[opened.clone(), forged, closed.clone()])
+            compared(&[opened.clone(), forged, closed.clone()])
                 .failures
                 .len(),
             1
@@ -217,7 +203,7 @@ mod tests {
             json!({"id": "1", "live_id": "a", "type": "live.opened", "at": 2}),
         );
         assert_eq!(
-            report(&[opened, other, removed, closed]).failures.len(),
+            compared(&[opened, other, removed, closed]).failures.len(),
             1,
             "a repeat that differs"
         );

@@ -13,11 +13,10 @@ use mio::{Events, Interest, Poll, Token};
 use super::dial::{dial, request};
 use super::frames::{self, CLOSE, PING, PONG, TEXT};
 use super::order::{Crowd, Enter, live};
-use super::pace::Clients;
-use crate::tally::Latencies;
+use super::pace::{Clients, NAP, Seen};
 
-/// The token that wakes the loop for an order.
-pub(super) const ORDERS: Token = Token(usize::MAX);
+/// How long all sockets together may take to close.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Where the kind of a message stands: `{"type":"` comes first in all of them.
 const KIND_AT: usize = 9;
 
@@ -50,14 +49,11 @@ pub(crate) struct Engine {
     pong: Vec<u8>,
     /// An answer is followed by the next heartbeat.
     pub(super) looping: bool,
-    pub(super) upgraded: usize,
-    pub(crate) joined: usize,
-    pub(super) lost: usize,
-    pub(super) sent: u64,
-    pub(super) answered: u64,
-    pub(super) latency: Latencies,
-    /// The first error, for the report.
-    pub(super) trouble: Option<String>,
+    upgraded: usize,
+    joined: usize,
+    lost: usize,
+    awaited: u64,
+    seen: Seen,
 }
 
 impl Engine {
@@ -78,19 +74,9 @@ impl Engine {
             upgraded: 0,
             joined: 0,
             lost: 0,
-            sent: 0,
-            answered: 0,
-            latency: Latencies::default(),
-            trouble: None,
+            awaited: 0,
+            seen: Seen::default(),
         })
-    }
-
-    pub(super) fn registry(&self) -> &mio::Registry {
-        self.poll.registry()
-    }
-
-    pub(super) fn crowd(&self) -> Option<&Crowd> {
-        self.crowd.as_ref()
     }
 
     pub(super) fn expect(&mut self, crowd: Crowd) {
@@ -98,28 +84,12 @@ impl Engine {
         self.crowd = Some(crowd);
     }
 
-    /// How many sockets there were, those that are gone among them.
-    pub(super) fn len(&self) -> usize {
-        self.sockets.len()
+    pub(super) fn joined(&self) -> usize {
+        self.joined
     }
 
-    /// How many are there.
-    pub(super) fn alive(&self) -> usize {
-        self.sockets.iter().flatten().count()
-    }
-
-    /// How many are in, as the crowd understands it.
-    pub(super) fn entered(&self) -> usize {
-        match self.crowd.as_ref().map(|crowd| crowd.enter) {
-            Some(Enter::Joined) => self.joined,
-            _ => self.upgraded,
-        }
-    }
-
-    /// Forgets the sockets and all that was counted.
-    pub(super) fn clear(&mut self) {
-        self.sockets.clear();
-        (self.upgraded, self.joined, self.lost) = (0, 0, 0);
+    pub(super) fn lost(&self) -> usize {
+        self.lost
     }
 
     /// Begins to connect the next user.
@@ -170,18 +140,13 @@ impl Engine {
         Some(number)
     }
 
-    /// Says goodbye.
-    pub(super) fn leave(&mut self, position: usize) {
-        let frame = frames::encode(CLOSE, &1000_u16.to_be_bytes());
-        self.write(position, &frame);
-    }
-
     fn ask(&mut self, position: usize, frame: &[u8]) {
         let Some(Some(socket)) = self.sockets.get_mut(position) else {
             return;
         };
         socket.asked = Some(Instant::now());
-        self.sent += 1;
+        self.seen.beats += 1;
+        self.awaited += 1;
         self.write(position, frame);
     }
 
@@ -296,8 +261,9 @@ impl Engine {
             // heartbeat_ack, or the echo of a heartbeat
             Some(b'h') => {
                 if let Some(asked) = socket.asked.take() {
-                    self.latency.record(asked.elapsed());
-                    self.answered += 1;
+                    self.seen.latency.record(asked.elapsed());
+                    self.seen.answered += 1;
+                    self.awaited -= 1;
                 }
                 if self.looping {
                     self.beat(position);
@@ -309,7 +275,10 @@ impl Engine {
                 self.joined += 1;
             }
             // error
-            Some(b'e') => self.trouble = Some(String::from_utf8_lossy(text).into_owned()),
+            Some(b'e') => {
+                let text = String::from_utf8_lossy(text).into_owned();
+                self.seen.trouble.get_or_insert(text);
+            }
             _ => {}
         }
     }
@@ -317,13 +286,20 @@ impl Engine {
     fn lose(&mut self, position: usize, why: String) {
         self.sockets[position] = None;
         self.lost += 1;
-        self.trouble.get_or_insert(why);
+        self.seen.trouble.get_or_insert(why);
     }
 }
 
 impl Clients for Engine {
     fn count(&self) -> usize {
-        self.len()
+        self.sockets.len()
+    }
+
+    fn entered(&self) -> usize {
+        match self.crowd.as_ref().map(|crowd| crowd.enter) {
+            Some(Enter::Joined) => self.joined,
+            _ => self.upgraded,
+        }
     }
 
     fn turn(&mut self, wait: Duration) -> io::Result<()> {
@@ -333,9 +309,7 @@ impl Clients for Engine {
         }
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         for event in &events {
-            if event.token() != ORDERS {
-                self.stirred(event.token().0, event.is_readable(), event.is_writable());
-            }
+            self.stirred(event.token().0, event.is_readable(), event.is_writable());
         }
         self.events = events;
         Ok(())
@@ -348,6 +322,25 @@ impl Clients for Engine {
     }
 
     fn awaited(&self) -> u64 {
-        self.sent - self.answered
+        self.awaited
+    }
+
+    fn seen(&mut self) -> &mut Seen {
+        &mut self.seen
+    }
+
+    /// Says goodbye and forgets the sockets, all of which the server ends.
+    fn leave(&mut self) -> io::Result<bool> {
+        let frame = frames::encode(CLOSE, &1000_u16.to_be_bytes());
+        (0..self.sockets.len()).for_each(|position| self.write(position, &frame));
+        let began = Instant::now();
+        while self.sockets.iter().any(Option::is_some) && began.elapsed() < PATIENCE {
+            self.turn(NAP)?;
+        }
+        let all_gone = self.sockets.iter().all(Option::is_none);
+        self.sockets.clear();
+        (self.upgraded, self.joined, self.lost, self.awaited) = (0, 0, 0, 0);
+        self.seen = Seen::default();
+        Ok(all_gone)
     }
 }

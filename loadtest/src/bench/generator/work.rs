@@ -1,91 +1,150 @@
-//! The orders, carried out: each turns the engine until it is done or its time is over.
+//! The orders, carried out: each turns the clients until it is done or its time is over.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
+
+use super::datagrams::DatagramClients;
+use super::echo::EchoClients;
 use super::engine::Engine;
-use super::order::{Order, Outcome};
-use super::pace::{Clients, LAST_ANSWERS, NAP, await_answers, pace};
+use super::http::{HttpClients, TO_BEGIN};
+use super::order::{By, Crowd, Order, Outcome, Viewers};
+use super::pace::{Clients, NAP, await_answers, each_at, pace};
 use crate::bench::cpu;
 use crate::tally::unix_micros;
 
 /// How long a crowd may take beyond its own rate.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long long answers may take.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
 /// When each user asked to join, in Unix microseconds, 0 before that; by user number.
 pub(crate) type JoinClock = Arc<Vec<AtomicU64>>;
 
+/// The clients of this process.
+pub(crate) enum AnyClients {
+    Sockets(Engine),
+    Http(HttpClients),
+    Datagrams(DatagramClients),
+    Echo(EchoClients),
+}
+
+impl AnyClients {
+    /// Sockets, none of which is there yet.
+    pub(crate) fn new() -> io::Result<Self> {
+        Engine::new().map(Self::Sockets)
+    }
+
+    pub(super) fn get(&mut self) -> &mut dyn Clients {
+        match self {
+            Self::Sockets(clients) => clients,
+            Self::Http(clients) => clients,
+            Self::Datagrams(clients) => clients,
+            Self::Echo(clients) => clients,
+        }
+    }
+}
+
 /// Carries out one order. The clock, if there is one, records when each join is sent.
 pub(crate) fn carry_out(
-    engine: &mut Engine,
+    clients: &mut AnyClients,
     order: Order,
     clock: Option<&JoinClock>,
-) -> io::Result<Outcome> {
+) -> anyhow::Result<Outcome> {
     let cpu = cpu::this_thread();
-    let sent = engine.sent;
-    let answered = engine.answered;
-    let lost = engine.lost;
-    engine.latency = Default::default();
-    engine.trouble = None;
+    *clients.get().seen() = Default::default();
     let began = Instant::now();
-    let mut leaving = false;
-    let done = match order {
-        Order::Connect(crowd) => {
-            engine.expect(crowd);
-            connect(engine)?
+    let done = obey(clients, order, clock)?;
+    let seconds = began.elapsed().as_secs_f64();
+    let clients = clients.get();
+    let mut seen = std::mem::take(clients.seen());
+    if !done {
+        seen.trouble
+            .get_or_insert_with(|| "it took too long".to_owned());
+    }
+    Ok(Outcome {
+        sockets: clients.entered(),
+        sent: seen.beats,
+        answered: seen.answered,
+        seconds,
+        cpu_seconds: cpu::this_thread() - cpu,
+        latency: seen.latency,
+        gave_up: seen.trouble,
+    })
+}
+
+/// False if it takes too long.
+fn obey(clients: &mut AnyClients, order: Order, clock: Option<&JoinClock>) -> anyhow::Result<bool> {
+    let done = match (order, &mut *clients) {
+        (Order::Connect(crowd), AnyClients::Sockets(engine)) => connect(engine, crowd)?,
+        (Order::Begin(viewers), _) => {
+            *clients = begin(&viewers)?;
+            true
         }
-        Order::Join { per_second } => join(engine, per_second, clock)?,
-        Order::Loop { seconds } => {
+        (Order::Share { connections }, AnyClients::Http(http)) => {
+            http.connect(connections)?;
+            http.beat_over_each_connection()?
+        }
+        (Order::Join { per_second }, AnyClients::Sockets(engine)) => {
+            join(engine, per_second, clock)?
+        }
+        (Order::Loop { seconds }, AnyClients::Sockets(engine)) => {
             run_loop(engine, seconds)?;
             true
         }
-        Order::Pace { every_s, seconds } => pace(engine, every_s, seconds)?,
-        Order::Large { per_second } => ask_at_length(engine, per_second)?,
-        Order::Rest { seconds } => rest(engine, seconds)?,
-        Order::Leave => {
-            leaving = true;
-            leave(engine)?
+        (Order::Large { per_second }, AnyClients::Sockets(engine)) => {
+            let before = engine.awaited();
+            let count = engine.count();
+            each_at(engine, count, per_second, Engine::ask_at_length)?;
+            await_answers(engine, before, LAST_ANSWERS)?
         }
+        (
+            Order::Pace {
+                every_s,
+                seconds,
+                ack_every,
+            },
+            clients,
+        ) => {
+            clients.get().ack_every(ack_every);
+            pace(clients.get(), every_s, seconds)?
+        }
+        (Order::Rest { seconds }, clients) => {
+            let until = Instant::now() + Duration::from_secs_f64(seconds);
+            while Instant::now() < until {
+                clients.get().turn(NAP * 50)?;
+            }
+            true
+        }
+        (Order::Leave, clients) => clients.get().leave()?,
+        (order, _) => bail!("nobody is there to carry out {order:?}"),
     };
-    let outcome = Outcome {
-        sockets: engine.entered(),
-        lost: if leaving { 0 } else { engine.lost - lost },
-        sent: engine.sent - sent,
-        answered: engine.answered - answered,
-        seconds: began.elapsed().as_secs_f64(),
-        cpu_seconds: cpu::this_thread() - cpu,
-        latency: std::mem::take(&mut engine.latency),
-        gave_up: None,
-    };
-    let gave_up = if done && outcome.lost == 0 {
-        None
-    } else {
-        let trouble = engine.trouble.clone();
-        Some(trouble.unwrap_or_else(|| "it took too long".to_owned()))
-    };
-    if leaving {
-        engine.clear();
-    }
-    Ok(Outcome { gave_up, ..outcome })
+    Ok(done)
 }
 
-fn connect(engine: &mut Engine) -> io::Result<bool> {
-    let Some(crowd) = engine.crowd().cloned() else {
-        return Ok(false);
-    };
+fn connect(engine: &mut Engine, crowd: Crowd) -> io::Result<bool> {
+    let Crowd {
+        count,
+        per_second,
+        in_flight,
+        ..
+    } = crowd;
+    engine.expect(crowd);
     let began = Instant::now();
-    let slowest = crowd.per_second.map_or(Duration::ZERO, |rate| {
-        Duration::from_secs_f64(crowd.count as f64 / rate)
+    let slowest = per_second.map_or(Duration::ZERO, |rate| {
+        Duration::from_secs_f64(count as f64 / rate)
     });
-    while engine.entered() + engine.lost < crowd.count {
-        let due = match crowd.per_second {
+    while engine.entered() + engine.lost() < count {
+        let due = match per_second {
             Some(rate) => (began.elapsed().as_secs_f64() * rate) as usize + 1,
-            None => crowd.count,
+            None => count,
         };
-        while engine.len() < due.min(crowd.count)
-            && engine.len() - engine.entered() - engine.lost < crowd.in_flight
+        while engine.count() < due.min(count)
+            && engine.count() - engine.entered() - engine.lost() < in_flight
         {
             engine.connect_next();
         }
@@ -94,25 +153,22 @@ fn connect(engine: &mut Engine) -> io::Result<bool> {
             return Ok(false);
         }
     }
-    Ok(engine.lost == 0)
+    Ok(true)
 }
 
 fn join(engine: &mut Engine, per_second: f64, clock: Option<&JoinClock>) -> io::Result<bool> {
-    let began = Instant::now();
-    let count = engine.len();
-    let mut asked = 0;
-    while engine.joined + engine.lost < count {
-        let due = ((began.elapsed().as_secs_f64() * per_second) as usize + 1).min(count);
-        while asked < due {
-            if let (Some(number), Some(clock)) = (engine.join(asked), clock)
-                && let Some(at) = clock.get(number)
-            {
-                at.store(unix_micros(), Ordering::Release);
-            }
-            asked += 1;
+    let count = engine.count();
+    each_at(engine, count, per_second, |engine, position| {
+        if let (Some(number), Some(clock)) = (engine.join(position), clock)
+            && let Some(at) = clock.get(number)
+        {
+            at.store(unix_micros(), Ordering::Release);
         }
+    })?;
+    let began = Instant::now();
+    while engine.joined() + engine.lost() < count {
         engine.turn(NAP)?;
-        if began.elapsed() > Duration::from_secs_f64(count as f64 / per_second) + PATIENCE {
+        if began.elapsed() > PATIENCE {
             return Ok(false);
         }
     }
@@ -121,7 +177,7 @@ fn join(engine: &mut Engine, per_second: f64, clock: Option<&JoinClock>) -> io::
 
 fn run_loop(engine: &mut Engine, seconds: f64) -> io::Result<()> {
     engine.looping = true;
-    (0..engine.len()).for_each(|position| engine.beat(position));
+    (0..engine.count()).for_each(|position| engine.beat(position));
     let until = Instant::now() + Duration::from_secs_f64(seconds);
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -136,35 +192,19 @@ fn run_loop(engine: &mut Engine, seconds: f64) -> io::Result<()> {
     Ok(())
 }
 
-fn ask_at_length(engine: &mut Engine, per_second: f64) -> io::Result<bool> {
-    let began = Instant::now();
-    let count = engine.len();
-    let before = engine.awaited();
-    let mut asked = 0;
-    while asked < count {
-        let due = ((began.elapsed().as_secs_f64() * per_second) as usize + 1).min(count);
-        while asked < due {
-            engine.ask_at_length(asked);
-            asked += 1;
-        }
-        engine.turn(NAP)?;
+fn begin(viewers: &Viewers) -> anyhow::Result<AnyClients> {
+    if viewers.by == By::Echo {
+        let clients = EchoClients::new(viewers.server, viewers.count)?;
+        return Ok(AnyClients::Echo(clients));
     }
-    await_answers(engine, before)
-}
-
-fn rest(engine: &mut Engine, seconds: f64) -> io::Result<bool> {
-    let until = Instant::now() + Duration::from_secs_f64(seconds);
-    while Instant::now() < until {
-        engine.turn(NAP * 50)?;
+    let mut clients = HttpClients::new(viewers.server)?;
+    clients.connect(TO_BEGIN.min(viewers.count))?;
+    clients.begin(viewers)?;
+    clients.disconnect();
+    if viewers.by == By::Http {
+        return Ok(AnyClients::Http(clients));
     }
-    Ok(true)
-}
-
-fn leave(engine: &mut Engine) -> io::Result<bool> {
-    (0..engine.len()).for_each(|position| engine.leave(position));
-    let began = Instant::now();
-    while engine.alive() > 0 && began.elapsed() < LAST_ANSWERS {
-        engine.turn(NAP)?;
-    }
-    Ok(engine.alive() == 0)
+    let mut clients = DatagramClients::of(&clients.sessions)?;
+    clients.say_hello()?;
+    Ok(AnyClients::Datagrams(clients))
 }

@@ -4,17 +4,12 @@
 //! have numbers without gaps.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use fred::interfaces::ClientLike;
-use fred::types::{ClusterHash, CustomCommand, Value};
 use reqwest::Method;
 use rollcall::base::clock::unix_now;
 use rollcall::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
-use rollcall::base::metrics::Metrics;
-use rollcall::base::secret::Secret;
 use rollcall::config::AttendanceForm;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{
@@ -23,12 +18,10 @@ use rollcall::store::{
 };
 use serde_json::json;
 
-use super::users::used_memory;
-use crate::bench::figures::{Figures, Who};
+use super::answers::Answers;
 use crate::bench::servers::{Gateway, Redis};
 use crate::bench::settings::Bench;
 
-pub(super) const NAME: &str = "attendance";
 const LIVES: usize = 7;
 /// Redis notes calls that take longer, in µs.
 const SLOW: &str = "5000";
@@ -55,27 +48,16 @@ fn crowds(fans: usize) -> Vec<Vec<usize>> {
         .collect()
 }
 
-pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let fans = bench.pick(100_000, 2_000);
     let crowds = crowds(fans);
-    for form in [AttendanceForm::Set, AttendanceForm::Bitmap] {
-        let redis = Redis::start().await?;
-        let ids = if form == AttendanceForm::Bitmap {
-            "u32"
-        } else {
-            "text"
-        };
-        let flags = [
-            "--attendance",
-            form.as_str(),
-            "--last-seen-ids",
-            ids,
-            "--track-online",
-            "off",
-        ];
-        let gateway = bench.programs.gateway_with(&redis, None, &flags).await?;
-        let store =
-            RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
+    for (form, ids) in [
+        (AttendanceForm::Set, "text"),
+        (AttendanceForm::Bitmap, "u32"),
+    ] {
+        let flags = ["--attendance", form.as_str(), "--last-seen-ids", ids];
+        let (redis, gateway) = bench.place(0, 0, &flags).await?;
+        let store = redis.store().await?;
         ensure!(
             store.fix_attendance_form(form).await? == form,
             "another form"
@@ -85,53 +67,18 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
             redis: &redis,
             form,
             crowds: &crowds,
-            times: bench.pick(60, 5),
         };
-        let grown = asked.seed(&store).await?;
-        note(
-            figures,
-            form,
-            "Redis memory of a fan of one live",
-            "B",
-            grown / (fans * LIVES) as f64,
+        let each = asked.seed(&store).await? / (fans * LIVES) as f64;
+        let name = form.as_str();
+        bench.ours(
+            &format!("{name}: Redis memory of a fan of one live, B"),
+            each,
         );
         for which in [Attending::All, Attending::Any, Attending::Not] {
-            asked.about(which, figures).await?;
+            asked.about(which, bench).await?;
         }
     }
-    sessions(fans, figures).await
-}
-
-fn note(
-    figures: &mut Figures,
-    form: AttendanceForm,
-    measure: &str,
-    unit: &'static str,
-    value: f64,
-) {
-    figures.note(
-        NAME,
-        Who::Rollcall,
-        (&format!("{}: {measure}", form.as_str()), unit),
-        value,
-    );
-}
-
-async fn slow_calls(redis: &Redis) -> anyhow::Result<f64> {
-    redis_does(redis, "SLOWLOG", &["LEN"])
-        .await?
-        .as_f64()
-        .context("a number of slow calls")
-}
-
-async fn redis_does(redis: &Redis, command: &'static str, words: &[&str]) -> anyhow::Result<Value> {
-    let command = CustomCommand::new_static(command, ClusterHash::FirstKey, false);
-    Ok(redis.client.custom(command, words.to_vec()).await?)
-}
-
-async fn watch_slow_calls(redis: &Redis) -> anyhow::Result<()> {
-    redis_does(redis, "CONFIG", &["SET", "slowlog-log-slower-than", SLOW]).await?;
-    redis_does(redis, "SLOWLOG", &["RESET"]).await.map(drop)
+    sessions(fans, bench).await
 }
 
 struct Asked<'a> {
@@ -140,13 +87,12 @@ struct Asked<'a> {
     form: AttendanceForm,
     /// The fans of each live.
     crowds: &'a [Vec<usize>],
-    times: usize,
 }
 
 impl Asked<'_> {
     /// Opens the lives and has the fans come to them. Returns by how much the memory of Redis grew.
     async fn seed(&self, store: &RedisStore) -> anyhow::Result<f64> {
-        let before = used_memory(self.redis).await?;
+        let before = self.redis.used_memory().await?;
         for (live, crowd) in self.crowds.iter().enumerate() {
             let body = json!({ "streamer_id": "7", "attendance": true });
             let opened = self
@@ -168,12 +114,12 @@ impl Asked<'_> {
             }
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
-        Ok(used_memory(self.redis).await? - before)
+        Ok(self.redis.used_memory().await? - before)
     }
 
     /// Reads the whole list once, which must be that of a model, and then asks for its first page
     /// again and again.
-    async fn about(&self, which: Attending, figures: &mut Figures) -> anyhow::Result<()> {
+    async fn about(&self, which: Attending, bench: &mut Bench) -> anyhow::Result<()> {
         let (op, what) = match which {
             Attending::All => ("all", "came to all seven"),
             Attending::Any => ("any", "came to any of seven"),
@@ -204,39 +150,14 @@ impl Asked<'_> {
             found.len(),
             expected.len()
         );
-        let mut times = Vec::with_capacity(self.times);
-        let mut slow = f64::MAX;
-        for _ in 0..self.times {
-            watch_slow_calls(self.redis).await?;
-            let began = Instant::now();
-            self.gateway.call(Method::GET, &path, None).await?;
-            times.push(began.elapsed().as_secs_f64() * 1e3);
-            // Redis measures by the wall clock, and this machine does other things, too: a call
-            // that takes so long by itself does so every time.
-            slow = slow.min(slow_calls(self.redis).await?);
-        }
-        times.sort_by(f64::total_cmp);
-        note(
-            figures,
-            self.form,
-            &format!("{what}: p50"),
-            "ms",
-            time_at(&times, 0.5),
-        );
-        note(
-            figures,
-            self.form,
-            &format!("{what}: p99"),
-            "ms",
-            time_at(&times, 0.99),
-        );
-        note(
-            figures,
-            self.form,
-            &format!("{what}: calls over 5 ms in Redis"),
-            "",
-            slow,
-        );
+        let times = bench.pick(60, 5);
+        let answers = Answers::of(self.gateway, self.redis, &path, times, SLOW).await?;
+        let what = format!("{}: {what}", self.form.as_str());
+        answers.note(bench, &what);
+        // Redis measures by the wall clock, and this machine does other things, too: a call that
+        // takes so long by itself does so every time.
+        let slow = answers.slow.iter().copied().fold(f64::MAX, f64::min);
+        bench.ours(&format!("{what}: calls over 5 ms in Redis"), slow);
         Ok(())
     }
 
@@ -272,15 +193,14 @@ impl Asked<'_> {
 }
 
 /// One session of each of these users, in two slices, and then a second one.
-async fn sessions(users: usize, figures: &mut Figures) -> anyhow::Result<()> {
+async fn sessions(users: usize, bench: &mut Bench) -> anyhow::Result<()> {
     let redis = Redis::start().await?;
-    let store =
-        RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
+    let store = redis.store().await?;
     let mut of_slice = vec![Vec::new(); 2];
     (0..users)
         .map(|n| user(AttendanceForm::Set, n))
         .for_each(|user| of_slice[user.slice_index(2) as usize - 1].push(user));
-    let before = used_memory(&redis).await?;
+    let before = redis.used_memory().await?;
     let mut grown = Vec::new();
     let mut number = 0;
     let mut cpu = 0.0;
@@ -300,30 +220,23 @@ async fn sessions(users: usize, figures: &mut Figures) -> anyhow::Result<()> {
             dearest = dearest.max(spent / (number - began) as f64);
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
-        grown.push(used_memory(&redis).await? - before);
+        grown.push(redis.used_memory().await? - before);
     }
-    let mut note =
-        |measure: &str, unit, value| figures.note(NAME, Who::Rollcall, (measure, unit), value);
-    note(
-        "sessions: Redis memory of a user with one",
-        "B",
-        grown[0] / users as f64,
-    );
-    note(
-        "sessions: Redis memory of another one",
-        "B",
-        (grown[1] - grown[0]) / users as f64,
-    );
-    note(
-        "sessions: Redis CPU of a join or leave",
-        "µs",
-        cpu * 1e6 / (4 * users) as f64,
-    );
-    note(
-        "sessions: Redis CPU of a full call, of joins or of leaves",
-        "ms",
-        dearest * 1e3,
-    );
+    let each = users as f64;
+    for (measure, value) in [
+        ("Redis memory of a user with one, B", grown[0] / each),
+        (
+            "Redis memory of another one, B",
+            (grown[1] - grown[0]) / each,
+        ),
+        ("Redis CPU of a join or leave, µs", cpu * 1e6 / (4.0 * each)),
+        (
+            "Redis CPU of a full call, of joins or of leaves, ms",
+            dearest * 1e3,
+        ),
+    ] {
+        bench.ours(&format!("sessions: {measure}"), value);
+    }
     Ok(())
 }
 
@@ -375,9 +288,4 @@ async fn change(
         "a change was refused"
     );
     Ok(())
-}
-
-/// The time at this share of the sorted times.
-fn time_at(sorted: &[f64], share: f64) -> f64 {
-    sorted[((sorted.len() - 1) as f64 * share) as usize]
 }

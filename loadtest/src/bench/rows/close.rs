@@ -6,37 +6,30 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use reqwest::Method;
 use rollcall::base::ids::{LiveId, SliceId, UserId};
-use rollcall::base::metrics::Metrics;
-use rollcall::base::secret::Secret;
 use rollcall::store::LiveStore;
-use rollcall::store::redis::RedisStore;
 
 use super::holder::Holder;
 use crate::bench::dashboard::DashboardLog;
-use crate::bench::figures::{Figures, Who};
 use crate::bench::generator::order::{live, user};
 use crate::bench::ping::Pinger;
 use crate::bench::servers::Redis;
 use crate::bench::settings::Bench;
 
-pub(super) const NAME: &str = "close";
 const SLICES: u32 = 20;
 const READERS: usize = 2;
 const PIPELINED: usize = 32;
 
-pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let fans = bench.pick(1_000_000, 2_000);
     let redis = Redis::start().await?;
-    let store =
-        RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
+    let store = redis.store().await?;
     let opener = bench.programs.gateway(&redis).await?;
-    for _ in 0..bench.rounds.min(3) {
+    for _ in 0..bench.rounds().min(3) {
         opener.open(1, Some(SLICES)).await?;
         let record = store
             .load_live(&LiveId::parse(&live(0))?)
@@ -53,18 +46,8 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         let sent = gateway.metric("rollcall_store_calls_total").await?;
         let reads = read_counts(gateway.server.addr, bench.pick(2.0, 0.2)).await?;
         let calls = gateway.metric("rollcall_store_calls_total").await? - sent;
-        figures.note(
-            NAME,
-            Who::Rollcall,
-            ("count reads over HTTP", "1/s"),
-            reads.per_second,
-        );
-        figures.note(
-            NAME,
-            Who::Rollcall,
-            ("commands sent to Redis per read", ""),
-            calls / reads.all,
-        );
+        bench.ours("count reads over HTTP, 1/s", reads.per_second);
+        bench.ours("commands sent to Redis per read", calls / reads.all);
 
         let pinger = Pinger::start(redis.server.addr)?;
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -78,30 +61,10 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         // Redis frees unlinked keys in the background.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let during = pinger.seen().await?;
-        figures.note(
-            NAME,
-            Who::Rollcall,
-            ("close answered after", "ms"),
-            answered.as_secs_f64() * 1e3,
-        );
-        figures.note(
-            NAME,
-            Who::Rollcall,
-            ("PING max during the close", "ms"),
-            during.max() as f64 / 1e3,
-        );
-        figures.note(
-            NAME,
-            Who::Rollcall,
-            ("PING p99 during the close", "ms"),
-            during.at(0.99) as f64 / 1e3,
-        );
-        figures.note(
-            NAME,
-            Who::Rollcall,
-            ("PING max just before", "ms"),
-            before.max() as f64 / 1e3,
-        );
+        bench.ours("close answered after, ms", answered.as_secs_f64() * 1e3);
+        bench.ours("PING max during the close, ms", during.ms_at(1.0));
+        bench.ours("PING p99 during the close, ms", during.ms_at(0.99));
+        bench.ours("PING max just before, ms", before.ms_at(1.0));
     }
     Ok(())
 }

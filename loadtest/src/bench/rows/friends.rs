@@ -3,27 +3,22 @@
 //! call keeps Redis busy for long.
 
 use std::collections::HashSet;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, ensure};
-use fred::interfaces::{ClientLike, SortedSetsInterface};
-use fred::types::{ClusterHash, CustomCommand, Value};
+use anyhow::ensure;
+use fred::interfaces::SortedSetsInterface;
 use reqwest::Method;
 use rollcall::base::clock::unix_now;
 use rollcall::base::ids::{LiveId, OnlineSet, PLATFORM_EPOCH, SliceId, USERS_SLICES, UserId};
-use rollcall::base::metrics::Metrics;
-use rollcall::base::secret::Secret;
 use rollcall::store::LastSeen;
 use rollcall::store::redis::RedisStore;
 
+use super::answers::Answers;
 use super::holder::Holder;
 use super::users::user;
-use crate::bench::figures::{Figures, Who};
-use crate::bench::servers::{Gateway, Redis};
+use crate::bench::servers::Redis;
 use crate::bench::settings::Bench;
 
-pub(super) const NAME: &str = "friends";
 const FOLLOWED: usize = 1_000;
 /// Of the followed users, this many are online. Half of the others were online within the window.
 const FRIENDS_ONLINE: usize = 500;
@@ -32,15 +27,11 @@ const CALLS: &str = "rollcall_store_calls_total";
 /// Redis notes calls that take longer, in µs.
 const SLOW: &str = "1000";
 
-pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
-    let redis = Redis::start().await?;
-    let gateway = bench
-        .programs
-        .gateway_with(&redis, None, &["--track-online", "on"])
-        .await?;
+pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
+    let flags = ["--track-online", "on"];
+    let (redis, gateway) = bench.place(0, 0, &flags).await?;
     let users = bench.pick(1_000_000, 5_000);
-    let store =
-        RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
+    let store = redis.store().await?;
     let live = LiveId::parse("42")?;
     let friends: HashSet<UserId> = friends_online().collect();
     let _holder = Holder::start(&store, PLATFORM_EPOCH, users_by_slice(users), |user| {
@@ -52,26 +43,39 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     })
     .await?;
     seed(&redis, &store, users).await?;
-    for _ in 0..bench.rounds.min(3) {
-        let asked = Asked {
-            gateway: &gateway,
-            redis: &redis,
-            times: bench.pick(2_000, 50),
-        };
-        let path = format!("/v1/users/{}/friends/online?limit=1000", user(0));
-        let is_whole =
-            |text: &str| text.matches("user_id").count() == FRIENDS_ONLINE + FRIENDS_BEFORE;
-        asked
-            .about(&path, is_whole)
-            .await?
-            .note(figures, "friends of 1,000 followed");
-        let everybody = format!("\"online_users\":{users},");
-        let count = asked
-            .about("/v1/online/count?window_s=300", |text| {
-                text.contains(&everybody)
-            })
-            .await?;
-        count.note(figures, "users online, counted");
+    let friends = format!("/v1/users/{}/friends/online?limit=1000", user(0));
+    let all_friends = FRIENDS_ONLINE + FRIENDS_BEFORE;
+    let everybody = format!("\"online_users\":{users},");
+    let times = bench.pick(2_000, 50);
+    for _ in 0..bench.rounds().min(3) {
+        for (what, path, part, count) in [
+            (
+                "friends of 1,000 followed",
+                &*friends,
+                "user_id",
+                all_friends,
+            ),
+            (
+                "users online, counted",
+                "/v1/online/count?window_s=300",
+                &*everybody,
+                1,
+            ),
+        ] {
+            let first = gateway.call(Method::GET, path, None).await?;
+            ensure!(
+                first.matches(part).count() == count,
+                "a wrong answer to {path}: {}",
+                first.get(..300).unwrap_or(&first)
+            );
+            let before = gateway.metric(CALLS).await?;
+            let answers = Answers::of(&gateway, &redis, path, times, SLOW).await?;
+            let calls = gateway.metric(CALLS).await? - before;
+            answers.note(bench, what);
+            bench.ours(&format!("{what}: calls to Redis"), calls / times as f64);
+            let slow = answers.slow.iter().sum::<f64>() / calls;
+            bench.ours(&format!("{what}: calls over 1 ms in Redis, of all"), slow);
+        }
     }
     Ok(())
 }
@@ -135,73 +139,4 @@ async fn seed(redis: &Redis, store: &RedisStore, users: usize) -> anyhow::Result
         )
         .await?;
     Ok(())
-}
-
-struct Asked<'a> {
-    gateway: &'a Gateway,
-    redis: &'a Redis,
-    times: usize,
-}
-
-/// What the answers took.
-struct Took {
-    /// In ms, sorted.
-    times: Vec<f64>,
-    calls: f64,
-    slow: f64,
-}
-
-impl Asked<'_> {
-    /// Asks one question after the other.
-    async fn about(&self, path: &str, is_right: impl Fn(&str) -> bool) -> anyhow::Result<Took> {
-        let first = self.gateway.call(Method::GET, path, None).await?;
-        ensure!(
-            is_right(&first),
-            "a wrong answer to {path}: {}",
-            first.get(..300).unwrap_or(&first)
-        );
-        self.redis_does("CONFIG", &["SET", "slowlog-log-slower-than", SLOW])
-            .await?;
-        self.redis_does("SLOWLOG", &["RESET"]).await?;
-        let before = self.gateway.metric(CALLS).await?;
-        let mut times = Vec::with_capacity(self.times);
-        for _ in 0..self.times {
-            let began = Instant::now();
-            self.gateway.call(Method::GET, path, None).await?;
-            times.push(began.elapsed().as_secs_f64() * 1e3);
-        }
-        let calls = (self.gateway.metric(CALLS).await? - before) / self.times as f64;
-        let slow = self
-            .redis_does("SLOWLOG", &["LEN"])
-            .await?
-            .as_f64()
-            .context("a number of slow calls")?;
-        times.sort_by(f64::total_cmp);
-        Ok(Took { times, calls, slow })
-    }
-
-    async fn redis_does(&self, command: &'static str, words: &[&str]) -> anyhow::Result<Value> {
-        let command = CustomCommand::new_static(command, ClusterHash::FirstKey, false);
-        Ok(self.redis.client.custom(command, words.to_vec()).await?)
-    }
-}
-
-impl Took {
-    fn note(&self, figures: &mut Figures, what: &str) {
-        let slow_share = self.slow / (self.calls * self.times.len() as f64);
-        for (measure, unit, value) in [
-            ("p50", "ms", self.time_at(0.5)),
-            ("p99", "ms", self.time_at(0.99)),
-            ("calls to Redis", "", self.calls),
-            ("calls over 1 ms in Redis, of all", "", slow_share),
-        ] {
-            let measure = format!("{what}: {measure}");
-            figures.note(NAME, Who::Rollcall, (&measure, unit), value);
-        }
-    }
-
-    /// The time at this share of the sorted times.
-    fn time_at(&self, share: f64) -> f64 {
-        self.times[((self.times.len() - 1) as f64 * share) as usize]
-    }
 }

@@ -7,10 +7,9 @@
 
 mod four_calls;
 mod hosts;
-mod many_gateways;
+mod many_lives;
 mod memory_socket;
 mod one;
-mod small_lives;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,9 +32,8 @@ use crate::bench::generator::order::{live, streamer, user};
 use memory_socket::{MemorySocket, Received};
 
 pub(crate) use hosts::child_main;
-pub(super) use many_gateways::{NAME as MANY_GATEWAYS, run as run_many_gateways};
-pub(super) use one::{NAME as ONE, run as run_one};
-pub(super) use small_lives::{NAME as SMALL_LIVES, run as run_small_lives};
+pub(super) use many_lives::{many_gateways, small_lives};
+pub(super) use one::run as one;
 
 /// A row that needs more is given up, because other programs need memory, too.
 const MOST_MEMORY: f64 = 12.0 * (1_u64 << 30) as f64;

@@ -9,16 +9,13 @@ use anyhow::{Context, anyhow, ensure};
 use fred::interfaces::SetsInterface;
 
 use crate::bench::dashboard::{DashboardLog, Shown, send, socket};
-use crate::bench::figures::{Figures, Who};
-use crate::bench::generator::engine::Engine;
 use crate::bench::generator::order::{Crowd, Enter, Order, Outcome, live, user};
-use crate::bench::generator::{JoinClock, carry_out};
+use crate::bench::generator::{AnyClients, JoinClock, carry_out};
 use crate::bench::servers::{Gateway, Redis};
 use crate::bench::settings::Bench;
 use crate::client::{self, Socket};
 use crate::tally::{Latencies, unix_micros};
 
-pub(super) const NAME: &str = "joins";
 const PER_SECOND: f64 = 2_000.0;
 const POLL: Duration = Duration::from_millis(2);
 const ASKED_AT_ONCE: usize = 1_000;
@@ -28,18 +25,16 @@ const QUIET: Duration = Duration::from_millis(800);
 /// How long the neighbour stays in the live, and then away from it.
 const STAY: Duration = Duration::from_millis(100);
 
-pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let sockets = bench.pick(6_000, 300);
-    let redis = Redis::start().await?;
-    redis.follow(sockets, 1).await?;
-    let gateway = bench.programs.gateway(&redis).await?;
+    let (redis, gateway) = bench.place(sockets, 1, &[]).await?;
     gateway.open(2, None).await?;
     let dashboard = DashboardLog::open(gateway.server.addr, 0).await?;
     let neighbour = Neighbour::start(&gateway, user(sockets)).await?;
-    for round in 0..bench.rounds.min(5) {
+    for _ in 0..bench.rounds().min(5) {
         dashboard.shows(0, 0).await?;
         dashboard.take();
-        let (in_redis, clock) = one_crowd(&redis, &gateway, sockets, round).await?;
+        let (in_redis, clock) = one_crowd(&redis, &gateway, sockets).await?;
         let shown = dashboard.take();
         let on_dashboard = until_shown(&clock, &shown)?;
         for (what, latency) in [
@@ -47,13 +42,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
             ("join to dashboard", &on_dashboard),
         ] {
             for (quantile, name) in [(0.5, "p50"), (0.99, "p99")] {
-                let measure = format!("{what}, {name}");
-                figures.note(
-                    NAME,
-                    Who::Rollcall,
-                    (&measure, "ms"),
-                    latency.at(quantile) as f64 / 1e3,
-                );
+                bench.ours(&format!("{what}, {name}, ms"), latency.ms_at(quantile));
             }
         }
     }
@@ -66,24 +55,10 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         first.record(came);
         last.record(left);
     }
-    figures.note(
-        NAME,
-        Who::Rollcall,
-        ("first fan to dashboard, max", "ms"),
-        first.max() as f64 / 1e3,
-    );
-    figures.note(
-        NAME,
-        Who::Rollcall,
-        ("last fan's leave to dashboard, max", "ms"),
-        last.max() as f64 / 1e3,
-    );
-    figures.note(
-        NAME,
-        Who::Rollcall,
-        ("0↔1 on the dashboard, max", "ms"),
-        first.max().max(last.max()) as f64 / 1e3,
-    );
+    let both = first.ms_at(1.0).max(last.ms_at(1.0));
+    bench.ours("first fan to dashboard, max, ms", first.ms_at(1.0));
+    bench.ours("last fan's leave to dashboard, max, ms", last.ms_at(1.0));
+    bench.ours("0↔1 on the dashboard, max, ms", both);
     Ok(())
 }
 
@@ -127,17 +102,11 @@ async fn one_crowd(
     redis: &Redis,
     gateway: &Gateway,
     sockets: usize,
-    round: usize,
 ) -> anyhow::Result<(Latencies, JoinClock)> {
     let clock: JoinClock = Arc::new((0..sockets).map(|_| AtomicU64::new(0)).collect());
     let done = Arc::new(AtomicBool::new(false));
     let all_seen = Arc::new(AtomicBool::new(false));
-    let crowd = Crowd::new(
-        gateway.server.addr,
-        sockets,
-        Enter::Upgraded,
-        140 + round as u8,
-    );
+    let crowd = Crowd::new(gateway.server.addr, sockets, Enter::Upgraded);
     let generator = {
         let clock = clock.clone();
         let done = done.clone();
@@ -185,34 +154,29 @@ async fn one_crowd(
     all_seen.store(true, Ordering::Release);
     let joined = tokio::task::spawn_blocking(move || generator.join()).await?;
     let outcome = joined.ok().context("the generator's thread")??;
-    ensure!(
-        outcome.sockets == sockets,
-        "{} of {sockets} joined",
-        outcome.sockets
-    );
+    ensure!(outcome.gave_up.is_none(), "{:?}", outcome.gave_up);
     Ok((latency, clock))
 }
 
 fn drive(crowd: Crowd, clock: &JoinClock, all_seen: &AtomicBool) -> anyhow::Result<Outcome> {
-    let mut engine = Engine::new()?;
-    carry_out(&mut engine, Order::Connect(crowd), None)?;
-    let mut joined = carry_out(
-        &mut engine,
+    let mut clients = AnyClients::new()?;
+    carry_out(&mut clients, Order::Connect(crowd), None)?;
+    let joined = carry_out(
+        &mut clients,
         Order::Join {
             per_second: PER_SECOND,
         },
         Some(clock),
     )?;
-    joined.sockets = engine.joined;
     // The dashboard gets its last message within twice its throttle.
-    carry_out(&mut engine, Order::Rest { seconds: 1.5 }, None)?;
+    carry_out(&mut clients, Order::Rest { seconds: 1.5 }, None)?;
     for _ in 0..20 {
         if all_seen.load(Ordering::Acquire) {
             break;
         }
-        carry_out(&mut engine, Order::Rest { seconds: 0.5 }, None)?;
+        carry_out(&mut clients, Order::Rest { seconds: 0.5 }, None)?;
     }
-    carry_out(&mut engine, Order::Leave, None)?;
+    carry_out(&mut clients, Order::Leave, None)?;
     Ok(joined)
 }
 

@@ -1,57 +1,46 @@
 //! What Redis needs to know of a user: when the user was seen last, in both forms and in one plain
 //! sorted set, that the user is online, and in which live.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use fred::interfaces::SortedSetsInterface;
 use rollcall::base::clock::unix_now;
 use rollcall::base::ids::UserId;
-use rollcall::base::metrics::Metrics;
-use rollcall::base::secret::Secret;
 use rollcall::config::SeenIds;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{LastSeen, MAX_BATCH};
 
-use super::users::{seed_claims, seed_sets, used_memory, user};
-use crate::bench::figures::{Figures, Who};
+use super::users::{seed_claims, seed_sets, user};
+use crate::bench::figures::Who;
 use crate::bench::servers::Redis;
 use crate::bench::settings::Bench;
-
-pub(super) const NAME: &str = "last-seen";
 
 /// The claim of a gateway on a user who is online.
 const ONLINE: &str = " 1=";
 /// The same if the user is in one live.
 const IN_A_LIVE: &str = " 1=live-1234567";
 
-pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let users = bench.pick(1_000_000, 2_000);
-    for _ in 0..bench.rounds.min(3) {
+    for _ in 0..bench.rounds().min(3) {
         for ids in [SeenIds::Text, SeenIds::U32] {
             let grown = Filled::new(users)
                 .await?
                 .grows(async |filled| filled.see(ids).await)
                 .await?;
             let what = format!("last seen, ids as {}", ids.as_str());
-            note(figures, Who::Rollcall, &what, grown, users);
+            note(bench, Who::Rollcall, &what, grown, users);
         }
         let plain = Filled::new(users)
             .await?
             .grows(async |filled| filled.plain().await)
             .await?;
-        note(
-            figures,
-            Who::Naive,
-            "last seen, one plain ZSET",
-            plain,
-            users,
-        );
+        note(bench, Who::Naive, "last seen, one plain ZSET", plain, users);
         let online = Filled::new(users).await?;
         let set = online.grows(async |it| {
             seed_sets(&it.redis, it.users, |k| format!("online-users_slice{k}")).await
         });
-        note(figures, Who::Rollcall, "online", set.await?, users);
+        note(bench, Who::Rollcall, "online", set.await?, users);
         for (what, claims) in [
             ("online, claimed by a gateway", ONLINE),
             ("in which live, on one gateway", IN_A_LIVE),
@@ -59,20 +48,16 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
             let grown = online
                 .grows(async |it| seed_claims(&it.redis, it.users, claims).await)
                 .await?;
-            note(figures, Who::Rollcall, what, grown, users);
+            note(bench, Who::Rollcall, what, grown, users);
         }
     }
     Ok(())
 }
 
 /// Notes the memory of one user, when all users take so many bytes.
-fn note(figures: &mut Figures, who: Who, what: &str, bytes: f64, users: usize) {
-    figures.note(
-        NAME,
-        who,
-        (&format!("{what}: Redis memory of a user"), "B"),
-        bytes / users as f64,
-    );
+fn note(bench: &mut Bench, who: Who, what: &str, bytes: f64, users: usize) {
+    let measure = format!("{what}: Redis memory of a user, B");
+    bench.note(who, &measure, bytes / users as f64);
 }
 
 /// A Redis of its own that the row fills with `users`.
@@ -85,22 +70,20 @@ struct Filled {
 impl Filled {
     async fn new(users: usize) -> anyhow::Result<Self> {
         let redis = Redis::start().await?;
-        let store =
-            RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
         Ok(Self {
+            store: redis.store().await?,
             redis,
-            store,
             users,
         })
     }
 
     /// By how much the memory of Redis grows.
     async fn grows(&self, fill: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<f64> {
-        let before = used_memory(&self.redis).await?;
+        let before = self.redis.used_memory().await?;
         fill(self).await?;
         // Redis resizes its tables in the background.
         tokio::time::sleep(Duration::from_secs(1)).await;
-        Ok(used_memory(&self.redis).await? - before)
+        Ok(self.redis.used_memory().await? - before)
     }
 
     async fn see(&self, ids: SeenIds) -> anyhow::Result<()> {

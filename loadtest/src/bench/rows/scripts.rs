@@ -1,90 +1,118 @@
-//! What each store script costs Redis, beside plain commands that do the same for each member. The
-//! cost is shown by the number of members in a call, and by the number of gateways with an entry in
-//! the slice (plain commands have none).
+//! What the store's scripts cost Redis, beside plain commands that do the same for each member, by
+//! the number of members in a call.
 //!
 //! The cost is the CPU time of Redis above idle. Scripts are called without waiting for replies,
-//! and plain commands go in one pipeline per call, so neither pays for round trips.
-
-mod plain;
-mod scripted;
-mod work;
+//! and plain commands go in one pipeline per call, so neither pays for round trips. Another gateway
+//! has an entry in each slice of a script. The plain commands know neither gateways nor leases nor
+//! epochs, as a first version of such a service is often written.
 
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use fred::clients::Client;
+use fred::interfaces::{KeysInterface, SetsInterface, SortedSetsInterface};
+use fred::types::Value;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use rollcall::store::redis::RedisStore;
+use rollcall::store::{Apply, ApplyReply, Follows, Pass, SliceSize, Slices};
 
-use crate::bench::figures::{Figures, Who};
+use crate::bench::figures::Who;
+use crate::bench::generator::order::{live, streamer, user};
 use crate::bench::servers::Redis;
 use crate::bench::settings::Bench;
-use plain::Plain;
-use scripted::Scripted;
-use work::{AT_ONCE, Batch, By, SIZES, Shape, Work};
 
-pub(super) const NAME: &str = "scripts";
+const SIZES: [usize; 4] = [1, 10, 100, 1_000];
+/// Most calls of one measurement, and most members of all of them.
+const CALLS: usize = 500;
+const MEMBERS: usize = 5_000;
+/// Fewer calls would let the fixed cost of a measurement show.
+const FEWEST_CALLS: usize = 30;
+const AT_ONCE: usize = 32;
+const EXPIRE_S: i64 = 15;
 /// The background thread of Redis needs this long to free unlinked keys.
 const FREED_AFTER: Duration = Duration::from_millis(3);
 /// No further round begins after this time.
 const NO_ROUND_AFTER: Duration = Duration::from_secs(20);
 
-pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+/// What a call does. Every batch does all of it to the same slices, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Join,
+    FanCheck,
+    Leave,
+    /// Fills the slice for the sweep.
+    JoinAgain,
+    Sweep,
+    /// Fills the slice for the close.
+    JoinLast,
+    Close,
+}
+
+/// With the names in the table; work without one only prepares the next.
+const ALL: [(Work, Option<&str>); 7] = [
+    (Work::Join, Some("apply with joins")),
+    (Work::FanCheck, Some("fan check")),
+    (Work::Leave, Some("apply with leaves")),
+    (Work::JoinAgain, None),
+    (Work::Sweep, Some("sweep")),
+    (Work::JoinLast, None),
+    (Work::Close, Some("close of a slice")),
+];
+
+/// The calls of one measurement, each to a slice of its own.
+#[derive(Clone, Copy)]
+struct Batch {
+    /// In each call.
+    members: usize,
+    calls: usize,
+    /// Each batch opens its slices in a new epoch.
+    epoch: u64,
+}
+
+pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let redis = Redis::start().await?;
-    redis
-        .follow(SIZES.into_iter().max().context("no size")?, 1)
-        .await?;
-    let meter = Meter::start(
-        &redis,
-        bench.pick(Duration::from_secs(1), Duration::from_millis(100)),
-    )
-    .await?;
-    let scripted = Scripted::connect(&redis).await?;
-    let plain = Plain {
-        client: redis.client.clone(),
+    redis.follow(SIZES[SIZES.len() - 1], 1).await?;
+    let idle = redis.idle(bench.pick_ms(1_000, 100)).await?;
+    let scripted = Scripted {
+        store: redis.store().await?,
+        me: GatewayId::random(),
+        other: GatewayId::random(),
     };
     let began = Instant::now();
     let mut epoch = 0;
     // The first round only loads the scripts and opens the connections.
-    for turn in 0..=bench.rounds as u64 {
-        if turn > 1 && began.elapsed() > NO_ROUND_AFTER {
+    for round in 0..=bench.rounds() {
+        if round > 1 && began.elapsed() > NO_ROUND_AFTER {
             break;
         }
-        for shape in Shape::all() {
+        for members in SIZES {
             epoch += 1;
-            let calls = if turn == 0 { 1 } else { shape.calls(bench) };
+            let most = bench.pick(MEMBERS, 20) / members;
+            let calls = most.clamp(bench.pick(FEWEST_CALLS, 2), CALLS);
             let batch = Batch {
-                shape,
-                calls,
+                members,
+                calls: if round == 0 { 1 } else { calls },
                 epoch,
             };
             scripted.prepare(batch).await?;
-            plain.prepare(batch).await?;
-            for work in Work::ALL {
-                let ours = meter
-                    .per_call(calls, |slice| scripted.call(work, slice, batch))
-                    .await?;
-                let name = work.name().filter(|_| turn > 0 && shape.measures(work));
-                let mut note = |who, a_call| {
-                    let Some(name) = name else { return };
-                    let column = shape.name();
-                    figures.note(
-                        NAME,
-                        who,
-                        (&format!("{name}, {column}: a call"), "µs"),
-                        a_call,
-                    );
-                    if shape.members > 1 {
-                        let a_member = format!("{name}, {column}: a member");
-                        figures.note(NAME, who, (&a_member, "µs"), a_call / shape.members as f64);
-                    }
+            prepare_plain(&redis.client, batch).await?;
+            for (work, name) in ALL {
+                let ours = per_call(&redis, idle, batch, |number| {
+                    scripted.call(work, number, batch)
+                });
+                let ours = ours.await?;
+                let theirs = per_call(&redis, idle, batch, |number| {
+                    plain(&redis.client, work, number, batch)
+                });
+                let theirs = theirs.await?;
+                let Some(name) = name.filter(|_| round > 0) else {
+                    continue;
                 };
-                note(Who::Rollcall, ours);
-                if shape.by == By::Members {
-                    note(
-                        Who::Naive,
-                        meter
-                            .per_call(calls, |slice| plain.call(work, slice, batch))
-                            .await?,
-                    );
+                for (who, a_call) in [(Who::Rollcall, ours), (Who::Naive, theirs)] {
+                    bench.note(who, &format!("{name}, {members}: a call, µs"), a_call);
+                    let a_member = a_call / members as f64;
+                    bench.note(who, &format!("{name}, {members}: a member, µs"), a_member);
                 }
             }
         }
@@ -92,35 +120,179 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     Ok(())
 }
 
-/// Measures the CPU time of Redis above its idle time.
-struct Meter<'a> {
-    redis: &'a Redis,
-    /// Cores that an idle Redis uses.
+/// Makes the calls and returns the microseconds of Redis's CPU time for each, above idle.
+async fn per_call<F: Future<Output = anyhow::Result<()>>>(
+    redis: &Redis,
     idle: f64,
+    batch: Batch,
+    call: impl Fn(usize) -> F,
+) -> anyhow::Result<f64> {
+    let cpu = redis.server.cpu()?;
+    let began = Instant::now();
+    at_once((0..batch.calls).map(call)).await?;
+    tokio::time::sleep(FREED_AFTER).await;
+    let seconds = began.elapsed().as_secs_f64();
+    Ok((redis.server.cpu()? - cpu - idle * seconds) * 1e6 / batch.calls as f64)
 }
 
-impl<'a> Meter<'a> {
-    async fn start(redis: &'a Redis, span: Duration) -> anyhow::Result<Self> {
-        Ok(Self {
-            redis,
-            idle: redis.idle(span).await?,
+async fn at_once<F: Future<Output = anyhow::Result<()>>>(
+    calls: impl Iterator<Item = F>,
+) -> anyhow::Result<()> {
+    let calls = stream::iter(calls).buffer_unordered(AT_ONCE);
+    calls.try_collect::<Vec<()>>().await.map(drop)
+}
+
+/// Rollcall's contender: the scripts of its Redis store.
+struct Scripted {
+    store: RedisStore,
+    me: GatewayId,
+    other: GatewayId,
+}
+
+impl Scripted {
+    /// Begins a new epoch in each slice and writes the entry of the other gateway.
+    async fn prepare(&self, batch: Batch) -> anyhow::Result<()> {
+        let calls = (0..batch.calls).map(|number| async move {
+            self.apply(&Apply {
+                gateway: self.other.clone(),
+                fans: vec![UserId::parse("other")?],
+                since: vec![1],
+                ..self.join(number, batch)?
+            })
+            .await
+        });
+        at_once(calls).await
+    }
+
+    /// Makes one call.
+    async fn call(&self, work: Work, number: usize, batch: Batch) -> anyhow::Result<()> {
+        let slice = slice(number)?;
+        let join = self.join(number, batch)?;
+        match work {
+            Work::Join => self.apply(&join).await?,
+            // A sweep removes the gateway's entry, and with it the number of its last call; a leave
+            // keeps both.
+            Work::JoinAgain => {
+                let again = Apply {
+                    number: 10,
+                    follows: Some(3),
+                    ..join
+                };
+                self.apply(&again).await?;
+            }
+            Work::JoinLast => self.apply(&Apply { number: 11, ..join }).await?,
+            Work::FanCheck => {
+                let streamer = UserId::parse(&streamer(0))?;
+                let fans = self.store.follows(&streamer, &join.fans).await?;
+                ensure!(fans.iter().all(|fan| *fan), "a member is not a follower");
+            }
+            Work::Leave => {
+                let leave = Apply {
+                    number: 3,
+                    follows: Some(1),
+                    leaves: join.fans.clone(),
+                    fans: Vec::new(),
+                    since: Vec::new(),
+                    ..join
+                };
+                self.apply(&leave).await?;
+            }
+            Work::Sweep => self.sweep(slice, batch).await?,
+            Work::Close => drop(self.store.close_slice(&slice, Epoch(batch.epoch)).await?),
+        }
+        Ok(())
+    }
+
+    async fn sweep(&self, slice: SliceId, batch: Batch) -> anyhow::Result<()> {
+        let mut pass = Pass {
+            slice,
+            epoch: Epoch(batch.epoch),
+            known: SliceSize::default(),
+            wrong: None,
+            dead: [(self.me.clone(), 1)].into_iter().collect(),
+            from: None,
+            only_claims: true,
+        };
+        let mut released = 0;
+        loop {
+            let passed = self.store.pass(&pass).await?.context("another epoch")?;
+            released += passed.released;
+            pass.from = passed.next;
+            if pass.from.is_none() {
+                break;
+            }
+        }
+        let members = batch.members as u64;
+        ensure!(released == members, "{released} of {members} swept");
+        Ok(())
+    }
+
+    fn join(&self, number: usize, batch: Batch) -> anyhow::Result<Apply> {
+        let users = (0..batch.members).map(|number| UserId::parse(&user(number)));
+        Ok(Apply {
+            slice: slice(number)?,
+            epoch: Epoch(batch.epoch),
+            gateway: self.me.clone(),
+            number: 1,
+            follows: None,
+            known: SliceSize::default(),
+            more: false,
+            bye: false,
+            uniques: false,
+            joins: Vec::new(),
+            fans: users.collect::<Result<_, _>>()?,
+            since: vec![1; batch.members],
+            lives: Vec::new(),
+            left: None,
+            leaves: Vec::new(),
         })
     }
 
-    /// Makes this many calls and returns the microseconds of Redis's CPU time per call.
-    async fn per_call<F: Future<Output = anyhow::Result<()>>>(
-        &self,
-        calls: usize,
-        call: impl Fn(usize) -> F,
-    ) -> anyhow::Result<f64> {
-        let cpu = self.redis.server.cpu()?;
-        let began = Instant::now();
-        stream::iter((0..calls).map(call))
-            .buffer_unordered(AT_ONCE)
-            .try_collect::<Vec<()>>()
-            .await?;
-        tokio::time::sleep(FREED_AFTER).await;
-        let seconds = began.elapsed().as_secs_f64();
-        Ok((self.redis.server.cpu()? - cpu - self.idle * seconds) * 1e6 / calls as f64)
+    async fn apply(&self, call: &Apply) -> anyhow::Result<()> {
+        let reply = self.store.apply(call).await?;
+        ensure!(matches!(reply, ApplyReply::Done(_)), "{reply:?}");
+        Ok(())
     }
+}
+
+fn slice(number: usize) -> anyhow::Result<SliceId> {
+    Ok(SliceId::of_live(LiveId::parse(&live(number))?, 1, 1))
+}
+
+fn plain_key(set: usize) -> String {
+    format!("plain:{set}")
+}
+
+/// Puts another member into each plain set, so that no set becomes empty.
+async fn prepare_plain(client: &Client, batch: Batch) -> anyhow::Result<()> {
+    for set in 0..batch.calls {
+        client.sadd::<(), _, _>(plain_key(set), "other").await?;
+    }
+    Ok(())
+}
+
+/// Sends the plain commands of one call.
+async fn plain(client: &Client, work: Work, set: usize, batch: Batch) -> anyhow::Result<()> {
+    let key = plain_key(set);
+    let pipeline = client.pipeline();
+    let followers = format!("followers:{}", streamer(0));
+    for member in (0..batch.members).map(user) {
+        match work {
+            Work::Join | Work::JoinAgain | Work::JoinLast => {
+                pipeline.sadd::<(), _, _>(&key, member).await?;
+                pipeline.expire::<(), _>(&key, EXPIRE_S, None).await?;
+            }
+            Work::FanCheck => pipeline.zscore::<(), _, _>(&followers, member).await?,
+            Work::Leave | Work::Sweep => pipeline.srem::<(), _, _>(&key, member).await?,
+            Work::Close => return Ok(client.del::<(), _>(key).await?),
+        }
+    }
+    let answers: Vec<Value> = pipeline.all().await?;
+    ensure!(
+        answers.len() >= batch.members,
+        "{} answers for {} members",
+        answers.len(),
+        batch.members
+    );
+    Ok(())
 }

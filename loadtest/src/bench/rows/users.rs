@@ -3,14 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Context;
 use fred::interfaces::{HashesInterface, SetsInterface};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use rollcall::base::ids::{USERS_SLICES, UserId};
 
 use crate::bench::servers::Redis;
-use crate::redis_stats::InlineClient;
-use crate::target::Target;
 
 const AT_ONCE: usize = 32;
 const USERS_A_CALL: usize = 1_000;
@@ -62,16 +59,4 @@ pub(super) async fn seed_claims(redis: &Redis, count: usize, claims: &str) -> an
         }
     }
     Ok(())
-}
-
-/// Bytes that Redis uses.
-pub(super) async fn used_memory(redis: &Redis) -> anyhow::Result<f64> {
-    let said = InlineClient::connect(&Target::plain(redis.server.addr))
-        .await?
-        .ask("INFO memory")
-        .await?;
-    let used = said
-        .lines()
-        .find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok());
-    used.context("INFO memory says no used_memory")
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::document::{Kept, Measured, Report, Settings};
-use super::plots;
+use super::{Kept, Measured, Settings};
 use crate::chaos::findings::{Broken, Promise};
+use crate::report::Report;
 use crate::soak::sampler::{Figures, Sample};
 use crate::soak::staff::{Ledger, Outcomes};
 
@@ -63,13 +63,14 @@ fn judged(change: impl FnOnce(&mut Measured)) -> Report {
     };
     let mut measured = measured();
     change(&mut measured);
-    Report::of(settings, measured, String::new())
+    measured.report(&settings, "").unwrap()
 }
 
 #[test]
 fn each_kind_of_harm_fails_the_check() {
     let good = judged(|_| {});
-    assert!(good.check.passed && good.undecided.is_empty(), "{good}");
+    assert!(good.failures().is_empty(), "{good}");
+    assert!(!good.to_string().contains("too short"), "{good}");
     let bad: [fn(&mut Measured); 9] = [
         |measured| (measured.rest_after[0].tasks, measured.is_down) = (31, false),
         |measured| (measured.rest_after[0].open_files, measured.is_down) = (21, false),
@@ -104,32 +105,22 @@ fn each_kind_of_harm_fails_the_check() {
     ];
     for (number, change) in bad.into_iter().enumerate() {
         let report = judged(change);
-        assert!(
-            !report.check.passed && report.check.failures.len() == 1,
-            "{number}: {report}"
-        );
+        assert_eq!(report.failures().len(), 1, "{number}: {report}");
     }
 }
 
 #[test]
 fn a_short_run_says_that_it_cannot_tell() {
     let report = judged(|measured| measured.samples.truncate(80));
-    assert!(report.check.passed, "{report}");
-    assert_eq!(report.undecided.len(), 1, "{report}");
+    assert!(report.failures().is_empty(), "{report}");
+    assert!(report.to_string().contains("too short to tell"), "{report}");
 }
 
 #[test]
 fn whatever_was_sampled_can_be_drawn() {
-    let page = plots::page(&judged(|_| {})).unwrap();
-    assert!(
-        page.svg.contains("tasks") && !page.svg.contains("NaN"),
-        "{}",
-        page.svg
-    );
-    let empty = plots::page(&judged(|measured| *measured = Measured::default())).unwrap();
-    assert!(
-        empty.html().contains("nothing was sampled"),
-        "{}",
-        empty.html()
-    );
+    let svg = measured().plots().unwrap();
+    assert!(svg.contains("tasks") && !svg.contains("NaN"), "{svg}");
+    assert!(Measured::default().plots().unwrap().contains("<svg"));
+    let empty = judged(|measured| *measured = Measured::default());
+    assert!(empty.to_string().contains("nothing was sampled"), "{empty}");
 }

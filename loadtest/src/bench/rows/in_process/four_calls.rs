@@ -6,13 +6,15 @@
 //! all due heartbeats sends them as fast as Redis answers, which is when one call is cheapest.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use fred::clients::Pool;
 use fred::interfaces::{KeysInterface, SetsInterface};
 use futures_util::{StreamExt, TryStreamExt, stream};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::Crowd;
 use crate::bench::generator::order::{live, streamer, user};
@@ -40,21 +42,31 @@ pub(super) async fn measure(crowd: Crowd, span: Duration) -> anyhow::Result<Cost
     redis.follow(crowd.viewers, crowd.lives).await?;
     fill(&redis, crowd).await?;
     let idle = redis.idle(span / 4).await?;
-    let heartbeats = Heartbeats::start(crowd, &naive::connect(redis.server.addr).await?);
+    let beats = Arc::new(Beats {
+        crowd,
+        began: Instant::now(),
+        next: AtomicU64::new(0),
+        answered: AtomicU64::new(0),
+    });
+    let pool = naive::connect(redis.server.addr).await?;
+    let mut viewers = JoinSet::new();
+    for _ in 0..AT_ONCE {
+        viewers.spawn(beats.clone().send(pool.clone()));
+    }
     // The first rounds of calls are not measured.
     tokio::time::sleep(span / 8).await;
-    let cpu = redis.server.cpu()?;
-    let answered = heartbeats.answered();
-    let began = Instant::now();
+    let begun = redis.read().await?;
+    let answered = beats.answered.load(Ordering::Relaxed);
     tokio::time::sleep(span).await;
-    let seconds = began.elapsed().as_secs_f64();
-    let answered = (heartbeats.answered() - answered) as f64;
-    let cpu = redis.server.cpu()? - cpu - idle * seconds;
-    heartbeats.end().await?;
-    ensure!(answered > 0.0, "no heartbeat was answered in {span:?}");
+    let work = redis.since(&begun).await?;
+    let answered = beats.answered.load(Ordering::Relaxed) - answered;
+    if let Some(ended) = viewers.try_join_next() {
+        ended??;
+    }
+    ensure!(answered > 0, "no heartbeat was answered in {span:?}");
     Ok(Cost {
-        redis_cpu: cpu * 1e6 / answered,
-        per_second: answered / seconds,
+        redis_cpu: (work.cpu - idle * work.seconds) * 1e6 / answered as f64,
+        per_second: answered as f64 / work.seconds,
     })
 }
 
@@ -78,79 +90,33 @@ async fn fill(redis: &Redis, crowd: Crowd) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends the heartbeats of a crowd until it is dropped.
-struct Heartbeats {
-    shared: Arc<Shared>,
-    workers: Vec<tokio::task::JoinHandle<anyhow::Result<()>>>,
-}
-
-struct Shared {
+/// The heartbeats of a crowd, one after the other, each when it is due. All senders share the
+/// sequence.
+struct Beats {
     crowd: Crowd,
-    began: tokio::time::Instant,
+    began: Instant,
     next: AtomicU64,
     answered: AtomicU64,
-    stop: AtomicBool,
 }
 
-impl Heartbeats {
-    fn start(crowd: Crowd, redis: &Pool) -> Self {
-        let shared = Arc::new(Shared {
-            crowd,
-            began: tokio::time::Instant::now(),
-            next: AtomicU64::new(0),
-            answered: AtomicU64::new(0),
-            stop: AtomicBool::new(false),
-        });
-        Self {
-            workers: (0..AT_ONCE)
-                .map(|_| tokio::spawn(shared.clone().work(redis.clone())))
-                .collect(),
-            shared,
-        }
-    }
-
-    fn answered(&self) -> u64 {
-        self.shared.answered.load(Ordering::Relaxed)
-    }
-
-    async fn end(mut self) -> anyhow::Result<()> {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        for worker in self.workers.drain(..) {
-            worker.await.context("a viewer's task")??;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Heartbeats {
-    fn drop(&mut self) {
-        self.workers.iter().for_each(tokio::task::JoinHandle::abort);
-    }
-}
-
-impl Shared {
-    /// Sends one heartbeat after the other, each when it is due. The workers share one sequence.
-    async fn work(self: Arc<Self>, redis: Pool) -> anyhow::Result<()> {
+impl Beats {
+    async fn send(self: Arc<Self>, redis: Pool) -> anyhow::Result<()> {
         let Crowd {
             viewers,
             lives,
             every,
             ..
         } = self.crowd;
-        while !self.stop.load(Ordering::Relaxed) {
+        loop {
             let beat = self.next.fetch_add(1, Ordering::Relaxed);
-            tokio::time::sleep_until(self.began + every.mul_f64(beat as f64 / viewers as f64))
-                .await;
+            let due = self.began + every.mul_f64(beat as f64 / viewers as f64);
+            tokio::time::sleep_until(due).await;
             let number = (beat % viewers as u64) as usize;
-            let viewer = Viewer::new(
-                user(number),
-                &live(number % lives),
-                &streamer(number % lives),
-            );
+            let live_number = number % lives;
+            let viewer = Viewer::new(user(number), &live(live_number), &streamer(live_number));
             let heard = viewer.heartbeat(&redis).await?;
             ensure!(heard.fan && heard.fans > 0, "{} is no fan", user(number));
             self.answered.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(())
     }
 }

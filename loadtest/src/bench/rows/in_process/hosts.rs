@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::{Clients, Crowd, InProcessGateway, JOIN_DEADLINE, own_cpu};
-use crate::bench::child::Child;
+use crate::bench::child::{Child, end};
 use crate::bench::servers::Redis;
 
 /// The subcommand that runs such a process.
@@ -101,19 +101,15 @@ impl Hosts {
     /// Measures the work over this time.
     pub(super) async fn measure(&mut self, redis: &Redis, span: Duration) -> anyhow::Result<Work> {
         let before = self.all(|_| Order::Read).await?;
-        let redis_cpu = redis.server.cpu()?;
-        let commands = redis.commands().await?;
-        let began = Instant::now();
+        let begun = redis.read().await?;
         tokio::time::sleep(span).await;
         let after = self.all(|_| Order::Read).await?;
-        let executed = redis.commands().await?.total_since(&commands);
-        let redis_cpu = redis.server.cpu()? - redis_cpu;
-        let seconds = began.elapsed().as_secs_f64();
+        let work = redis.since(&begun).await?;
         Ok(Work {
-            heartbeats: (after.acks - before.acks) as f64 / seconds,
-            redis_cpu: redis_cpu / seconds,
-            commands: executed / seconds,
-            gateways_cpu: (after.cpu - before.cpu) / seconds,
+            heartbeats: (after.acks - before.acks) as f64 / work.seconds,
+            redis_cpu: work.cpu / work.seconds,
+            commands: work.commands / work.seconds,
+            gateways_cpu: (after.cpu - before.cpu) / work.seconds,
         })
     }
 
@@ -137,7 +133,7 @@ impl Hosts {
 
 /// Runs such a process.
 pub(crate) fn child_main() -> ExitCode {
-    crate::bench::process::on_runtime(serve())
+    end(crate::report::on_runtime(serve()))
 }
 
 async fn serve() -> anyhow::Result<()> {

@@ -9,19 +9,16 @@ use rollcall::base::ids::LiveId;
 use rollcall::store::CloseReason;
 
 use super::{Crowd, InProcessGateway, own_cpu, own_rss};
-use crate::bench::figures::{Figures, Who};
 use crate::bench::generator::order::live;
 use crate::bench::ping::Pinger;
 use crate::bench::servers::Redis;
 use crate::bench::settings::Bench;
 
-pub(crate) const NAME: &str = "in-process";
 const SLICES: u32 = 20;
 const JOINING_AT_ONCE: u64 = 2_000;
-const ROLLCALL: Who = Who::Rollcall;
 
-pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
-    let viewers = bench.in_process;
+pub(crate) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
+    let viewers = bench.args.in_process;
     let every = bench.heartbeat() * bench.pick(2, 1);
     let redis = Redis::start().await?;
     redis.follow(viewers / 2, 1).await?;
@@ -45,43 +42,27 @@ pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     gateway.join(0..viewers, JOINING_AT_ONCE, began).await?;
     gateway.all_joined(began).await?;
     let took = began.elapsed();
-    figures.note(NAME, ROLLCALL, ("viewers", ""), viewers as f64);
-    figures.note(
-        NAME,
-        ROLLCALL,
-        ("joins", "1/s"),
-        viewers as f64 / took.as_secs_f64(),
-    );
+    bench.ours("viewers", viewers as f64);
+    bench.ours("joins, 1/s", viewers as f64 / took.as_secs_f64());
     all_members(&redis, viewers as u64 / 2).await?;
-    figures.note(
-        NAME,
-        ROLLCALL,
-        ("last join to all fans in Redis", "ms"),
+    bench.ours(
+        "last join to all fans in Redis, ms",
         (began.elapsed() - took).as_secs_f64() * 1e3,
     );
 
     tokio::time::sleep(every).await;
     let per_viewer = |bytes: f64| bytes / viewers as f64;
     let full = own_rss()?;
-    figures.note(
-        NAME,
-        ROLLCALL,
-        ("RSS per viewer", "B"),
-        per_viewer(full - with_sockets),
-    );
-    figures.note(
-        NAME,
-        ROLLCALL,
-        ("RSS of the wire that stands for its socket", "B"),
+    bench.ours("RSS per viewer, B", per_viewer(full - with_sockets));
+    bench.ours(
+        "RSS of the wire that stands for its socket, B",
         per_viewer(with_sockets - bare),
     );
-    figures.note(
-        NAME,
-        ROLLCALL,
-        ("RSS, all", "GiB"),
+    bench.ours(
+        "RSS, all, GiB",
         (full - with_sockets) / (1_u64 << 30) as f64,
     );
-    for _ in 0..bench.rounds.min(3) {
+    for _ in 0..bench.rounds().min(3) {
         let all = own_cpu()?;
         let played = clients.cpu();
         let redis_cpu = redis.server.cpu()?;
@@ -92,27 +73,23 @@ pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         let played = clients.cpu() - played;
         let all = own_cpu()? - all;
         let acks = gateway.received.acks.load(Ordering::Relaxed) - acks;
-        figures.note(NAME, ROLLCALL, ("heartbeats", "1/s"), acks as f64 / seconds);
-        figures.note(NAME, ROLLCALL, ("CPU", "cores"), (all - played) / seconds);
-        figures.note(
-            NAME,
-            ROLLCALL,
-            ("CPU of the thread that plays the clients", "cores"),
+        bench.ours("heartbeats, 1/s", acks as f64 / seconds);
+        bench.ours("CPU, cores", (all - played) / seconds);
+        bench.ours(
+            "CPU of the thread that plays the clients, cores",
             played / seconds,
         );
-        figures.note(
-            NAME,
-            ROLLCALL,
-            ("Redis CPU", "cores"),
+        bench.ours(
+            "Redis CPU, cores",
             (redis.server.cpu()? - redis_cpu) / seconds,
         );
     }
-    read(&gateway, figures)?;
+    read(&gateway, bench)?;
 
     // Now the other half follows, too. The fan check notices within its time to live.
     redis.follow(viewers, 1).await?;
     all_members(&redis, viewers as u64).await?;
-    close(&gateway, &redis, figures).await?;
+    close(&gateway, &redis, bench).await?;
     drop(clients);
     gateway.end().await;
     Ok(())
@@ -142,7 +119,7 @@ async fn all_members(redis: &Redis, fans: u64) -> anyhow::Result<()> {
 }
 
 /// Measures how often one thread can read the counts from the room.
-fn read(gateway: &InProcessGateway, figures: &mut Figures) -> anyhow::Result<()> {
+fn read(gateway: &InProcessGateway, bench: &mut Bench) -> anyhow::Result<()> {
     let live = LiveId::parse(&live(0))?;
     let began = Instant::now();
     let mut reads = 0_u64;
@@ -153,20 +130,11 @@ fn read(gateway: &InProcessGateway, figures: &mut Figures) -> anyhow::Result<()>
         }
     }
     let per_second = reads as f64 / began.elapsed().as_secs_f64();
-    figures.note(
-        NAME,
-        ROLLCALL,
-        ("count reads in the process, one thread", "1/s"),
-        per_second,
-    );
+    bench.ours("count reads in the process, one thread, 1/s", per_second);
     Ok(())
 }
 
-async fn close(
-    gateway: &InProcessGateway,
-    redis: &Redis,
-    figures: &mut Figures,
-) -> anyhow::Result<()> {
+async fn close(gateway: &InProcessGateway, redis: &Redis, bench: &mut Bench) -> anyhow::Result<()> {
     let pinger = Pinger::start(redis.server.addr)?;
     let asked = Instant::now();
     gateway
@@ -184,23 +152,11 @@ async fn close(
     }
     let told = asked.elapsed();
     let during = pinger.seen().await?;
-    figures.note(
-        NAME,
-        ROLLCALL,
-        ("close answered after", "ms"),
-        answered.as_secs_f64() * 1e3,
-    );
-    figures.note(
-        NAME,
-        ROLLCALL,
-        ("everybody told of the close after", "ms"),
+    bench.ours("close answered after, ms", answered.as_secs_f64() * 1e3);
+    bench.ours(
+        "everybody told of the close after, ms",
         told.as_secs_f64() * 1e3,
     );
-    figures.note(
-        NAME,
-        ROLLCALL,
-        ("PING max during the close", "ms"),
-        during.max() as f64 / 1e3,
-    );
+    bench.ours("PING max during the close, ms", during.ms_at(1.0));
     Ok(())
 }

@@ -15,9 +15,8 @@ use rollcall::edge::datagrams::wire::{
     self, Ack, Answer, Challenge, Counter, DatagramKey, SHORT, Status,
 };
 
-use super::clients::{Seen, wants_answer};
-use super::sockets::ClientSockets;
-use crate::bench::generator::pace::Clients;
+use super::pace::{Clients, NAP, Seen, await_answers, wants_answer};
+use super::udp::ClientSockets;
 use crate::client::datagrams::number_of;
 use crate::client::presence::Session;
 
@@ -32,8 +31,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How many sessions say hello, or leave, in a turn of one millisecond.
 const IN_A_TURN: usize = 20;
-
-const NAP: Duration = Duration::from_millis(1);
 
 /// The channel of a datagram before the first challenge.
 const NO_CHANNEL: u32 = 0;
@@ -69,7 +66,7 @@ pub(crate) struct DatagramClients {
     forgot_at: Instant,
     /// The number of the last datagram.
     number: u32,
-    pub(crate) ack_every: u32,
+    ack_every: u32,
     pub(crate) seen: Seen,
 }
 
@@ -99,7 +96,7 @@ impl DatagramClients {
                 self.turn(NAP)?;
             }
         }
-        if !self.await_all()? {
+        if !await_answers(self, 0, PATIENCE)? {
             bail!("the gateway did not answer every hello");
         }
         Ok(())
@@ -126,34 +123,6 @@ impl DatagramClients {
     /// How many sessions a gateway has acknowledged at their present address.
     pub(crate) fn heard_from(&self) -> usize {
         self.clients.iter().filter(|client| client.is_heard).count()
-    }
-
-    /// Ends all sessions. A leave that is lost on the way does no harm: its session falls silent.
-    pub(crate) fn leave(&mut self) -> io::Result<bool> {
-        for position in 0..self.clients.len() {
-            let counter = self.next_counter(position);
-            let client = &self.clients[position];
-            let leave = wire::leave(&client.key, &client.session, counter);
-            self.ask(position, counter, &leave);
-            if position % IN_A_TURN == 0 {
-                self.turn(NAP)?;
-            }
-        }
-        let sent_at = Instant::now();
-        while self.awaited() > 0 && sent_at.elapsed() < LOST_AFTER {
-            self.turn(NAP)?;
-        }
-        self.asked.clear();
-        self.clients.clear();
-        Ok(true)
-    }
-
-    fn await_all(&mut self) -> io::Result<bool> {
-        let began = Instant::now();
-        while self.awaited() > 0 && began.elapsed() < PATIENCE {
-            self.turn(NAP)?;
-        }
-        Ok(self.awaited() == 0)
     }
 
     /// Forgets the datagrams whose answers come no more, because a gateway is gone.
@@ -302,6 +271,31 @@ impl Clients for DatagramClients {
 
     fn awaited(&self) -> u64 {
         self.asked.len() as u64
+    }
+
+    fn seen(&mut self) -> &mut Seen {
+        &mut self.seen
+    }
+
+    fn ack_every(&mut self, beats: u32) {
+        self.ack_every = beats;
+    }
+
+    /// Ends all sessions. A leave that is lost on the way does no harm: its session falls silent.
+    fn leave(&mut self) -> io::Result<bool> {
+        for position in 0..self.clients.len() {
+            let counter = self.next_counter(position);
+            let client = &self.clients[position];
+            let leave = wire::leave(&client.key, &client.session, counter);
+            self.ask(position, counter, &leave);
+            if position % IN_A_TURN == 0 {
+                self.turn(NAP)?;
+            }
+        }
+        await_answers(self, 0, LOST_AFTER)?;
+        self.asked.clear();
+        self.clients.clear();
+        Ok(true)
     }
 }
 

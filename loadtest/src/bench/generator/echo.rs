@@ -6,9 +6,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::clients::{Seen, wants_answer};
-use super::sockets::ClientSockets;
-use crate::bench::generator::pace::Clients;
+use super::pace::{Clients, Seen, wants_answer};
+use super::udp::ClientSockets;
 
 /// The length of a beat, and of its answer.
 const LENGTH: usize = 42;
@@ -17,15 +16,15 @@ const LENGTH: usize = 42;
 const NUMBER: usize = 22;
 
 /// Clients of the echo.
-pub(super) struct EchoClients {
+pub(crate) struct EchoClients {
     server: SocketAddr,
     sockets: ClientSockets,
     /// How many beats each has sent.
     beats: Vec<u32>,
     asked: HashMap<u32, Instant>,
     number: u32,
-    pub(super) ack_every: u32,
-    pub(super) seen: Seen,
+    ack_every: u32,
+    seen: Seen,
 }
 
 impl EchoClients {
@@ -80,5 +79,18 @@ impl Clients for EchoClients {
 
     fn awaited(&self) -> u64 {
         self.asked.len() as u64
+    }
+
+    fn seen(&mut self) -> &mut Seen {
+        &mut self.seen
+    }
+
+    fn ack_every(&mut self, beats: u32) {
+        self.ack_every = beats;
+    }
+
+    /// The echo knows no sessions.
+    fn leave(&mut self) -> io::Result<bool> {
+        Ok(true)
     }
 }

@@ -11,15 +11,16 @@ use anyhow::{Context, bail};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
-use super::clients::{Seen, TO_BEGIN, Viewers};
-use crate::bench::generator::order::{live, user};
-use crate::bench::generator::pace::Clients;
+use super::order::{Viewers, live, user};
+use super::pace::{Clients, Seen, await_answers};
 use crate::client::http_answer::HttpAnswer;
 use crate::client::presence::Session;
 
 /// How long all sessions together may take to begin or to leave.
 const PATIENCE: Duration = Duration::from_secs(60);
-const NAP: Duration = Duration::from_millis(1);
+
+/// How many connections begin sessions, and end them.
+pub(super) const TO_BEGIN: usize = 8;
 
 /// What a request asks for, with the position of the session.
 #[derive(Debug, Clone, Copy)]
@@ -104,23 +105,13 @@ impl HttpClients {
         }
     }
 
-    /// Ends all sessions. False if that takes too long.
-    pub(crate) fn leave(&mut self) -> io::Result<bool> {
-        // The gateway has closed those that were at rest for long.
-        self.connect(TO_BEGIN)?;
-        let done = self.ask_all(Request::Leave)?;
-        self.sessions.clear();
-        self.disconnect();
-        Ok(done)
-    }
-
     /// Sends one beat over each connection. False if answers are missing.
     pub(crate) fn beat_over_each_connection(&mut self) -> io::Result<bool> {
         let count = self.connections.len().min(self.sessions.len());
         for position in 0..count {
             self.beat(position);
         }
-        self.await_all()
+        await_answers(self, 0, PATIENCE)
     }
 
     /// The requests wait at their connections, so no more are under way than there are connections.
@@ -128,15 +119,7 @@ impl HttpClients {
         for position in 0..self.sessions.len() {
             self.ask(position, request(position));
         }
-        self.await_all()
-    }
-
-    fn await_all(&mut self) -> io::Result<bool> {
-        let began = Instant::now();
-        while self.awaited() > 0 && began.elapsed() < PATIENCE {
-            self.turn(NAP)?;
-        }
-        Ok(self.awaited() == 0)
+        await_answers(self, 0, PATIENCE)
     }
 
     fn ask(&mut self, position: usize, request: Request) {
@@ -278,6 +261,19 @@ impl Clients for HttpClients {
 
     fn awaited(&self) -> u64 {
         self.awaited
+    }
+
+    fn seen(&mut self) -> &mut Seen {
+        &mut self.seen
+    }
+
+    fn leave(&mut self) -> io::Result<bool> {
+        // The gateway has closed those that were at rest for long.
+        self.connect(TO_BEGIN)?;
+        let done = self.ask_all(Request::Leave)?;
+        self.sessions.clear();
+        self.disconnect();
+        Ok(done)
     }
 }
 
