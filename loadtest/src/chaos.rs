@@ -2,29 +2,25 @@
 //! audit after each.
 //!
 //! A run starts and owns a [`testbed`]: Redis, the gateways, and a link from each gateway to Redis
-//! that can be cut. [`faults`] breaks it in an order that follows from the seed. Each [`person`] of
-//! the crowd uses one or two [`device`]s, which record in [`run_state`] what the gateways told
-//! them; a [`socketless`] one sends beats over HTTP instead. From these records
-//! [`simulation::expectation`] derives who must be in Redis; [`observer`] compares Redis with that
-//! all the time, and [`audit`] compares everything at rest.
+//! that can be cut. [`faults`] breaks it in an order that follows from the seed. The people are those
+//! of [`simulation::crowd`], who record what the gateways told them; [`run_state`] lets them reach
+//! real gateways. From these records [`simulation::expectation`] derives who must be in Redis;
+//! [`observer`] compares Redis with that all the time, and [`audit`] compares everything at rest.
 
 pub(crate) mod audit;
 mod audit_command;
 mod backend;
 pub(crate) mod dashboards;
-mod device;
 mod faults;
 pub(crate) mod findings;
 mod gateway;
 pub(crate) mod keys;
 mod observer;
 pub(crate) mod pace;
-mod person;
 pub(crate) mod reader;
 mod report;
 mod run;
 pub(crate) mod run_state;
-mod socketless;
 mod store;
 mod support;
 pub(crate) mod testbed;

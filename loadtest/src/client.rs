@@ -37,11 +37,8 @@ pub(crate) struct ServerMessage<'a> {
     pub(crate) kind: Cow<'a, str>,
     pub(crate) id: Option<u64>,
     #[serde(default, borrow)]
-    pub(crate) live_id: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
     pub(crate) code: Option<Cow<'a, str>>,
     pub(crate) fan: Option<bool>,
-    pub(crate) after_ms: Option<u64>,
     pub(crate) viewers: Option<i64>,
     pub(crate) fans: Option<i64>,
     pub(crate) epoch: Option<u32>,

@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// What is true of a live at rest.
 struct Fact {
     live: Live,
-    epoch: u32,
+    epoch: u64,
     slices: u32,
     fans: HashSet<User>,
     /// Everybody who is there.
@@ -48,10 +48,8 @@ pub(crate) async fn audit(testbed: &mut Testbed, deadline: Instant) -> anyhow::R
         }
         // A comparison that began earlier may have seen what has been corrected since.
         if looked >= deadline {
-            let mut truth = testbed.state.truth();
-            wrong
-                .into_iter()
-                .for_each(|broken| truth.findings.broke(broken));
+            let state = &testbed.state;
+            wrong.into_iter().for_each(|broken| state.broke(broken));
             return Ok(began.elapsed());
         }
         sleep(LOOK).await;
@@ -60,7 +58,7 @@ pub(crate) async fn audit(testbed: &mut Testbed, deadline: Instant) -> anyhow::R
 
 /// When every user who has left must be out of every set.
 pub(crate) fn all_out(state: &RunState) -> Option<Instant> {
-    state.lapse();
+    state.crowd.lapse();
     let truth = state.truth();
     let expectations = truth
         .lives
@@ -85,7 +83,7 @@ pub(crate) fn counts(state: &RunState) -> Vec<(Live, [i64; 2])> {
 
 async fn differences(testbed: &Testbed) -> Vec<Broken> {
     let state = &testbed.state;
-    state.lapse();
+    state.crowd.lapse();
     let mut wrong = Vec::new();
     for fact in facts(state) {
         sets(testbed, &fact, &mut wrong).await;
@@ -189,7 +187,10 @@ fn compare(
 /// The users online on the platform: everybody with a socket, in a live or not.
 async fn online(testbed: &Testbed, wrong: &mut Vec<Broken>) {
     let drift = |detail: String| Broken::new(Promise::Drift, format!("users online: {detail}"));
-    let right: HashSet<User> = testbed.state.truth().online.values().copied().collect();
+    let right: HashSet<User> = {
+        let truth = testbed.state.truth();
+        truth.online.values().map(|online| online.user).collect()
+    };
     match members(testbed, &keys::online_keys()).await {
         Ok(slices) => compare(&testbed.state, &slices, &right, drift, wrong),
         Err(error) => wrong.push(drift(format!("cannot be read: {error:#}"))),
@@ -200,12 +201,12 @@ fn dashboards(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
     let fans = fact.fans.len() as i64;
     let viewers = fact.here.len() as i64;
     let right = Counts {
-        epoch: fact.epoch,
+        epoch: fact.epoch as u32,
         viewers,
         fans,
         quality: Quality::Exact,
     };
-    for gateway in testbed.state.gateways_up() {
+    for gateway in testbed.state.crowd.gateways_up() {
         let shown = testbed.dashboards.of(fact.live, gateway);
         if shown != Some(right) {
             let detail = format!("a dashboard shows {shown:?} instead of {right:?}");
@@ -223,10 +224,10 @@ async fn figures(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
     let state = &testbed.state;
     let id = testbed.state.live_id(fact.live);
     let right = (fact.here.len() as i64, fact.fans.len() as i64);
-    for gateway in state.gateways_up() {
+    for gateway in state.crowd.gateways_up() {
         let told = testbed
             .backend
-            .figures(state.endpoints[gateway].target.address, &id)
+            .figures(state.targets[gateway].address, &id)
             .await;
         if !matches!(told, Ok(told) if told == right) {
             let detail = format!("is told as {told:?} instead of {right:?} (viewers, fans)");
@@ -265,11 +266,12 @@ fn strays(testbed: &Testbed, wrong: &mut Vec<Broken>) {
 /// A socket that still believes in a closed epoch was not told of the close.
 fn beliefs(state: &RunState, wrong: &mut Vec<Broken>) {
     let truth = state.truth();
-    for (place, (user, live, epoch)) in &truth.believes {
-        if truth.lives[*live].epoch != Some(*epoch) {
-            let detail = format!("never told that epoch {epoch} has closed");
-            let broken = Broken::new(Promise::CloseUntold, detail).user(state.user_id(*user));
-            wrong.push(broken.live(state.live_id(*live)).gateway(place.gateway));
+    for belief in truth.beliefs.values() {
+        if truth.lives[belief.live].epoch != Some(belief.epoch) {
+            let detail = format!("never told that epoch {} has closed", belief.epoch);
+            let broken = Broken::new(Promise::CloseUntold, detail).user(state.user_id(belief.user));
+            let gateway = belief.place.gateway;
+            wrong.push(broken.live(state.live_id(belief.live)).gateway(gateway));
         }
     }
 }

@@ -7,9 +7,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::device::CONNECT_WITHIN;
 use super::findings::{Broken, Promise};
-use super::run_state::RunState;
+use super::run_state::{CONNECT_WITHIN, RunState};
 use crate::client::Quality;
 use crate::dashboard::{Counts, Dashboard, Update};
 use crate::error_kind::Kind;
@@ -36,7 +35,7 @@ impl Dashboards {
     /// Not a single one.
     pub(crate) fn none(state: &RunState) -> Self {
         let lives = state.busy;
-        let gateways = state.endpoints.len();
+        let gateways = state.targets.len();
         let shown = Shown {
             now: vec![vec![None; gateways]; lives],
             held: vec![None; lives],
@@ -53,7 +52,7 @@ impl Dashboards {
         let lives = state.busy;
         let mut all = Self::none(state);
         for live in 0..lives {
-            for gateway in 0..state.endpoints.len() {
+            for gateway in 0..state.targets.len() {
                 all.tasks.spawn(
                     Watcher {
                         state: state.clone(),
@@ -106,9 +105,9 @@ struct Watcher {
 impl Watcher {
     async fn run(self) {
         loop {
-            if self.state.is_up(self.gateway) {
-                let place = self.state.place(self.gateway);
-                let target = &self.state.endpoints[self.gateway].target;
+            if self.state.crowd.is_up(self.gateway) {
+                let place = self.state.crowd.place(self.gateway);
+                let target = &self.state.targets[self.gateway];
                 let user_id = format!("dash-{}-{}", self.live, self.gateway);
                 if let Ok(dashboard) = Dashboard::connect(target, &user_id, CONNECT_WITHIN).await {
                     let why = Box::pin(self.watch(dashboard)).await;
@@ -122,7 +121,7 @@ impl Watcher {
 
     fn ended(&self, place: Place, why: &str) {
         // A socket may end just before the run state knows of the kill.
-        if !self.state.may_lose(place) {
+        if !self.state.crowd.may_lose(place) {
             let broken = Broken::new(Promise::SocketLost, format!("a dashboard's: {why}"));
             self.state.broke(
                 broken
@@ -150,7 +149,7 @@ impl Watcher {
                 },
                 () = sleep_until(next_try) => {
                     next_try = Instant::now() + RETRY_DELAY;
-                    if !watching && self.state.epoch(self.live).is_some() {
+                    if !watching && self.state.crowd.epoch(self.live).is_some() {
                         // A broken socket is reported by the next read.
                         let _ = dashboard.watch(&self.state.live_id(self.live)).await;
                         // An answer may take as long as a call to Redis.
@@ -173,7 +172,7 @@ impl Watcher {
                 shown.held[self.live],
             )
         };
-        self.state.truth().findings.shown += 1;
+        self.state.findings().shown += 1;
         let wrong = if now.viewers < 0 || now.fans < 0 {
             "less than nobody"
         } else if now.quality == Quality::Stale && emptied(before, now) {

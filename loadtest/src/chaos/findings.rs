@@ -120,62 +120,9 @@ impl Findings {
     }
 }
 
-/// p50, p99 and the longest of some times, in milliseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Spread {
-    pub(crate) count: usize,
-    pub(crate) p50_ms: u64,
-    pub(crate) p99_ms: u64,
-    pub(crate) max_ms: u64,
-}
-
-impl Spread {
-    /// By nearest rank.
-    pub(crate) fn of(times: &[Duration]) -> Self {
-        let mut ms: Vec<u64> = times.iter().map(|time| time.as_millis() as u64).collect();
-        ms.sort_unstable();
-        Self {
-            count: ms.len(),
-            p50_ms: nearest_rank(&ms, 0.5),
-            p99_ms: nearest_rank(&ms, 0.99),
-            max_ms: nearest_rank(&ms, 1.0),
-        }
-    }
-}
-
-/// The sorted value below which this share of the values lies; 0 if there are none.
-fn nearest_rank(ms: &[u64], share: f64) -> u64 {
-    let rank = (share * ms.len() as f64).ceil() as usize;
-    ms.get(rank.saturating_sub(1)).copied().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn percentiles_are_of_the_nearest_rank() {
-        let times: Vec<Duration> = (1..=200).rev().map(Duration::from_millis).collect();
-        assert_eq!(
-            Spread::of(&times),
-            Spread {
-                count: 200,
-                p50_ms: 100,
-                p99_ms: 198,
-                max_ms: 200
-            }
-        );
-        assert_eq!(
-            Spread::of(&times[..1]),
-            Spread {
-                count: 1,
-                p50_ms: 200,
-                p99_ms: 200,
-                max_ms: 200
-            }
-        );
-        assert_eq!(Spread::of(&[]), Spread::default());
-    }
 
     #[test]
     fn corrections_before_the_mark_do_not_count() {

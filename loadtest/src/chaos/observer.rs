@@ -12,7 +12,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use super::findings::{Broken, Promise};
 use super::keys::slice_keys;
 use super::reader::Reader;
-use super::run_state::{RunState, Truth};
+use super::run_state::RunState;
+use simulation::crowd::truth::Truth;
 use simulation::expectation::{Expectation, Live, User, Wrong};
 
 const EVERY: Duration = Duration::from_millis(100);
@@ -72,8 +73,8 @@ pub(crate) async fn measure_timer_lag(state: Arc<RunState>) {
     loop {
         let due = Instant::now() + EVERY / 5;
         sleep_until(due).await;
-        let mut truth = state.truth();
-        truth.findings.lag = truth.findings.lag.max(due.elapsed());
+        let mut findings = state.findings();
+        findings.lag = findings.lag.max(due.elapsed());
     }
 }
 
@@ -88,8 +89,8 @@ pub(crate) async fn run(
     loop {
         clock.tick().await;
         let began = Instant::now();
-        let lives = state.truth().lives.len();
-        state.lapse();
+        let lives = state.lives();
+        state.crowd.lapse();
         let snapshots = join_all((0..lives).map(|live| read(&state, &reader, live))).await;
         let mut unread = 0;
         let mut now_wrong = HashSet::new();
@@ -110,8 +111,7 @@ pub(crate) async fn run(
         let ended = Instant::now();
         let corrected = wrong.difference(&now_wrong).count();
         state
-            .truth()
-            .findings
+            .findings()
             .corrected
             .extend(std::iter::repeat_n(ended, corrected));
         let observation = Observation {
@@ -140,12 +140,8 @@ fn judge(
         .filter_map(|id| state.user(id))
         .collect();
     let mut truth = state.truth();
-    let Truth {
-        lives,
-        rules,
-        findings,
-        ..
-    } = &mut *truth;
+    let Truth { lives, rules, .. } = &mut *truth;
+    let mut findings = state.findings();
     let live_truth = &mut lives[live];
     // The live closed or opened while it was read.
     if live_truth.version != snapshot.version {

@@ -7,8 +7,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::faults::Kind;
-use super::findings::{Broken, Findings, Promise, Spread};
+use super::findings::{Broken, Findings, Promise};
 use crate::report::Report;
+use crate::tally::Latencies;
 
 /// One fault that was run.
 #[derive(Debug)]
@@ -50,9 +51,13 @@ pub(crate) struct Row {
     pub(crate) other: u64,
     pub(crate) bound_ms: u64,
     /// Steps, each from its mark until all members were right.
-    pub(crate) whole: Spread,
+    pub(crate) whole_p50_ms: f64,
+    pub(crate) whole_max_ms: f64,
     /// Members that were wrong, each from the mark until it was right.
-    pub(crate) members: Spread,
+    pub(crate) members: u64,
+    pub(crate) members_p50_ms: f64,
+    pub(crate) members_p99_ms: f64,
+    pub(crate) members_max_ms: f64,
     pub(crate) sockets_cut: u64,
     pub(crate) sockets_lost: u64,
     /// How late our own timers were at most.
@@ -70,11 +75,12 @@ pub(crate) struct Incident {
 
 impl Row {
     fn of(steps: &[&Step]) -> Self {
-        let whole: Vec<Duration> = steps.iter().map(|step| step.whole_after).collect();
-        let members: Vec<Duration> = steps
-            .iter()
-            .flat_map(|step| step.members.iter().copied())
-            .collect();
+        let mut whole = Latencies::default();
+        let mut members = Latencies::default();
+        for step in steps {
+            whole.record(step.whole_after);
+            step.members.iter().for_each(|after| members.record(*after));
+        }
         Self {
             times: steps.len(),
             ghosts: count(steps, &[Promise::Ghost, Promise::NotSwept]),
@@ -92,8 +98,12 @@ impl Row {
                 .map(|step| step.bound.as_millis() as u64)
                 .max()
                 .unwrap_or_default(),
-            whole: Spread::of(&whole),
-            members: Spread::of(&members),
+            whole_p50_ms: whole.ms_at(0.5),
+            whole_max_ms: whole.ms_at(1.0),
+            members: members.count(),
+            members_p50_ms: members.ms_at(0.5),
+            members_p99_ms: members.ms_at(0.99),
+            members_max_ms: members.ms_at(1.0),
             sockets_cut: steps.iter().map(|step| step.findings.sockets_cut).sum(),
             sockets_lost: count(steps, &[Promise::SocketLost, Promise::SessionLost]),
             lag_ms: steps

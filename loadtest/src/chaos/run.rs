@@ -7,7 +7,7 @@ use anyhow::Context;
 use tokio::time::{Instant, timeout};
 
 use super::audit::{all_out, audit};
-use super::faults::{Kind, Mark, Planned, Sequence};
+use super::faults::{Kind, Mark, Planned, Sequence, carry_out, check_later};
 use super::findings::{Broken, Findings, Promise};
 use super::report::Step;
 use super::testbed::Testbed;
@@ -75,14 +75,13 @@ async fn one(testbed: &mut Testbed, number: usize, planned: &Planned) -> anyhow:
         "step {number}: {} for {hold:?} (gateway {victim}, lives {lives:?})",
         kind.name()
     );
-    let mut fault = planned.build();
-    fault.begin(testbed).await?;
-    testbed.pass(*hold).await?;
-    let mark = fault.end(testbed).await?;
+    let (mark, later) = carry_out(testbed, planned).await?;
     let mut step = finish(testbed, number, Some(*kind), mark).await?;
-    fault.after(testbed).await?;
+    if let Some(later) = later {
+        check_later(testbed, later).await?;
+    }
     // Findings after the audit belong to the fault, too.
-    let later = std::mem::take(&mut testbed.state.truth().findings);
+    let later = std::mem::take(&mut *testbed.state.findings());
     later
         .broken
         .into_iter()
@@ -133,10 +132,7 @@ async fn finish(
         .max();
     let deadline = said.unwrap_or(rested) + timing.told();
     let audit = audit(testbed, deadline).await?;
-    let findings: Findings = {
-        let mut truth = testbed.state.truth();
-        std::mem::take(&mut truth.findings)
-    };
+    let findings: Findings = std::mem::take(&mut *testbed.state.findings());
     let members = findings.since(mark.at);
     // The first reading without a wrong member tells when the last was corrected.
     let whole_after = members.iter().copied().fold(whole_after, Duration::max);

@@ -1,81 +1,34 @@
-//! What all tasks of a run share: the gateways' endpoints, the crowd's mode, and the truth, which
-//! is what the crowd was told and what was found. One lock guards the truth; it is held for a
-//! moment, never across an await.
+//! What all tasks of a run share: the gateways' endpoints, the crowd and what it knows to be true,
+//! and what was found.
 
-use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use reqwest::Client;
-use tokio::sync::{broadcast, watch};
-use tokio::time::Instant;
-
-use super::findings::{Broken, Findings};
-use crate::target::Target;
-use simulation::expectation::{Beat, Expectations, How, Live, Place, Rules, Trouble, User};
+use reqwest::{Client, Method, header};
+use serde_json::Value;
+use simulation::crowd::truth::{Crowd, Customs, Truth};
+use simulation::crowd::{Answer, Asked, Habits, Refusal, Surroundings};
+use simulation::expectation::{Live, Place, User};
 use simulation::timing::Timing;
+use tokio_tungstenite::WebSocketStream;
 
-/// What the crowd does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// People come, go, swipe and reconnect.
-    Wander,
-    /// People finish what they have begun, and stay.
-    Rest,
-}
+use super::findings::{Broken, Findings, Promise};
+use crate::client;
+use crate::entry::Stream;
+use crate::target::Target;
+
+/// How long connect and upgrade may take before a device tries elsewhere.
+pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 
 /// Viewers of a quiet live.
 const IDLE_VIEWERS_PER_LIVE: u32 = 3;
 
-/// An event that many people of the crowd react to at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CrowdEvent {
-    /// Each third person, counted from this one, vanishes for this long.
-    Vanish(u32, Duration),
-    /// Every socket on this gateway is cut; its users reconnect at once.
-    Storm(usize),
-}
-
-/// Where users find a gateway, and whether they may expect it there.
-#[derive(Debug)]
-pub(crate) struct Endpoint {
-    pub(crate) target: Target,
-    start: AtomicU32,
-    state: AtomicU8,
-}
-
-const UP: u8 = 0;
-const LEAVING: u8 = 1;
-const DOWN: u8 = 2;
-
-/// A live, as the back end knows it, and its users.
-#[derive(Debug, Default)]
-pub(crate) struct LiveTruth {
-    /// `None` while the live is closed or closing.
-    pub(crate) epoch: Option<u32>,
-    pub(crate) slices: u32,
-    /// Changes with each opening and closing.
-    pub(crate) version: u64,
-    pub(crate) expectations: Expectations,
-}
-
-/// What is true, and what was found.
-pub(crate) struct Truth {
-    pub(crate) lives: Vec<LiveTruth>,
-    pub(crate) rules: Rules,
-    /// For each socket that was told `joined`: its user, live and epoch.
-    pub(crate) believes: HashMap<Place, (User, Live, u32)>,
-    pub(crate) findings: Findings,
-    /// Every connected socket, in a live or not, and every session without one, and its user.
-    pub(crate) online: HashMap<Place, User>,
-    /// When each session without a socket sent its last beat to a gateway.
-    beats: HashMap<Place, Instant>,
-    dead: HashSet<(usize, u32)>,
-}
+/// New sockets per second while the crowd comes in.
+const RAMP: f64 = 400.0;
 
 pub(crate) struct RunState {
+    pub(crate) crowd: Crowd,
     pub(crate) timing: Timing,
     pub(crate) seed: u64,
     /// All people: first those who wander, then the idle viewers.
@@ -86,23 +39,17 @@ pub(crate) struct RunState {
     /// How many lives people wander among; the quiet lives come after them.
     pub(crate) busy: usize,
     /// The share of users that follow a streamer.
-    pub(crate) follows: f64,
-    /// A person does something every so often, on average.
-    pub(crate) pace: Duration,
-    pub(crate) crowded: Crowded,
+    follows: f64,
+    crowded: Crowded,
     /// A member may be wrong for so long beyond what is promised.
     pub(crate) grace: Duration,
     /// The first so many lives are opened with attendance.
     pub(crate) attended: usize,
-    pub(crate) endpoints: Vec<Endpoint>,
+    /// Where users find each gateway.
+    pub(crate) targets: Vec<Target>,
     /// For the requests of devices without a socket.
-    pub(crate) http: Client,
-    pub(crate) mode: watch::Sender<Mode>,
-    pub(crate) crowd_events: broadcast::Sender<CrowdEvent>,
-    /// How many people are not where they want to be.
-    pub(crate) unsettled: AtomicUsize,
-    sockets: AtomicU64,
-    truth: Mutex<Truth>,
+    http: Client,
+    findings: Mutex<Findings>,
 }
 
 /// Which gateways people go to.
@@ -124,6 +71,7 @@ pub(crate) struct Plan {
     /// More lives, in which all viewers are idle.
     pub(crate) quiet: usize,
     pub(crate) follows: f64,
+    /// A person does something every so often, on average.
     pub(crate) pace: Duration,
     pub(crate) crowded: Crowded,
     /// A member may be wrong for so long beyond what is promised.
@@ -135,59 +83,46 @@ pub(crate) struct Plan {
     pub(crate) flags: Vec<String>,
 }
 
-impl Plan {
-    pub(crate) fn people(&self) -> u32 {
-        self.viewers + IDLE_VIEWERS_PER_LIVE * self.quiet as u32
-    }
-}
-
 impl RunState {
     pub(crate) fn new(plan: &Plan, addresses: &[SocketAddr], http: Client) -> Self {
-        let endpoint = |address: &SocketAddr| Endpoint {
-            target: Target::gateway(*address),
-            start: AtomicU32::new(0),
-            state: DOWN.into(),
-        };
-        let truth = Truth {
-            lives: (0..plan.lives + plan.quiet)
-                .map(|_| LiveTruth::default())
-                .collect(),
-            rules: Rules {
-                timing: plan.timing,
-                troubles: vec![None; addresses.len()],
-                runs_since: vec![None; addresses.len()],
-                last_renewals: vec![None; addresses.len()],
-            },
-            believes: HashMap::new(),
-            online: HashMap::new(),
-            beats: HashMap::new(),
-            findings: Findings::default(),
-            dead: HashSet::new(),
-        };
-        Self {
+        let crowd = Crowd::new(Customs {
             timing: plan.timing,
             seed: plan.seed,
-            people: plan.people(),
+            gateways: addresses.len(),
+            lives: plan.lives + plan.quiet,
+            busy: plan.lives,
+            pace: plan.pace,
+            ramp: RAMP,
+        });
+        Self {
+            crowd,
+            timing: plan.timing,
+            seed: plan.seed,
+            people: plan.viewers + IDLE_VIEWERS_PER_LIVE * plan.quiet as u32,
             wanderers: plan.viewers,
             socketless: plan.socketless,
             busy: plan.lives,
             follows: plan.follows,
-            pace: plan.pace,
             crowded: plan.crowded,
             grace: plan.grace,
             attended: plan.attended,
-            endpoints: addresses.iter().map(endpoint).collect(),
+            targets: addresses.iter().copied().map(Target::gateway).collect(),
             http,
-            mode: watch::Sender::new(Mode::Rest),
-            crowd_events: broadcast::Sender::new(64),
-            unsettled: AtomicUsize::new(0),
-            sockets: AtomicU64::new(0),
-            truth: Mutex::new(truth),
+            findings: Mutex::default(),
         }
     }
 
-    pub(crate) fn truth(&self) -> MutexGuard<'_, Truth> {
-        self.truth.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn truth(&self) -> impl std::ops::DerefMut<Target = Truth> + '_ {
+        self.crowd.truth()
+    }
+
+    pub(crate) fn findings(&self) -> MutexGuard<'_, Findings> {
+        self.findings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many lives there are, quiet ones among them.
+    pub(crate) fn lives(&self) -> usize {
+        self.crowd.customs.lives
     }
 
     pub(crate) fn live_id(&self, live: Live) -> String {
@@ -209,20 +144,6 @@ impl RunState {
             .filter(|user| *user < self.people)
     }
 
-    /// The live of an idle viewer, and its home gateway, which is the same for all viewers of a
-    /// live.
-    pub(crate) fn home(&self, user: User) -> Option<(Live, usize)> {
-        let live = self.busy + (user.checked_sub(self.wanderers)? / IDLE_VIEWERS_PER_LIVE) as usize;
-        Some((live, live % self.endpoints.len()))
-    }
-
-    /// Whether a lost viewer returns soon. One idle viewer of each live must, because a live that
-    /// no gateway holds keeps the counts of a dead one.
-    pub(crate) fn must_stay(&self, user: User) -> bool {
-        user.checked_sub(self.wanderers)
-            .is_some_and(|idle| idle % IDLE_VIEWERS_PER_LIVE == 0)
-    }
-
     /// Over how many slices a live is spread at first. Quiet lives are small.
     pub(crate) fn slices(&self, live: Live) -> u32 {
         if live < self.busy { 1 << (live % 4) } else { 1 }
@@ -234,122 +155,10 @@ impl RunState {
         share(mixed) < self.follows
     }
 
-    /// Whether a device of a person opens sockets: fixed by the seed. Idle viewers stay on their
-    /// gateway, so they need one.
-    pub(crate) fn has_socket(&self, user: User, device: usize) -> bool {
-        let mixed = mix(mix(self.seed ^ (u64::from(user) << 20)) ^ device as u64);
-        self.home(user).is_some() || share(mixed) >= self.socketless
-    }
-
-    /// The place of a new socket.
-    pub(crate) fn place(&self, gateway: usize) -> Place {
-        let start = self.start_of(gateway);
-        Place {
-            socket: self.sockets.fetch_add(1, Ordering::Relaxed),
-            gateway,
-            start,
-        }
-    }
-
-    /// Which start of the gateway it is.
-    pub(crate) fn start_of(&self, gateway: usize) -> u32 {
-        self.endpoints[gateway].start.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn gateways_up(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.endpoints.len()).filter(|gateway| self.is_up(*gateway))
-    }
-
-    pub(crate) fn is_up(&self, gateway: usize) -> bool {
-        self.endpoints[gateway].state.load(Ordering::SeqCst) == UP
-    }
-
-    /// Whether a socket there may end without a broken promise.
-    pub(crate) fn may_lose(&self, place: Place) -> bool {
-        let endpoint = &self.endpoints[place.gateway];
-        endpoint.start.load(Ordering::SeqCst) != place.start
-            || endpoint.state.load(Ordering::SeqCst) != UP
-    }
-
     /// The gateway is about to start: sockets from now on belong to the new process.
     pub(crate) fn gateway_starts(&self, gateway: usize) {
-        self.endpoints[gateway].start.fetch_add(1, Ordering::SeqCst);
-        let mut truth = self.truth();
-        truth.rules.troubles[gateway] = None;
-        truth.rules.runs_since[gateway] = Some(Instant::now());
-    }
-
-    /// The gateway listens.
-    pub(crate) fn gateway_started(&self, gateway: usize) {
-        self.endpoints[gateway].state.store(UP, Ordering::SeqCst);
-    }
-
-    /// The gateway was asked to end, and sends its sockets elsewhere.
-    pub(crate) fn gateway_leaves(&self, gateway: usize) {
-        self.endpoints[gateway]
-            .state
-            .store(LEAVING, Ordering::SeqCst);
-    }
-
-    /// The gateway is about to be killed, or has ended.
-    pub(crate) fn gateway_ended(&self, gateway: usize, how: How) {
-        let endpoint = &self.endpoints[gateway];
-        endpoint.state.store(DOWN, Ordering::SeqCst);
-        let start = endpoint.start.load(Ordering::SeqCst);
-        let mut truth = self.truth();
-        truth.dead.insert((gateway, start));
-        let at = Instant::now();
-        let Truth { lives, rules, .. } = &mut *truth;
-        rules.runs_since[gateway] = None;
-        for live in lives {
-            for expectation in live.expectations.values_mut() {
-                expectation.gateway_ended((gateway, start), at, how, rules);
-            }
-        }
-        truth
-            .believes
-            .retain(|place, _| (place.gateway, place.start) != (gateway, start));
-        truth
-            .online
-            .retain(|place, _| (place.gateway, place.start) != (gateway, start));
-        truth
-            .beats
-            .retain(|place, _| (place.gateway, place.start) != (gateway, start));
-    }
-
-    /// The gateway cannot keep its promises from now on.
-    pub(crate) fn trouble(&self, gateway: usize, frozen: bool) {
-        self.begin_trouble(gateway, frozen, false);
-    }
-
-    fn begin_trouble(&self, gateway: usize, frozen: bool, may_lose: bool) {
-        self.truth().rules.troubles[gateway] = Some(Trouble {
-            since: Instant::now(),
-            until: None,
-            frozen,
-            may_lose,
-        });
-    }
-
-    /// The gateway's trouble is over.
-    pub(crate) fn well(&self, gateway: usize) {
-        if let Some(trouble) = &mut self.truth().rules.troubles[gateway] {
-            trouble.until = Some(Instant::now());
-        }
-    }
-
-    /// No gateway reaches Redis.
-    pub(crate) fn trouble_for_all(&self) {
-        (0..self.endpoints.len()).for_each(|gateway| self.trouble(gateway, false));
-    }
-
-    /// No gateway reaches Redis, or not all that it has said: Redis loses writes.
-    pub(crate) fn loss_for_all(&self) {
-        (0..self.endpoints.len()).for_each(|gateway| self.begin_trouble(gateway, false, true));
-    }
-
-    pub(crate) fn all_well(&self) {
-        (0..self.endpoints.len()).for_each(|gateway| self.well(gateway));
+        self.crowd.starts(gateway);
+        self.truth().rules.troubles[gateway] = None;
     }
 
     /// The backend asks to close the live: until the answer no user of it is judged.
@@ -361,173 +170,147 @@ impl RunState {
     }
 
     pub(crate) fn closed(&self, live: Live) {
-        let at = Instant::now();
+        self.changed(live, None);
+    }
+
+    pub(crate) fn opened(&self, live: Live, epoch: u64, slices: u32) {
+        self.changed(live, Some((epoch, slices)));
+    }
+
+    /// A live has closed, or opened with this epoch and this many slices. Everybody is out.
+    fn changed(&self, live: Live, opened: Option<(u64, u32)>) {
+        let at = tokio::time::Instant::now();
         let mut truth = self.truth();
         let live_truth = &mut truth.lives[live];
         live_truth.version += 1;
-        live_truth
-            .expectations
-            .values_mut()
-            .for_each(|expectation| expectation.closed(at));
-    }
-
-    pub(crate) fn opened(&self, live: Live, epoch: u32, slices: u32) {
-        let at = Instant::now();
-        let mut truth = self.truth();
-        let live_truth = &mut truth.lives[live];
-        live_truth.version += 1;
-        (live_truth.epoch, live_truth.slices) = (Some(epoch), slices);
-        live_truth
-            .expectations
-            .values_mut()
-            .for_each(|expectation| expectation.closed(at));
-    }
-
-    /// Whether the gateway has been well for long enough to know what is open.
-    pub(crate) fn is_sound(&self, gateway: usize) -> bool {
-        let healed = self.timing.healed();
-        self.truth().rules.troubles[gateway]
-            .is_none_or(|trouble| trouble.until.is_some_and(|at| at.elapsed() > healed))
-    }
-
-    pub(crate) fn epoch(&self, live: Live) -> Option<u32> {
-        self.truth().lives[live].epoch
-    }
-
-    /// A socket is connected, in a live or not.
-    pub(crate) fn connected(&self, user: User, place: Place) {
-        let mut truth = self.truth();
-        if !truth.dead.contains(&(place.gateway, place.start)) {
-            truth.online.insert(place, user);
+        if let Some((epoch, slices)) = opened {
+            (live_truth.epoch, live_truth.slices) = (Some(epoch), slices);
         }
-    }
-
-    pub(crate) fn disconnected(&self, place: Place) {
-        let mut truth = self.truth();
-        truth.online.remove(&place);
-        truth.beats.remove(&place);
-    }
-
-    /// A beat of a session without a socket is on its way.
-    pub(crate) fn beating(&self, user: User, live: Live, place: Place) {
-        let mut truth = self.truth();
-        if !truth.dead.contains(&(place.gateway, place.start)) {
-            let expectations = &mut truth.lives[live].expectations;
-            expectations.entry(user).or_default().beating(place);
-        }
-    }
-
-    /// The gateway did not take a beat of a session without a socket.
-    pub(crate) fn refused(&self, user: User, live: Live, place: Place) {
-        let mut truth = self.truth();
-        if let Some(expectation) = truth.lives[live].expectations.get_mut(&user) {
-            expectation.refused(place, Instant::now());
-        }
-    }
-
-    /// The gateway has answered a beat of a session without a socket, which was in that epoch.
-    pub(crate) fn beaten(&self, user: User, live: Live, epoch: u32, place: Place, beat: Beat) {
-        let mut truth = self.truth();
-        if truth.dead.contains(&(place.gateway, place.start)) {
-            return;
-        }
-        let live_truth = &mut truth.lives[live];
-        let is_current = live_truth.epoch == Some(epoch);
-        let expectation = live_truth.expectations.entry(user).or_default();
-        // A gateway that had given the user up takes the user in anew.
-        expectation.lapse(beat.answered, &self.timing);
-        expectation.beaten(place, beat, is_current);
-        truth.online.insert(place, user);
-        truth.beats.insert(place, beat.sent);
-    }
-
-    /// A request of a session without a socket was not answered.
-    pub(crate) fn unanswered(&self, user: User, live: Live, place: Place) {
-        let mut truth = self.truth();
-        if !truth.dead.contains(&(place.gateway, place.start)) {
-            let expectations = &mut truth.lives[live].expectations;
-            let expectation = expectations.entry(user).or_default();
-            expectation.unanswered(place, Instant::now());
-        }
-    }
-
-    /// Ends what ends by itself. Everything that judges comes after this.
-    pub(crate) fn lapse(&self) {
-        let now = Instant::now();
-        let mut truth = self.truth();
-        for live_truth in &mut truth.lives {
-            for expectation in live_truth.expectations.values_mut() {
-                expectation.lapse(now, &self.timing);
-            }
-        }
-        let Truth { beats, online, .. } = &mut *truth;
-        let timeout = self.timing.timeout;
-        for (place, _) in beats.extract_if(|_, sent| *sent + timeout <= now) {
-            online.remove(&place);
-        }
-    }
-
-    /// A gateway that stops gives up the sessions without a socket that it has.
-    pub(crate) fn gives_up_sessions(&self, gateway: usize, start: u32) {
-        let mut truth = self.truth();
-        for live_truth in &mut truth.lives {
-            for expectation in live_truth.expectations.values_mut() {
-                expectation.doubt(|place| (place.gateway, place.start) == (gateway, start));
-            }
-        }
-    }
-
-    pub(crate) fn joining(&self, user: User, live: Live, place: Place) {
-        let mut truth = self.truth();
-        if !truth.dead.contains(&(place.gateway, place.start)) {
-            truth.lives[live]
-                .expectations
-                .entry(user)
-                .or_default()
-                .joining(place);
-        }
-    }
-
-    /// The gateway said `joined` to what was asked in that epoch. False if it must be asked again,
-    /// because the live has closed in between.
-    pub(crate) fn joined(&self, user: User, live: Live, place: Place, epoch: Option<u32>) -> bool {
-        let mut truth = self.truth();
-        if truth.dead.contains(&(place.gateway, place.start)) {
-            return true;
-        }
-        let live_truth = &mut truth.lives[live];
-        let expectation = live_truth.expectations.entry(user).or_default();
-        let Some(now) = live_truth.epoch.filter(|now| epoch == Some(*now)) else {
-            expectation.joining(place);
-            return false;
-        };
-        expectation.joined(place, Instant::now());
-        truth.believes.insert(place, (user, live, now));
-        true
-    }
-
-    pub(crate) fn leaving(&self, user: User, live: Live, place: Place) {
-        let mut truth = self.truth();
-        truth.believes.remove(&place);
-        if let Some(expectation) = truth.lives[live].expectations.get_mut(&user) {
-            expectation.leaving(place);
-        }
-    }
-
-    pub(crate) fn left(&self, user: User, live: Live, place: Place, how: How) {
-        self.left_at(user, live, place, how, Instant::now());
-    }
-
-    pub(crate) fn left_at(&self, user: User, live: Live, place: Place, how: How, at: Instant) {
-        let mut truth = self.truth();
-        truth.believes.remove(&place);
-        if let Some(expectation) = truth.lives[live].expectations.get_mut(&user) {
-            expectation.ended(place, at, how);
+        for expectation in live_truth.expectations.values_mut() {
+            expectation.closed(at);
         }
     }
 
     pub(crate) fn broke(&self, broken: Broken) {
-        self.truth().findings.broke(broken);
+        self.findings().broke(broken);
+    }
+}
+
+impl Surroundings for RunState {
+    type Stream = Stream;
+
+    fn crowd(&self) -> &Crowd {
+        &self.crowd
+    }
+
+    fn name_of_live(&self, live: Live) -> String {
+        self.live_id(live)
+    }
+
+    fn name_of_user(&self, user: User) -> String {
+        self.user_id(user)
+    }
+
+    /// Fixed by the seed. Idle viewers stay on their gateway, so they need a socket.
+    fn habits(&self, user: User, device: usize) -> Habits {
+        let mixed = mix(mix(self.seed ^ (u64::from(user) << 20)) ^ device as u64);
+        Habits {
+            has_socket: self.home(user).is_some() || share(mixed) >= self.socketless,
+            moves_at_once: true,
+            ..Habits::default()
+        }
+    }
+
+    /// The home gateway of a live's idle viewers is the same for all of them.
+    fn home(&self, user: User) -> Option<(Live, usize)> {
+        let live = self.busy + (user.checked_sub(self.wanderers)? / IDLE_VIEWERS_PER_LIVE) as usize;
+        Some((live, live % self.targets.len()))
+    }
+
+    /// One idle viewer of each live must, because a live that no gateway holds keeps the counts of
+    /// a dead one.
+    fn must_return(&self, user: User) -> bool {
+        user.checked_sub(self.wanderers)
+            .is_some_and(|idle| idle % IDLE_VIEWERS_PER_LIVE == 0)
+    }
+
+    fn is_first_crowded(&self) -> bool {
+        self.crowded == Crowded::One
+    }
+
+    async fn connect(
+        &self,
+        gateway: usize,
+        user: User,
+        join: Option<Live>,
+    ) -> Result<WebSocketStream<Stream>, Refusal> {
+        let mut query = format!("user_id={}&role=viewer", self.user_id(user));
+        if let Some(live) = join {
+            query.push_str(&format!("&live_id={}", self.live_id(live)));
+        }
+        client::connect(&self.targets[gateway], None, &query, CONNECT_WITHIN)
+            .await
+            .map_err(|failure| Refusal::Perhaps(failure.retry_after))
+    }
+
+    async fn ask(&self, gateway: usize, method: Method, path: &str, body: &Value) -> Asked {
+        let url = format!("http://{}{path}", self.targets[gateway].address);
+        let mut request = self.http.request(method, url);
+        if !body.is_null() {
+            request = request.json(body);
+        }
+        let response = match request.send().await {
+            Ok(response) => response,
+            Err(why) if why.is_connect() => return Asked::Nobody,
+            Err(_) => return Asked::Unanswered,
+        };
+        let status = response.status().as_u16();
+        let connection = response.headers().get(header::CONNECTION);
+        let closes = connection.is_some_and(|value| value == "close");
+        match response.text().await {
+            Ok(text) => Asked::Answered(Answer {
+                status,
+                body: serde_json::from_str(&text).unwrap_or_default(),
+                closes,
+            }),
+            Err(_) => Asked::Unanswered,
+        }
+    }
+
+    fn is_sound(&self, gateway: usize) -> bool {
+        self.crowd.is_well_for(gateway, self.timing.healed())
+    }
+
+    fn may_forget(&self, _user: User, place: Place) -> bool {
+        self.crowd.may_lose(place) || !self.is_sound(place.gateway)
+    }
+
+    fn told_of_close(&self, user: User, live: Live, place: Place) {
+        let epoch = self.crowd.epoch(live);
+        let belief = self.truth().beliefs.get(&place.socket).copied();
+        let believed = belief.map(|belief| belief.epoch);
+        if believed.is_some() && believed == epoch && self.is_sound(place.gateway) {
+            let broken = Broken::new(Promise::CloseUntold, "told that an open live closed")
+                .user(self.user_id(user))
+                .live(self.live_id(live));
+            self.broke(broken.gateway(place.gateway));
+        }
+    }
+
+    fn socket_ended(&self, user: User, place: Place, code: Option<u16>, why: &str) {
+        if self.crowd.may_lose(place) {
+            self.findings().sockets_cut += 1;
+            return;
+        }
+        let broken = Broken::new(Promise::SocketLost, format!("code {code:?}: {why}"));
+        self.broke(broken.user(self.user_id(user)).gateway(place.gateway));
+    }
+
+    fn session_is_wrong(&self, user: User, live: Live, gateway: usize, why: &str) {
+        let broken = Broken::new(Promise::SessionLost, why)
+            .user(self.user_id(user))
+            .live(self.live_id(live));
+        self.broke(broken.gateway(gateway));
     }
 }
 

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -15,18 +16,18 @@ use tokio::time::{Instant, sleep};
 use super::audit_command::AuditCommand;
 use super::backend::Backend;
 use super::dashboards::Dashboards;
-use super::device::CONNECT_WITHIN;
 use super::findings::{Broken, Promise};
 use super::gateway::{Gateway, GatewayConfig};
 use super::observer::{self, Observation};
-use super::person::Person;
 use super::reader::Reader;
-use super::run_state::{Mode, Plan, RunState};
+use super::run_state::{CONNECT_WITHIN, Plan, RunState};
 use super::store::Store;
 use super::support::link::Link;
 use super::support::redis_cluster::RedisCluster;
 use super::support::redis_server::{RedisServer, faketime, free_port};
 use crate::api::http_client;
+use simulation::crowd::Mode;
+use simulation::crowd::person::Person;
 use simulation::expectation::{How, Live};
 
 /// The secret by which the gateways know each other's sessions without a socket.
@@ -123,7 +124,7 @@ impl Testbed {
             });
             state.gateway_starts(number);
             gateway.start().await?;
-            state.gateway_started(number);
+            state.crowd.set_up(number, true);
             gateways.push(gateway);
         }
         let audit_command = AuditCommand {
@@ -166,9 +167,9 @@ impl Testbed {
     /// Closes every live. Then people close their sockets, dashboards lose theirs, and nobody reads
     /// Redis any more.
     pub(crate) async fn clear(&mut self) -> anyhow::Result<()> {
-        let lives = self.state.truth().lives.len();
+        let lives = self.state.lives();
         for live in (0..lives)
-            .filter(|live| self.state.epoch(*live).is_some())
+            .filter(|live| self.state.crowd.epoch(*live).is_some())
             .collect::<Vec<_>>()
         {
             self.close(live, None).await?;
@@ -182,10 +183,10 @@ impl Testbed {
 
     /// The gateways that run, the given one last.
     pub(crate) fn up_but(&self, last: Option<usize>) -> Vec<SocketAddr> {
-        let mut up: Vec<usize> = self.state.gateways_up().collect();
+        let mut up: Vec<usize> = self.state.crowd.gateways_up().collect();
         up.sort_by_key(|gateway| Some(*gateway) == last);
         up.into_iter()
-            .map(|gateway| self.state.endpoints[gateway].target.address)
+            .map(|gateway| self.state.targets[gateway].address)
             .collect()
     }
 
@@ -204,7 +205,7 @@ impl Testbed {
             .backend
             .open(&self.up_but(not_through), &id, &body)
             .await?;
-        self.state.opened(live, opened.epoch, opened.slices);
+        self.state.opened(live, opened.epoch.into(), opened.slices);
         Ok(())
     }
 
@@ -241,31 +242,31 @@ impl Testbed {
     pub(crate) async fn start(&mut self, gateway: usize) -> anyhow::Result<()> {
         self.state.gateway_starts(gateway);
         self.gateways[gateway].start().await?;
-        self.state.gateway_started(gateway);
+        self.state.crowd.set_up(gateway, true);
         Ok(())
     }
 
     pub(crate) async fn kill(&mut self, gateway: usize) -> anyhow::Result<()> {
         // Recorded first, because users see their sockets end.
-        self.state.gateway_ended(gateway, How::Killed);
+        self.state.crowd.ended(gateway, How::Killed);
         self.gateways[gateway].kill().await?;
         // Again, for answers that the gateway sent just before it died.
-        self.state.gateway_ended(gateway, How::Killed);
+        self.state.crowd.ended(gateway, How::Killed);
         Ok(())
     }
 
     /// SIGTERM: the gateway sends its viewers elsewhere, and ends.
     pub(crate) async fn drain(&mut self, gateway: usize) -> anyhow::Result<()> {
-        self.state.gateway_leaves(gateway);
+        self.state.crowd.set_up(gateway, false);
         let state = self.state.clone();
-        let start = state.start_of(gateway);
+        let start = state.crowd.start_of(gateway);
         tokio::spawn(async move {
             sleep(state.timing.kept_while_stopping()).await;
-            state.gives_up_sessions(gateway, start);
+            state.crowd.gives_up_sessions(gateway, start);
         });
         let within = self.state.timing.drain + Duration::from_secs(10);
         self.gateways[gateway].drain(within).await?;
-        self.state.gateway_ended(gateway, How::Moved);
+        self.state.crowd.ended(gateway, How::Moved);
         Ok(())
     }
 
@@ -281,9 +282,9 @@ impl Testbed {
 
     /// Opens every live that is not open.
     async fn open_all(&mut self) -> anyhow::Result<()> {
-        let lives = self.state.truth().lives.len();
+        let lives = self.state.lives();
         for live in 0..lives {
-            if self.state.epoch(live).is_none() {
+            if self.state.crowd.epoch(live).is_none() {
                 self.open(live, self.state.slices(live), None).await?;
             }
         }
@@ -313,40 +314,34 @@ impl Testbed {
 
     /// Lets people finish, and waits until all of them are where they want to be.
     pub(crate) async fn rest(&mut self, within: Duration) -> anyhow::Result<()> {
-        self.state.mode.send_replace(Mode::Rest);
+        self.state.crowd.mode.send_replace(Mode::Rest);
         let deadline = Instant::now() + within;
         let mut calm = 0;
         while calm < 4 {
             if Instant::now() > deadline {
-                let restless = self
-                    .state
-                    .unsettled
-                    .load(std::sync::atomic::Ordering::SeqCst);
-                bail!("{restless} people do not get where they want to be within {within:?}");
+                bail!(
+                    "{} people do not get where they want to be within {within:?}",
+                    self.unsettled()
+                );
             }
             self.pass(Duration::from_millis(100)).await?;
-            calm = if self
-                .state
-                .unsettled
-                .load(std::sync::atomic::Ordering::SeqCst)
-                == 0
-            {
-                calm + 1
-            } else {
-                0
-            };
+            calm = if self.unsettled() == 0 { calm + 1 } else { 0 };
         }
         Ok(())
     }
 
+    fn unsettled(&self) -> usize {
+        self.state.crowd.unsettled.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn wander(&self) {
-        self.state.mode.send_replace(Mode::Wander);
+        self.state.crowd.mode.send_replace(Mode::Wander);
     }
 
     /// After a lease and two seconds without a gateway, its users must have been swept by the
     /// others.
     pub(crate) async fn expect_swept(&self, gateway: usize) {
-        let lives = self.state.truth().lives.len();
+        let lives = self.state.lives();
         for live in 0..lives {
             let Some(Ok(snapshot)) = observer::read(&self.state, &self.reader, live).await else {
                 continue;
@@ -357,7 +352,7 @@ impl Testbed {
                 .flatten()
                 .filter_map(|id| self.state.user(id))
                 .collect();
-            let mut truth = self.state.truth();
+            let truth = self.state.truth();
             let expectations = &truth.lives[live].expectations;
             let mut left = Vec::new();
             for user in users {
@@ -367,6 +362,7 @@ impl Testbed {
                     left.push(user);
                 }
             }
+            drop(truth);
             if let Some(first) = left.first() {
                 let broken = Broken::new(
                     Promise::NotSwept,
@@ -374,8 +370,7 @@ impl Testbed {
                 );
                 let user = self.state.user_id(*first);
                 let id = self.state.live_id(live);
-                truth
-                    .findings
+                self.state
                     .broke(broken.user(user).live(id).gateway(gateway));
             }
         }
@@ -395,7 +390,7 @@ impl Testbed {
 }
 
 async fn write_follows(state: &RunState, reader: &Reader) -> anyhow::Result<()> {
-    let lives = state.truth().lives.len();
+    let lives = state.lives();
     let mut followers = Vec::new();
     let mut following = Vec::new();
     for live in 0..lives {

@@ -76,7 +76,7 @@ impl<'a> Visit<'a> {
         rng: &mut StdRng,
         name: &str,
     ) -> Self {
-        let up: Vec<usize> = state.gateways_up().collect();
+        let up: Vec<usize> = state.crowd.gateways_up().collect();
         let first = rng.random_range(0..up.len().max(1));
         Self {
             state,
@@ -275,7 +275,7 @@ impl<'a> Visit<'a> {
     }
 
     fn target(&self, gateway: usize) -> &crate::target::Target {
-        &self.state.endpoints[gateway].target
+        &self.state.targets[gateway]
     }
 
     /// Calls the other gateway, so that what it did must reach this one.

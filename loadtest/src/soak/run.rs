@@ -46,9 +46,9 @@ pub(super) struct Course {
 pub(super) async fn run(testbed: &mut Testbed, course: &Course) -> anyhow::Result<Measured> {
     let gateways = testbed
         .state
-        .endpoints
+        .targets
         .iter()
-        .map(|endpoint| endpoint.target.address)
+        .map(|target| target.address)
         .collect();
     let sampler = Sampler::connect(gateways, redis_of(testbed)?).await?;
     let settled = testbed.state.timing.vanished() + LAST_LOOK + GATHER;
@@ -77,7 +77,7 @@ pub(super) async fn run(testbed: &mut Testbed, course: &Course) -> anyhow::Resul
         .audit_command
         .differences(&testbed.up_but(None))
         .await;
-    let truth = testbed.state.truth();
+    let findings = testbed.state.findings();
     Ok(Measured {
         seconds: sampler.seconds(),
         samples,
@@ -88,10 +88,10 @@ pub(super) async fn run(testbed: &mut Testbed, course: &Course) -> anyhow::Resul
         leftovers,
         kept,
         ledger,
-        broken: truth.findings.broken.clone(),
-        broken_by_promise: truth.findings.counts.clone(),
+        broken: findings.broken.clone(),
+        broken_by_promise: findings.counts.clone(),
         audit,
-        lag_ms: truth.findings.lag.as_millis() as u64,
+        lag_ms: findings.lag.as_millis() as u64,
     })
 }
 
@@ -170,10 +170,10 @@ async fn roll(testbed: &mut Testbed) -> anyhow::Result<()> {
 /// Opens the live that is closed; if none is, closes one.
 async fn turn(testbed: &mut Testbed, rng: &mut StdRng) -> anyhow::Result<()> {
     let busy = testbed.state.busy;
-    let gateways = testbed.state.endpoints.len();
+    let gateways = testbed.state.targets.len();
     let live = rng.random_range(0..busy);
     let not_through = rng.random_range(0..gateways);
-    match (0..busy).find(|live| testbed.state.epoch(*live).is_none()) {
+    match (0..busy).find(|live| testbed.state.crowd.epoch(*live).is_none()) {
         Some(live) => {
             testbed
                 .open(live, testbed.state.slices(live), Some(not_through))

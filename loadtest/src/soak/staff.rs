@@ -158,9 +158,11 @@ impl Caller {
 /// Which opening of the live it is, and which starts of the gateways; `None` unless the live is
 /// open and all run.
 fn circumstances(state: &RunState, live: Live) -> Option<(u64, Vec<u32>)> {
-    let gateways = 0..state.endpoints.len();
-    let all_up = gateways.clone().all(|gateway| state.is_up(gateway));
-    let starts = gateways.map(|gateway| state.start_of(gateway)).collect();
+    let gateways = 0..state.targets.len();
+    let all_up = gateways.clone().all(|gateway| state.crowd.is_up(gateway));
+    let starts = gateways
+        .map(|gateway| state.crowd.start_of(gateway))
+        .collect();
     let truth = state.truth();
     let live = &truth.lives[live];
     if all_up && live.epoch.is_some() {
@@ -174,7 +176,7 @@ fn circumstances(state: &RunState, live: Live) -> Option<(u64, Vec<u32>)> {
 /// and comes back.
 async fn stream(state: Arc<RunState>, live: Live, mut rng: StdRng) {
     loop {
-        let target = &state.endpoints[rng.random_range(0..state.endpoints.len())].target;
+        let target = &state.targets[rng.random_range(0..state.targets.len())];
         let until =
             Instant::now() + Duration::from_millis(rng.random_range(1_000..LONGEST_STAY_MS));
         let closes = rng.random_bool(0.5);

@@ -16,11 +16,12 @@ use rollcall::store::{
 };
 use tokio::time::Instant;
 
+use crate::crowd::truth::Truth;
 use crate::expectation::{Expectation, Live, User};
 use crate::media_server;
 use crate::network::at_once;
 use crate::oracle::who;
-use crate::world::{ShownFriends, Truth, World};
+use crate::world::{ShownFriends, World};
 
 /// When a user was seen last may be off by so much: a user who vanished was heard up to a timeout
 /// before.
@@ -34,7 +35,7 @@ static NOBODY: LazyLock<GatewayId> = LazyLock::new(|| GatewayId::parse("nobody")
 
 /// What is wrong while everybody stays where they are.
 pub(crate) fn wrong(world: &World) -> Vec<String> {
-    world.lapse();
+    world.crowd.lapse();
     let mut wrong = Vec::new();
     let there = world.network.truth.members();
     let truth = world.truth();
@@ -107,7 +108,7 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
         }
     }
     for gateway in 0..world.plan.gateways {
-        if !world.is_up(gateway) {
+        if !world.crowd.is_up(gateway) {
             wrong.push(format!("gateway {gateway} does not run"));
             continue;
         }
@@ -313,7 +314,7 @@ fn wrong_attendance(world: &World, truth: &Truth) -> Vec<String> {
 /// Viewers who are shown others than those of their friends who are in the live.
 fn wrong_friends(world: &World, truth: &Truth) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (socket, shown) in &truth.shown_friends {
+    for (socket, shown) in &world.notes().shown_friends {
         let Some(user) = truth.online.get(socket).map(|online| online.user) else {
             continue;
         };

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use crate::crowd::{Mode, derived};
 use crate::expectation::{Live, User};
-use crate::network::derived;
-use crate::world::{Mode, World};
+use crate::world::World;
 
 /// For how long it tries.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -42,7 +42,7 @@ impl Backend {
 
     /// Runs one live: it is open most of the time, until everybody goes home.
     pub(crate) async fn run(mut self, live: Live) {
-        let mut mode = self.world.mode.subscribe();
+        let mut mode = self.world.crowd.mode.subscribe();
         if !self.open(live).await {
             return;
         }
@@ -155,9 +155,9 @@ impl Backend {
         if self.rng.random_bool(0.5) {
             let path = format!("/v1/lives/{}/bans/{user_id}", world.live_id(live));
             let ban = Duration::from_secs(self.rng.random_range(10..60));
-            let epoch = world.epoch(live);
+            let epoch = world.crowd.epoch(live);
             let body = json!({"ban_s": ban.as_secs()});
-            world.removing(user, live);
+            world.crowd.removing(user, live);
             let asked = Instant::now();
             let answer = world.http(gateway, Method::PUT, &path, &body).await;
             let now = Instant::now();

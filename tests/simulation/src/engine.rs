@@ -21,20 +21,20 @@ use tokio::time::{Instant, sleep};
 
 use crate::at_rest;
 use crate::backend::Backend;
-use crate::datagrams;
-use crate::device::Device;
+use crate::crowd::person::Person;
+use crate::crowd::{Mode, derived};
+use crate::eavesdropper;
 use crate::expectation::How;
 use crate::faults::{self, Kind};
 use crate::link::Link;
 use crate::media_server::{self, MediaServer};
-use crate::network::{at_once, derived};
+use crate::network::at_once;
 use crate::oracle;
 use crate::plan::Plan;
 use crate::process::Process;
-use crate::socketless::SocketlessDevice;
 use crate::timing::Timing;
 use crate::trace::Trace;
-use crate::world::{Mode, Order, Running, World};
+use crate::world::{Order, Running, World};
 
 /// The secret by which the gateways know each other's sessions without a socket.
 const PRESENCE_SECRET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/presence-secret");
@@ -192,7 +192,7 @@ impl Engine {
             }
             let panics = std::mem::take(&mut *PANICS.lock());
             panics.into_iter().for_each(|panic| self.world.found(panic));
-            if !self.world.truth().findings.is_empty() {
+            if !self.world.notes().findings.is_empty() {
                 break;
             }
         }
@@ -249,7 +249,7 @@ impl Engine {
             match start_without_ports(&config, store).await {
                 Ok(started) => {
                     let running = Running::new(handle, started);
-                    world.spots.lock()[gateway].running = Some(running);
+                    world.runs(gateway, running);
                 }
                 Err(why) => world.found(format!("gateway {gateway} does not start: {why}")),
             }
@@ -261,8 +261,8 @@ impl Engine {
     fn report(mut self, passed: Duration) -> Report {
         let plan = &self.world.plan;
         let (events, hash) = self.world.trace.summary();
-        let faults = std::mem::take(&mut self.world.truth().faults);
-        let findings = std::mem::take(&mut self.world.truth().findings);
+        let faults = std::mem::take(&mut self.world.notes().faults);
+        let findings = std::mem::take(&mut self.world.notes().findings);
         let is_told = self.world.trace.keeps_lines();
         let report = Report {
             seed: plan.seed,
@@ -345,19 +345,12 @@ async fn direct(world: Arc<World>, is_over: Arc<AtomicBool>) {
         tokio::spawn(Backend::new(&world, live).run(live));
     }
     tokio::spawn(MediaServer::new(&world).run());
-    tokio::spawn(datagrams::eavesdrop(world.clone()));
+    tokio::spawn(eavesdropper::eavesdrop(world.clone()));
     for user in 0..world.plan.people as u32 {
-        let devices = 1 + derived(world.plan.seed, &format!("devices {user}")) % 3;
-        for device in 0..devices as usize {
-            if world.plan.has_socket(user, device) {
-                tokio::spawn(Device::new(&world, user, device).run());
-            } else {
-                tokio::spawn(SocketlessDevice::new(&world, user, device).run());
-            }
-        }
+        tokio::spawn(Box::pin(Person::new(world.clone(), user).run()));
     }
     for round in 0..world.plan.rounds {
-        world.mode.send_replace(Mode::Wander);
+        world.crowd.mode.send_replace(Mode::Wander);
         let mut faults = tokio::task::JoinSet::new();
         for fault in world
             .plan
@@ -371,10 +364,10 @@ async fn direct(world: Arc<World>, is_over: Arc<AtomicBool>) {
         while faults.join_next().await.is_some() {}
         // Long enough that everything is judged while people still move, before they rest.
         sleep(world.timing.healed() + world.timing.told() + Duration::from_secs(15)).await;
-        world.mode.send_replace(Mode::Rest);
+        world.crowd.mode.send_replace(Mode::Rest);
         until_right(&world, world.timing.repaired(), at_rest::wrong).await;
     }
-    world.mode.send_replace(Mode::GoHome);
+    world.crowd.mode.send_replace(Mode::GoHome);
     sleep(Duration::from_secs(20)).await;
     until_right(&world, Duration::from_secs(300), at_rest::left_over).await;
     is_over.store(true, Ordering::Relaxed);

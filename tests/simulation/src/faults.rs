@@ -84,10 +84,10 @@ pub(crate) async fn carry_out(world: Arc<World>, fault: Planned) {
         fault.kind,
         Kind::Kill | Kind::PowerLoss | Kind::Drain | Kind::Freeze | Kind::Starve
     );
-    if breaks_process && !world.is_up(fault.victim) {
+    if breaks_process && !world.crowd.is_up(fault.victim) {
         return;
     }
-    *world.truth().faults.entry(fault.kind).or_default() += 1;
+    *world.notes().faults.entry(fault.kind).or_default() += 1;
     world.trace.tell(
         Some(fault.victim),
         &format!("{:?} #{} for {:?}", fault.kind, fault.id, fault.hold),
@@ -131,11 +131,11 @@ pub(crate) async fn carry_out(world: Arc<World>, fault: Planned) {
 }
 
 async fn restart(world: &World, fault: &Planned, end: Order) {
-    world.trouble(fault.victim, false);
+    world.crowd.trouble(fault.victim, false);
     world.order(end);
     sleep(fault.hold).await;
     world.order(Order::Start(fault.victim));
-    world.well(fault.victim);
+    world.crowd.well(fault.victim);
 }
 
 async fn drain(world: &World, fault: &Planned) {
@@ -149,12 +149,15 @@ async fn drain(world: &World, fault: &Planned) {
         running
     };
     let began = Instant::now();
+    world.crowd.set_up(fault.victim, false);
     // From now on others have to do what was its turn.
     world.truth().rules.runs_since[fault.victim] = None;
     let stop = running.public.handle.spawn(running.gateway.stop());
     let kept = world.timing.kept_while_stopping();
     sleep(kept).await;
-    world.gives_up_sessions(fault.victim);
+    world
+        .crowd
+        .gives_up_sessions(fault.victim, world.crowd.start_of(fault.victim));
     // Its listener ends next.
     world.spots.lock()[fault.victim].stopping = None;
     sleep(world.timing.drain + Duration::from_secs(1) - kept).await;
@@ -173,32 +176,32 @@ async fn drain(world: &World, fault: &Planned) {
 }
 
 async fn freeze(world: &World, fault: &Planned) {
-    world.trouble(fault.victim, true);
+    world.crowd.trouble(fault.victim, true);
     world.order(Order::Freeze(fault.victim));
     // Up to three leases.
     sleep(fault.hold.mul_f64(1.5)).await;
     world.order(Order::Thaw(fault.victim));
-    world.well(fault.victim);
+    world.crowd.well(fault.victim);
 }
 
 async fn starve(world: &World, fault: &Planned) {
     // It may read late what was written long ago, as a frozen one does.
-    world.trouble(fault.victim, true);
+    world.crowd.trouble(fault.victim, true);
     world.order(Order::Slow(fault.victim, 5 + (fault.choice % 60) as u32));
     sleep(fault.hold).await;
     world.order(Order::Slow(fault.victim, 1));
-    world.well(fault.victim);
+    world.crowd.well(fault.victim);
 }
 
 async fn way(world: &World, fault: &Planned, way: Way) {
     let node = fault.choice as usize % world.network.nodes();
-    world.trouble(fault.victim, false);
+    world.crowd.trouble(fault.victim, false);
     world.network.set_way(fault.victim, node, way);
     sleep(fault.hold).await;
     world.network.set_way(fault.victim, node, Way::Well);
     // What was held back arrives for a while after that.
     sleep(Duration::from_secs(8)).await;
-    world.well(fault.victim);
+    world.crowd.well(fault.victim);
 }
 
 async fn silence(world: &World, fault: &Planned) {
@@ -206,7 +209,7 @@ async fn silence(world: &World, fault: &Planned) {
         Kind::Mute => world.network.set_mute(fault.victim, is_silent),
         _ => world.network.set_deaf(fault.victim, is_silent),
     };
-    world.trouble_for_all();
+    world.crowd.trouble_for_all();
     let began = Instant::now();
     set(true);
     sleep(fault.hold).await;
@@ -220,17 +223,17 @@ async fn silence(world: &World, fault: &Planned) {
     }
     set(false);
     sleep(Duration::from_secs(5)).await;
-    world.all_well();
+    world.crowd.all_well();
 }
 
 async fn node(world: &World, fault: &Planned, to: Node) {
     let node = fault.choice as usize % world.network.nodes();
-    world.trouble_for_all();
+    world.crowd.trouble_for_all();
     world.network.set_node(node, to);
     sleep(fault.hold).await;
     world.network.set_node(node, Node::Up);
     sleep(Duration::from_secs(3)).await;
-    world.all_well();
+    world.crowd.all_well();
 }
 
 /// The store loses data: all of it, what was written in the last moments, or what was written since
@@ -244,7 +247,7 @@ async fn lose(world: &World, fault: &Planned) {
         Kind::Failover => sleep(Duration::from_millis(100 + fault.choice % 2_000)).await,
         _ => sleep(fault.hold).await,
     }
-    world.trouble_for_all();
+    world.crowd.trouble_for_all();
     let nodes = world.network.nodes();
     (0..nodes).for_each(|node| world.network.set_node(node, Node::Down));
     sleep(Duration::from_millis(200 + fault.choice % 5_000)).await;
@@ -259,7 +262,7 @@ async fn lose(world: &World, fault: &Planned) {
     match fault.kind {
         Kind::OlderData => older_data_is_found(world).await,
         Kind::Failover => {
-            world.truth().older_until = Some(Instant::now() + world.timing.repaired());
+            world.notes().older_until = Some(Instant::now() + world.timing.repaired());
             exact_again(world).await;
         }
         _ => {
@@ -270,7 +273,7 @@ async fn lose(world: &World, fault: &Planned) {
 }
 
 async fn flush_all(world: &World) {
-    world.trouble_for_all();
+    world.crowd.trouble_for_all();
     world.network.truth.lose_everything();
     a_close_is_forgotten(world);
     exact_again(world).await;
@@ -279,12 +282,12 @@ async fn flush_all(world: &World) {
 /// The store may have lost a close of which not every gateway has heard. Those who know of it close
 /// the live again.
 fn a_close_is_forgotten(world: &World) {
-    world.truth().older_until = Some(Instant::now() + EXACT_AGAIN);
+    world.notes().older_until = Some(Instant::now() + EXACT_AGAIN);
 }
 
 async fn exact_again(world: &World) {
     sleep(EXACT_AGAIN).await;
-    world.all_well();
+    world.crowd.all_well();
 }
 
 /// Another program writes into a slice, or a part of the data is lost without a sign.
@@ -307,10 +310,10 @@ async fn meddle(world: &World, fault: &Planned) {
     let store = &world.network.truth;
     let backup = store.back_up();
     if fault.kind == Kind::OlderSlice {
-        let epoch = world.epoch(live);
+        let epoch = world.crowd.epoch(live);
         sleep(fault.hold).await;
         // The slices of an opening that is over are nobody's any more.
-        if world.epoch(live) != epoch {
+        if world.crowd.epoch(live) != epoch {
             return;
         }
     }
@@ -321,7 +324,7 @@ async fn meddle(world: &World, fault: &Planned) {
             fault.kind, fault.id
         ),
     );
-    world.trouble_for_all();
+    world.crowd.trouble_for_all();
     match fault.kind {
         Kind::LoseSlice => store.lose_slice(&slice),
         Kind::OlderSlice => store.restore_slice(&backup, &slice),
@@ -372,9 +375,9 @@ fn write_claims(slice: &mut Slice, choice: u64) {
 /// Gateways find what another program or a backup brought within a check and a bit.
 async fn older_data_is_found(world: &World) {
     let within = world.timing.repaired();
-    world.truth().older_until = Some(Instant::now() + within);
+    world.notes().older_until = Some(Instant::now() + within);
     sleep(within).await;
-    world.all_well();
+    world.crowd.all_well();
 }
 
 async fn step_clock(world: &World, fault: &Planned) {

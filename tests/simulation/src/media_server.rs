@@ -14,8 +14,8 @@ use rollcall::store::LiveState;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::network::derived;
-use crate::world::{Mode, World};
+use crate::crowd::{Mode, derived};
+use crate::world::World;
 
 /// The name of the server and of its stream, which is the id of the live.
 const NAME: &str = "on-air";
@@ -70,7 +70,7 @@ impl MediaServer {
     pub(crate) async fn run(mut self) {
         loop {
             sleep(PACE.mul_f64(self.rng.random_range(0.5..1.5))).await;
-            let mode = *self.world.mode.borrow();
+            let mode = *self.world.crowd.mode.borrow();
             match (mode, self.on_air.clone()) {
                 (Mode::GoHome, on_air) => {
                     if let Some(session) = on_air {
@@ -121,7 +121,7 @@ impl MediaServer {
     }
 
     fn is_on(&mut self, session: Option<String>) {
-        self.world.truth().is_on_air = session.is_some();
+        self.world.notes().is_on_air = session.is_some();
         self.on_air = session;
     }
 
@@ -140,7 +140,7 @@ impl MediaServer {
 /// What is wrong with the live of the stream while everybody rests: it is open exactly while a
 /// session publishes.
 pub(crate) fn wrong(world: &World) -> Option<String> {
-    let is_on_air = world.truth().is_on_air;
+    let is_on_air = world.notes().is_on_air;
     let records = world.network.truth.records();
     let record = records.get(&LiveId::parse(NAME).ok()?);
     let is_open = record.is_some_and(|record| record.state == LiveState::Open);

@@ -23,7 +23,6 @@ use rollcall::store::{
 };
 use tokio::sync::{Notify, broadcast, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::trace::Trace;
 
@@ -802,9 +801,4 @@ fn parts_of(away: &[bool]) -> Parts {
         1 => Parts::one(if up[0] { Health::Up } else { Health::Down }),
         nodes => Parts::of((0..nodes as u16).collect(), up),
     }
-}
-
-/// A number that follows from a seed and a name.
-pub(crate) fn derived(seed: u64, name: &str) -> u64 {
-    xxh3_64(format!("{seed}:{name}").as_bytes())
 }

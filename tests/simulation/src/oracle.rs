@@ -11,8 +11,10 @@ use rollcall::store::{LiveRecord, LiveState};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
+use crate::crowd::Surroundings;
+use crate::crowd::truth::Truth;
 use crate::expectation::{Expectation, Live, User};
-use crate::world::{Truth, World};
+use crate::world::World;
 
 /// How often the store and the gateways are looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -30,12 +32,17 @@ const FIGURES_LATE: Duration = Duration::from_secs(3);
 pub(crate) async fn run(world: Arc<World>) {
     loop {
         sleep(LOOK).await;
-        world.lapse();
+        world.crowd.lapse();
         members(&world);
         stays_open(&world);
         figures(&world);
         tasks(&world);
     }
+}
+
+/// Whether older data may still be there.
+fn is_older(world: &World, now: Instant) -> bool {
+    world.notes().older_until.is_some_and(|until| now < until)
 }
 
 /// Nobody is missing, or there too long, beyond what is promised.
@@ -48,7 +55,7 @@ fn members(world: &World) {
     truth.rules.last_renewals = last_renewals;
     let rules = truth.rules.clone();
     let slack = world.plan.turn * CALLS_IN_A_ROW;
-    let is_older = truth.older_until.is_some_and(|until| now < until);
+    let is_older = is_older(world, now);
     for live in 0..world.plan.lives {
         let set = OnlineSet::Live(world.live_id(live));
         let present: Vec<(Group, BTreeSet<User>)> = set
@@ -132,7 +139,7 @@ fn stays_open(world: &World) {
         forget_openings(world, &mut truth, &records);
     }
     // A record that is gone is written again, and older data may have another one.
-    let is_excused = truth.older_until.is_some_and(|until| now < until);
+    let is_excused = is_older(world, now);
     let mut closed = Vec::new();
     for (live, of_live) in truth
         .lives
@@ -189,8 +196,8 @@ struct Range {
 
 /// How long figures may be wrong. Without a fault that is a flush and a throttle.
 fn figures_late(world: &World) -> Duration {
-    let is_quiet =
-        (0..world.plan.gateways).all(|gateway| !world.is_up(gateway) || world.is_sound(gateway));
+    let is_quiet = (0..world.plan.gateways)
+        .all(|gateway| !world.crowd.is_up(gateway) || world.is_sound(gateway));
     if is_quiet {
         world.timing.settled() + world.plan.turn * CALLS_IN_A_ROW
     } else {
@@ -223,7 +230,7 @@ pub(crate) fn joined(world: &World, user: User, live: Live, gateway: usize, told
     if !is_exact || !world.is_sound(gateway) {
         return;
     }
-    world.lapse();
+    world.crowd.lapse();
     let now = Instant::now();
     let long = figures_late(world);
     let truth = world.truth();
@@ -253,7 +260,7 @@ fn figures(world: &World) {
     let late = figures_late(world);
     for gateway in 0..world.plan.gateways {
         for live in 0..world.plan.lives {
-            let is_open = world.epoch(live).is_some();
+            let is_open = world.crowd.epoch(live).is_some();
             let told = world
                 .figures(gateway, live)
                 .filter(|_| is_open && world.is_sound(gateway));

@@ -8,10 +8,10 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
+use crate::crowd::derived;
 use crate::engine::HistoryArgs;
 use crate::expectation::User;
 use crate::faults::Kind;
-use crate::network::derived;
 
 /// The faults of a round begin within this.
 const BEGIN_WITHIN: Duration = Duration::from_secs(30);

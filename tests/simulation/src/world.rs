@@ -1,10 +1,9 @@
-//! What all tasks of a history share: the gateways, the network, what people know to be true, and
-//! what was found.
+//! What all tasks of a history share: the gateways, the network, the crowd and what it knows to be
+//! true, and what was found.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -15,23 +14,31 @@ use http_body_util::BodyExt;
 use parking_lot::{Mutex, MutexGuard};
 use rollcall::base::identity::{Identity, Role};
 use rollcall::base::ids::{LiveId, UserId};
-use rollcall::edge::datagrams::{DatagramDoor, wire};
+use rollcall::edge::datagrams::DatagramDoor;
+use rollcall::edge::datagrams::wire::SHORT;
 use rollcall::gateway::Gateway;
 use rollcall::presence::figures::{Figures, Quality};
 use rollcall::session::Handshake;
 use serde_json::Value;
 use tokio::io::DuplexStream;
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::{Role as Side, WebSocketConfig};
 use tower::ServiceExt;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::datagrams::Overheard;
-use crate::expectation::{Beat, Expectation, How, Live, Place, Rules, Trouble, User};
+use crate::crowd::session::OldId;
+use crate::crowd::truth::{Crowd, Customs, Truth};
+use crate::crowd::{Answer, Asked, Habits, Refusal, Surroundings, derived};
+use crate::eavesdropper::Overheard;
+use crate::expectation::{Expectation, How, Live, Place, User};
 use crate::faults::Kind;
-use crate::network::{Network, derived};
+use crate::network::Network;
+use crate::old_ids;
+use crate::oracle;
 use crate::plan::Plan;
 use crate::timing::Timing;
 use crate::trace::Trace;
@@ -42,28 +49,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What the socket of a client holds until the other side reads it.
 const SOCKET_BUFFER: usize = 64 << 10;
 
-/// By then the other gateways have heard that a session without a socket has ended.
-const TOLD_WITHIN: Duration = Duration::from_secs(1);
+/// A person does something each so often, on average.
+const PACE: Duration = Duration::from_secs(12);
 
-/// By then every gateway has heard that a user was removed: the longest fault, and the repair.
-const REMOVAL_KNOWN: Duration = Duration::from_secs(75);
+/// So many people come in a second, at first.
+const RAMP: f64 = 7.5;
 
-/// By then a gateway has read what it did not answer: as for a removal.
-const READ_LATE: Duration = REMOVAL_KNOWN;
-
-/// A socket that ends sooner may never have been told to the store.
-const NOTICED: Duration = Duration::from_secs(2);
-
-/// What people do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// They come, go, swipe and vanish.
-    Wander,
-    /// They stay where they are.
-    Rest,
-    /// They leave, and do not come back.
-    GoHome,
-}
+/// The close code of who was removed from a live.
+const REMOVED: u16 = 4003;
 
 /// What only the engine can do to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,14 +74,10 @@ pub(crate) enum Order {
 /// A gateway, as people find it.
 #[derive(Default)]
 pub(crate) struct Spot {
-    /// How often it was started.
-    pub(crate) start: u32,
     pub(crate) link: usize,
     pub(crate) running: Option<Running>,
     /// Where clients still reach it that is asked to stop.
     pub(crate) stopping: Option<Door>,
-    /// Troubles that last.
-    troubles: u32,
 }
 
 pub(crate) struct Running {
@@ -105,25 +94,6 @@ pub(crate) struct Door {
     pub(crate) handle: Handle,
     pub(crate) router: Router,
     datagrams: Arc<DatagramDoor>,
-}
-
-/// An answer to an HTTP request.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) body: Value,
-    /// Whether the connection ends with it.
-    pub(crate) closes: bool,
-}
-
-/// What became of an HTTP request.
-#[derive(Debug)]
-pub(crate) enum Asked {
-    /// Nobody listens.
-    Nobody,
-    /// It may be carried out, now or later.
-    Unanswered,
-    Answered(Answer),
 }
 
 impl Running {
@@ -191,38 +161,6 @@ impl Door {
     }
 }
 
-/// A live, as the back end knows it.
-#[derive(Debug, Default)]
-pub(crate) struct LiveTruth {
-    /// `None` while it is closed, or closing.
-    pub(crate) epoch: Option<u64>,
-    /// Whether an answer to its close or its opening is still to come: until then nobody is judged.
-    pub(crate) changes: bool,
-    pub(crate) slices: u32,
-    /// Whether it is kept who came, and when.
-    pub(crate) attends: bool,
-    /// A later one, which the store and all gateways seemed to have forgotten.
-    pub(crate) forgotten: Option<u64>,
-    /// When this epoch was opened.
-    pub(crate) opened: Option<Instant>,
-    /// Whether anybody was ever there, in this epoch.
-    pub(crate) was_entered: bool,
-    pub(crate) expectations: BTreeMap<User, Expectation>,
-    /// Who may not join, from when and until when.
-    pub(crate) banned: BTreeMap<User, (Instant, Instant)>,
-    /// Every epoch that a back end opened, and whether it closed it.
-    pub(crate) epochs: BTreeMap<u64, bool>,
-}
-
-/// A connected socket, or a session without one.
-pub(crate) struct Online {
-    pub(crate) place: Place,
-    pub(crate) user: User,
-    since: Instant,
-    /// The last beat of a session without a socket.
-    beat: Option<Beat>,
-}
-
 /// What a socket was told last of the friends in its live.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ShownFriends {
@@ -232,27 +170,15 @@ pub(crate) struct ShownFriends {
     pub(crate) partial: bool,
 }
 
-pub(crate) struct Truth {
-    pub(crate) lives: Vec<LiveTruth>,
+/// What else is true, and what was found.
+#[derive(Default)]
+pub(crate) struct Notes {
     /// Whether the media server has a publisher.
     pub(crate) is_on_air: bool,
-    pub(crate) rules: Rules,
-    /// Every connected socket, and every session without one on each of its gateways, by its
-    /// number.
-    pub(crate) online: BTreeMap<u64, Online>,
-    /// When users went offline last.
-    pub(crate) last_online: BTreeMap<User, Instant>,
-    /// When a request of a user was last given up without an answer.
-    unanswered_at: BTreeMap<User, Instant>,
     /// By socket.
     pub(crate) shown_friends: BTreeMap<u64, ShownFriends>,
-    /// Users whom a back end had removed from a live.
-    pub(crate) removed: BTreeSet<User>,
-    /// When a back end last asked for that.
-    removed_at: BTreeMap<User, Instant>,
     /// How many faults of each kind there were.
     pub(crate) faults: BTreeMap<Kind, u64>,
-    dead: HashSet<(usize, u32)>,
     /// Until then older data may still be there, with users who left long ago.
     pub(crate) older_until: Option<Instant>,
     pub(crate) findings: Vec<String>,
@@ -270,33 +196,11 @@ pub(crate) struct World {
     pub(crate) network: Arc<Network>,
     pub(crate) trace: Arc<Trace>,
     pub(crate) overheard: Overheard,
-    pub(crate) mode: watch::Sender<Mode>,
+    pub(crate) crowd: Crowd,
     pub(crate) spots: Mutex<Vec<Spot>>,
     orders: Mutex<Vec<Order>>,
-    truth: Mutex<Truth>,
+    notes: Mutex<Notes>,
     changed_fans: Mutex<BTreeMap<(User, Live), FanChange>>,
-    sockets: AtomicU64,
-}
-
-impl Online {
-    /// Notes when the user was last online. If the store may never have heard of the user, or a
-    /// gateway may yet read an older request of the user, nothing is expected.
-    fn ends(
-        &self,
-        troubles: &[Option<Trouble>],
-        unanswered_at: &BTreeMap<User, Instant>,
-        last_online: &mut BTreeMap<User, Instant>,
-    ) {
-        let is_well = troubles[self.place.gateway]
-            .is_none_or(|trouble| trouble.until.is_some_and(|at| at <= self.since));
-        let is_read_late = unanswered_at
-            .get(&self.user)
-            .is_some_and(|at| at.elapsed() < READ_LATE);
-        match is_well && !is_read_late && self.since.elapsed() > NOTICED {
-            true => drop(last_online.insert(self.user, Instant::now())),
-            false => drop(last_online.remove(&self.user)),
-        }
-    }
 }
 
 impl World {
@@ -306,43 +210,35 @@ impl World {
             plan.nodes,
             trace.clone(),
         ));
-        let truth = Truth {
-            is_on_air: false,
-            lives: (0..plan.lives).map(|_| LiveTruth::default()).collect(),
-            rules: Rules {
-                timing: Timing::SIMULATED,
-                troubles: vec![None; plan.gateways],
-                runs_since: vec![None; plan.gateways],
-                last_renewals: vec![None; plan.gateways],
-            },
-            online: BTreeMap::new(),
-            last_online: BTreeMap::new(),
-            unanswered_at: BTreeMap::new(),
-            shown_friends: BTreeMap::new(),
-            removed: BTreeSet::new(),
-            removed_at: BTreeMap::new(),
-            faults: BTreeMap::new(),
-            dead: HashSet::new(),
-            older_until: None,
-            findings: Vec::new(),
-        };
+        let crowd = Crowd::new(Customs {
+            timing: Timing::SIMULATED,
+            seed: plan.seed,
+            gateways: plan.gateways,
+            lives: plan.lives,
+            busy: plan.lives,
+            pace: PACE,
+            ramp: RAMP,
+        });
         Self {
             timing: Timing::SIMULATED,
             network,
             trace,
             overheard: Overheard::default(),
-            mode: watch::Sender::new(Mode::Rest),
+            crowd,
             spots: Mutex::new((0..plan.gateways).map(|_| Spot::default()).collect()),
             orders: Mutex::default(),
-            truth: Mutex::new(truth),
+            notes: Mutex::default(),
             changed_fans: Mutex::default(),
-            sockets: AtomicU64::new(1),
             plan,
         }
     }
 
     pub(crate) fn truth(&self) -> MutexGuard<'_, Truth> {
-        self.truth.lock()
+        self.crowd.truth()
+    }
+
+    pub(crate) fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock()
     }
 
     pub(crate) fn order(&self, order: Order) {
@@ -357,7 +253,7 @@ impl World {
     /// Something is not as it was promised.
     pub(crate) fn found(&self, what: String) {
         self.trace.tell(None, &what);
-        self.truth.lock().findings.push(what);
+        self.notes().findings.push(what);
     }
 
     pub(crate) fn live_id(&self, live: Live) -> LiveId {
@@ -412,61 +308,12 @@ impl World {
         );
     }
 
-    pub(crate) fn is_up(&self, gateway: usize) -> bool {
-        self.spots.lock()[gateway].running.is_some()
-    }
-
     /// What a gateway says of a live.
     pub(crate) fn figures(&self, gateway: usize, live: Live) -> Option<(Figures, Quality)> {
         let spots = self.spots.lock();
         let gateway = &spots[gateway].running.as_ref()?.gateway;
         let live = self.live_id(live);
         Some((gateway.figures(&live)?, gateway.quality(&live)?))
-    }
-
-    /// The place of a new socket there.
-    pub(crate) fn place(&self, gateway: usize) -> Place {
-        Place {
-            socket: self.sockets.fetch_add(1, Ordering::Relaxed),
-            gateway,
-            start: self.start_of(gateway),
-        }
-    }
-
-    /// Which start of the gateway it is.
-    pub(crate) fn start_of(&self, gateway: usize) -> u32 {
-        self.spots.lock()[gateway].start
-    }
-
-    /// Opens a socket; `None` if nobody listens.
-    pub(crate) fn connect(
-        &self,
-        gateway: usize,
-        user: UserId,
-        role: Role,
-        join: Option<Live>,
-    ) -> Option<DuplexStream> {
-        let spots = self.spots.lock();
-        let running = spots[gateway].running.as_ref()?;
-        let identity = Identity {
-            user,
-            role,
-            counted: true,
-        };
-        let join = join.map(|live| self.live_id(live).to_string());
-        let handshake = Handshake {
-            identity,
-            claims: None,
-            join,
-            watch: None,
-            permit: None,
-        };
-        let (client, server) = tokio::io::duplex(SOCKET_BUFFER);
-        running
-            .public
-            .handle
-            .spawn(running.gateway.serve(server, handshake));
-        Some(client)
     }
 
     /// Asks a gateway over HTTP; the status and the body of its answer.
@@ -494,33 +341,13 @@ impl World {
         Some((status, body))
     }
 
-    /// Asks a gateway as a client without a socket does, by POST or DELETE.
-    pub(crate) async fn ask(
-        &self,
-        gateway: usize,
-        method: Method,
-        path: &str,
-        body: &Value,
-    ) -> Asked {
-        let Some(door) = self.door(gateway) else {
-            return Asked::Nobody;
-        };
-        let Some((_, answered)) = door.send(method, path, body) else {
-            return Asked::Nobody;
-        };
-        match timeout(PATIENCE, answered).await {
-            Ok(Ok(answer)) => Asked::Answered(answer),
-            _ => Asked::Unanswered,
-        }
-    }
-
     /// Sends a datagram. Returns the task that has its answer; `None` if nobody listens.
-    pub(crate) fn datagram(
+    pub(crate) fn send_datagram(
         &self,
         gateway: usize,
         datagram: Vec<u8>,
         from: SocketAddr,
-    ) -> Option<JoinHandle<Option<[u8; wire::SHORT]>>> {
+    ) -> Option<JoinHandle<Option<[u8; SHORT]>>> {
         let Door {
             handle, datagrams, ..
         } = self.door(gateway)?;
@@ -537,102 +364,35 @@ impl World {
         }
     }
 
-    /// Whether somebody listens there.
-    pub(crate) fn listens(&self, gateway: usize) -> bool {
-        self.door(gateway).is_some()
-    }
-
     /// A gateway starts: its sockets from now on belong to the new process.
     pub(crate) fn starts(&self, gateway: usize, link: usize) {
-        let mut spots = self.spots.lock();
-        spots[gateway].start += 1;
-        spots[gateway].link = link;
-        self.truth.lock().rules.runs_since[gateway] = Some(Instant::now());
+        self.spots.lock()[gateway].link = link;
+        self.crowd.starts(gateway);
+    }
+
+    /// A gateway serves.
+    pub(crate) fn runs(&self, gateway: usize, running: Running) {
+        self.spots.lock()[gateway].running = Some(running);
+        self.crowd.set_up(gateway, true);
     }
 
     /// The process of a gateway is gone, with all that it had not told the store.
     pub(crate) fn ended(&self, gateway: usize, how: How) {
-        let start = self.spots.lock()[gateway].start;
-        let mut truth = self.truth.lock();
         // Of two ends the first is the one that people noticed.
-        if !truth.dead.insert((gateway, start)) {
-            return;
+        if !self.crowd.has_ended(gateway) {
+            self.crowd.ended(gateway, how);
         }
-        let at = Instant::now();
-        let Truth { lives, rules, .. } = &mut *truth;
-        rules.runs_since[gateway] = None;
-        for live in lives {
-            for expectation in live.expectations.values_mut() {
-                expectation.gateway_ended((gateway, start), at, how, rules);
-            }
-        }
-        let Truth {
-            online,
-            last_online,
-            unanswered_at,
-            rules,
-            ..
-        } = &mut *truth;
-        let is_there = |_: &u64, online: &mut Online| {
-            (online.place.gateway, online.place.start) == (gateway, start)
-        };
-        for (_, online) in online.extract_if(.., is_there) {
-            online.ends(&rules.troubles, unanswered_at, last_online);
-        }
-    }
-
-    /// The gateway cannot keep its promises from now on.
-    pub(crate) fn trouble(&self, gateway: usize, frozen: bool) {
-        self.spots.lock()[gateway].troubles += 1;
-        let mut truth = self.truth.lock();
-        let before = truth.rules.troubles[gateway].filter(|trouble| trouble.until.is_none());
-        let since = before.map_or_else(Instant::now, |before| before.since);
-        let frozen = frozen || before.is_some_and(|before| before.frozen);
-        truth.rules.troubles[gateway] = Some(Trouble {
-            since,
-            until: None,
-            frozen,
-            may_lose: false,
-        });
-    }
-
-    /// One of its troubles is over.
-    pub(crate) fn well(&self, gateway: usize) {
-        let left = {
-            let mut spots = self.spots.lock();
-            spots[gateway].troubles = spots[gateway].troubles.saturating_sub(1);
-            spots[gateway].troubles
-        };
-        if left == 0
-            && let Some(trouble) = &mut self.truth.lock().rules.troubles[gateway]
-        {
-            trouble.until = Some(Instant::now());
-        }
-    }
-
-    pub(crate) fn trouble_for_all(&self) {
-        (0..self.plan.gateways).for_each(|gateway| self.trouble(gateway, false));
-    }
-
-    pub(crate) fn all_well(&self) {
-        (0..self.plan.gateways).for_each(|gateway| self.well(gateway));
     }
 
     /// When the gateway began that runs for the shortest time.
     pub(crate) fn youngest(&self) -> Option<Instant> {
-        self.truth
-            .lock()
-            .rules
-            .runs_since
-            .iter()
-            .flatten()
-            .max()
-            .copied()
+        let truth = self.truth();
+        truth.rules.runs_since.iter().flatten().max().copied()
     }
 
     /// The open lives in which somebody is.
     pub(crate) fn lives_with_viewers(&self) -> Vec<Live> {
-        let truth = self.truth.lock();
+        let truth = self.truth();
         let has_viewers = |live: &Live| {
             let live = &truth.lives[*live];
             live.epoch.is_some() && live.expectations.values().any(Expectation::is_held)
@@ -640,49 +400,9 @@ impl World {
         (0..self.plan.lives).filter(has_viewers).collect()
     }
 
-    /// Whether the gateway runs, and has been well for as long as it needs to know everything.
-    pub(crate) fn is_sound(&self, gateway: usize) -> bool {
-        let known = self.timing.healed() + self.timing.told();
-        let trouble = self.truth.lock().rules.troubles[gateway];
-        self.is_up(gateway)
-            && trouble.is_none_or(|trouble| trouble.until.is_some_and(|at| at.elapsed() > known))
-    }
-
-    fn with(&self, live: Live, user: User, place: Place, change: impl FnOnce(&mut Expectation)) {
-        let mut truth = self.truth.lock();
-        if !truth.dead.contains(&(place.gateway, place.start)) {
-            change(truth.lives[live].expectations.entry(user).or_default());
-        }
-    }
-
-    pub(crate) fn connected(&self, user: User, place: Place) {
-        let mut truth = self.truth.lock();
-        if !truth.dead.contains(&(place.gateway, place.start)) {
-            truth.online.insert(
-                place.socket,
-                Online {
-                    place,
-                    user,
-                    since: Instant::now(),
-                    beat: None,
-                },
-            );
-        }
-    }
-
-    pub(crate) fn disconnected(&self, place: Place) {
-        let mut truth = self.truth.lock();
-        truth.shown_friends.remove(&place.socket);
-        let Truth {
-            online,
-            last_online,
-            unanswered_at,
-            rules,
-            ..
-        } = &mut *truth;
-        if let Some(online) = online.remove(&place.socket) {
-            online.ends(&rules.troubles, unanswered_at, last_online);
-        }
+    /// By then a gateway that is well again knows everything.
+    fn known_within(&self) -> Duration {
+        self.timing.healed() + self.timing.told()
     }
 
     /// Whom a user follows among the users.
@@ -693,220 +413,231 @@ impl World {
             .filter(move |friend| *friend != user)
     }
 
-    /// A socket was shown who of the friends is in its live; `None`: it is in no live.
-    pub(crate) fn shown_friends(&self, place: Place, shown: Option<ShownFriends>) {
-        let mut truth = self.truth.lock();
-        match shown {
-            Some(shown) => drop(truth.shown_friends.insert(place.socket, shown)),
-            None => drop(truth.shown_friends.remove(&place.socket)),
-        }
-    }
-
-    pub(crate) fn joining(&self, user: User, live: Live, place: Place) {
-        self.with(live, user, place, |expectation| expectation.joining(place));
-    }
-
-    /// The gateway said `joined` to what was asked in that epoch. False if the live has closed in
-    /// between.
-    pub(crate) fn joined(&self, user: User, live: Live, place: Place, epoch: Option<u64>) -> bool {
-        let is_current = epoch.is_some() && self.epoch(live) == epoch;
-        if is_current && self.is_sound(place.gateway) {
-            let settled = self.timing.told() + self.timing.settled();
-            let now = Instant::now();
-            let banned = self.truth.lock().lives[live].banned.get(&user).copied();
-            // A ban ends by the clock of the store.
-            if !self.plan.steps_clock()
-                && banned.is_some_and(|(from, until)| from + settled < now && now < until)
-            {
-                self.found(format!(
-                    "gateway {} let u{user} into l{live} in spite of a ban",
-                    place.gateway
-                ));
-            }
-        }
-        self.truth.lock().lives[live].was_entered |= is_current;
-        self.with(live, user, place, |expectation| match is_current {
-            true => expectation.joined(place, Instant::now()),
-            false => expectation.joining(place),
-        });
-        is_current
-    }
-
-    /// A beat of a session without a socket is on its way.
-    pub(crate) fn beating(&self, user: User, live: Live, place: Place) {
-        self.with(live, user, place, |expectation| expectation.beating(place));
-    }
-
-    /// The gateway did not take a beat of a session without a socket.
-    pub(crate) fn refused(&self, user: User, live: Live, place: Place) {
-        self.with(live, user, place, |expectation| {
-            expectation.refused(place, Instant::now())
-        });
-    }
-
-    /// The gateway has answered a beat of a session without a socket, which was in that epoch.
-    pub(crate) fn beaten(&self, user: User, live: Live, epoch: u64, place: Place, beat: Beat) {
-        let is_sure = self.epoch(live) == Some(epoch) && !self.is_removed_lately(user);
-        let timing = &self.timing;
-        self.with(live, user, place, |expectation| {
-            // A gateway that had given the user up takes the user in anew.
-            expectation.lapse(beat.answered, timing);
-            expectation.beaten(place, beat, is_sure);
-        });
-        if !self.truth.lock().online.contains_key(&place.socket) {
-            self.connected(user, place);
-        }
-        if let Some(online) = self.truth.lock().online.get_mut(&place.socket) {
-            online.beat = Some(beat);
-        }
-    }
-
-    /// A gateway may have seen the user for a moment, although it refused what the user asked for.
-    pub(crate) fn seen_somewhere(&self, user: User) {
-        self.truth.lock().last_online.remove(&user);
-    }
-
-    /// A gateway may see the user when it reads a request that it did not answer.
-    pub(crate) fn seen_late(&self, user: User) {
-        let mut truth = self.truth.lock();
-        truth.last_online.remove(&user);
-        truth.unanswered_at.insert(user, Instant::now());
-    }
-
-    /// A request of a session without a socket was not answered.
-    pub(crate) fn unanswered(&self, user: User, live: Live, place: Place) {
-        self.with(live, user, place, |expectation| {
-            expectation.unanswered(place, Instant::now())
-        });
-    }
-
-    /// Ends what ends by itself. Everything that judges comes after this.
-    pub(crate) fn lapse(&self) {
-        let now = Instant::now();
-        let timing = &self.timing;
-        let mut truth = self.truth.lock();
-        for live in &mut truth.lives {
-            for expectation in live.expectations.values_mut() {
-                expectation.lapse(now, timing);
-            }
-        }
-        let Truth {
-            online,
-            last_online,
-            unanswered_at,
-            rules,
-            ..
-        } = &mut *truth;
-        let is_over = |_: &u64, online: &mut Online| {
-            online
-                .beat
-                .is_some_and(|beat| beat.sent + timing.timeout <= now)
+    /// A socket is shown who of the friends is in its live; the first `friends` comes after it has
+    /// joined.
+    fn is_shown_friends(&self, user: User, place: Place, live: Live, message: &Value) {
+        let mut notes = self.notes();
+        let shown = &mut notes.shown_friends;
+        let is_known = shown
+            .get(&place.socket)
+            .is_some_and(|shown| shown.live == live);
+        let mut now = ShownFriends {
+            live,
+            users: BTreeSet::new(),
+            partial: false,
         };
-        for (_, online) in online.extract_if(.., is_over) {
-            online.ends(&rules.troubles, unanswered_at, last_online);
+        if message["type"] == "friends" && message["live_id"] == self.live_id(live).as_str() {
+            let ids = message["user_ids"].as_array().into_iter().flatten();
+            now.users = ids.filter_map(Value::as_str).map(str::to_owned).collect();
+            now.partial = message["partial"] == true;
+        } else if is_known || !self.asks_for_friends(user) {
+            return;
         }
-    }
-
-    /// A back end is about to have a user removed from a live.
-    pub(crate) fn removing(&self, user: User, live: Live) {
-        let mut truth = self.truth.lock();
-        truth.removed.insert(user);
-        truth.removed_at.insert(user, Instant::now());
-        if let Some(expectation) = truth.lives[live].expectations.get_mut(&user) {
-            expectation.doubt(|_| true);
+        let is_counted = message["type"] != "friends" || message["count"] == now.users.len();
+        shown.insert(place.socket, now);
+        drop(notes);
+        if !is_counted {
+            self.found(format!("other friends are named than counted: {message}"));
         }
-    }
-
-    /// Whether a removal of the user may not have reached every gateway.
-    fn is_removed_lately(&self, user: User) -> bool {
-        let truth = self.truth.lock();
-        truth
-            .removed_at
-            .get(&user)
-            .is_some_and(|at| at.elapsed() < REMOVAL_KNOWN)
-    }
-
-    /// Whether a gateway may have ended a session of the user because of a removal.
-    pub(crate) fn was_removed(&self, user: User) -> bool {
-        self.truth.lock().removed.contains(&user)
-    }
-
-    /// A gateway that stops gives up the sessions without a socket that it has.
-    pub(crate) fn gives_up_sessions(&self, gateway: usize) {
-        let start = self.spots.lock()[gateway].start;
-        let mut truth = self.truth.lock();
-        for live in &mut truth.lives {
-            for expectation in live.expectations.values_mut() {
-                expectation.doubt(|place| (place.gateway, place.start) == (gateway, start));
-            }
-        }
-    }
-
-    /// A session without a socket left a live through the gateway `through`. A gateway that is told
-    /// so gives it up there as well; one that may not have been told gives it up later.
-    pub(crate) fn left_everywhere(
-        self: &Arc<Self>,
-        user: User,
-        live: Live,
-        places: Vec<Place>,
-        through: usize,
-    ) {
-        let world = self.clone();
-        let left_at = Instant::now();
-        tokio::spawn(async move {
-            sleep(TOLD_WITHIN).await;
-            for place in places {
-                let is_told = world.is_sound(through) && world.is_sound(place.gateway);
-                let how = if place.gateway == through || is_told {
-                    How::Left
-                } else {
-                    How::Vanished
-                };
-                world.with(live, user, place, |expectation| {
-                    expectation.ended(place, left_at, how)
-                });
-                world.disconnected(place);
-            }
-        });
     }
 
     /// Whether every gateway has run, and has been well, since shortly before that.
     pub(crate) fn was_told_since(&self, at: Instant) -> bool {
-        let truth = self.truth.lock();
+        let truth = self.truth();
         let rules = &truth.rules;
         (0..self.plan.gateways).all(|gateway| {
             let has_run = rules.runs_since[gateway].is_some_and(|since| since < at);
-            let known = self.timing.healed() + self.timing.told();
+            let known = self.known_within();
             let is_well = rules.troubles[gateway]
                 .is_none_or(|trouble| trouble.until.is_some_and(|until| until + known < at));
             has_run && is_well
         })
     }
 
-    pub(crate) fn leaving(&self, user: User, live: Live, place: Place) {
-        self.with(live, user, place, |expectation| expectation.leaving(place));
-    }
-
-    pub(crate) fn left(&self, user: User, live: Live, place: Place, how: How) {
-        self.with(live, user, place, |expectation| {
-            expectation.ended(place, Instant::now(), how)
-        });
-    }
-
-    pub(crate) fn epoch(&self, live: Live) -> Option<u64> {
-        self.truth.lock().lives[live].epoch
-    }
-
-    /// Whether a socket there may end without a broken promise.
-    pub(crate) fn may_lose(&self, place: Place) -> bool {
-        let spots = self.spots.lock();
-        spots[place.gateway].start != place.start || spots[place.gateway].running.is_none()
+    /// Checks that nobody is let in in spite of a ban.
+    fn is_not_banned(&self, user: User, live: Live, gateway: usize) {
+        let settled = self.timing.told() + self.timing.settled();
+        let now = Instant::now();
+        let banned = self.truth().lives[live].banned.get(&user).copied();
+        // A ban ends by the clock of the store.
+        let is_banned = !self.plan.steps_clock()
+            && banned.is_some_and(|(from, until)| from + settled < now && now < until);
+        if is_banned && self.is_sound(gateway) {
+            self.found(format!(
+                "gateway {gateway} let u{user} into l{live} in spite of a ban"
+            ));
+        }
     }
 }
 
-/// What a task of a gateway comes to, if that does not take too long and the gateway does not end.
-pub(crate) async fn within_patience<T>(task: JoinHandle<T>) -> Option<T> {
-    timeout(PATIENCE, task).await.ok()?.ok()
+/// Messages are small, and each socket would clear a large buffer at first.
+fn small() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(1 << 10)
+        .write_buffer_size(0)
+}
+
+impl Surroundings for World {
+    type Stream = DuplexStream;
+
+    fn crowd(&self) -> &Crowd {
+        &self.crowd
+    }
+
+    fn name_of_live(&self, live: Live) -> String {
+        self.live_id(live).to_string()
+    }
+
+    fn name_of_user(&self, user: User) -> String {
+        self.user_id(user).to_string()
+    }
+
+    fn habits(&self, user: User, device: usize) -> Habits {
+        let of = |what: &str| derived(self.plan.seed, &format!("{what} {user} {device}"));
+        Habits {
+            has_socket: self.plan.has_socket(user, device),
+            ignores_reconnects: of("listens").is_multiple_of(6),
+            sends_datagrams: of("datagrams").is_multiple_of(2),
+            keeps_connection: of("keeps").is_multiple_of(2),
+            moves_at_once: false,
+            falls_silent: true,
+        }
+    }
+
+    fn devices(&self, user: User) -> usize {
+        1 + (derived(self.plan.seed, &format!("devices {user}")) % 3) as usize
+    }
+
+    async fn connect(
+        &self,
+        gateway: usize,
+        user: User,
+        join: Option<Live>,
+    ) -> Result<WebSocketStream<DuplexStream>, Refusal> {
+        let role = if self.is_streamer(user) {
+            Role::Streamer
+        } else {
+            Role::Viewer
+        };
+        let handshake = Handshake {
+            identity: Identity {
+                user: self.user_id(user),
+                role,
+                counted: true,
+            },
+            claims: None,
+            join: join.map(|live| self.name_of_live(live)),
+            watch: None,
+            permit: None,
+        };
+        let (client, server) = tokio::io::duplex(SOCKET_BUFFER);
+        {
+            let spots = self.spots.lock();
+            let running = spots[gateway].running.as_ref().ok_or(Refusal::Nobody)?;
+            let served = running.gateway.serve(server, handshake);
+            running.public.handle.spawn(served);
+        }
+        Ok(WebSocketStream::from_raw_socket(client, Side::Client, Some(small())).await)
+    }
+
+    async fn ask(&self, gateway: usize, method: Method, path: &str, body: &Value) -> Asked {
+        let Some(door) = self.door(gateway) else {
+            return Asked::Nobody;
+        };
+        let Some((_, answered)) = door.send(method, path, body) else {
+            return Asked::Nobody;
+        };
+        match timeout(PATIENCE, answered).await {
+            Ok(Ok(answer)) => Asked::Answered(answer),
+            _ => Asked::Unanswered,
+        }
+    }
+
+    async fn datagram(
+        &self,
+        gateway: usize,
+        datagram: Vec<u8>,
+        from: SocketAddr,
+    ) -> Option<Vec<u8>> {
+        self.overheard.note(&datagram, from);
+        let task = self.send_datagram(gateway, datagram, from)?;
+        // The gateway may end meanwhile.
+        let answer = timeout(PATIENCE, task).await.ok()?.ok()??;
+        Some(answer.to_vec())
+    }
+
+    fn listens(&self, gateway: usize) -> bool {
+        self.door(gateway).is_some()
+    }
+
+    fn is_sound(&self, gateway: usize) -> bool {
+        self.crowd.is_up(gateway) && self.crowd.is_well_for(gateway, self.known_within())
+    }
+
+    fn may_forget(&self, user: User, place: Place) -> bool {
+        self.plan.loses_data() || self.crowd.was_removed(user) || !self.is_sound(place.gateway)
+    }
+
+    fn role(&self, user: User) -> &'static str {
+        if self.is_streamer(user) {
+            "streamer"
+        } else {
+            "viewer"
+        }
+    }
+
+    fn asks_for_friends(&self, user: User) -> bool {
+        user.is_multiple_of(3)
+    }
+
+    fn note(&self, gateway: usize, what: &str) {
+        self.trace.tell(Some(gateway), what);
+    }
+
+    fn hears(&self, user: User, place: Place, live: Option<Live>, text: &str, said: &Value) {
+        self.trace.hear(place, user, text);
+        if said.is_null() {
+            self.found(format!("a message that is no JSON: {text}"));
+        }
+        match live {
+            Some(live) => self.is_shown_friends(user, place, live, said),
+            None => drop(self.notes().shown_friends.remove(&place.socket)),
+        }
+    }
+
+    fn let_in(&self, user: User, live: Live, place: Place, epoch: Option<u64>, answer: &Value) {
+        if answer["live_id"] != self.live_id(live).as_str() {
+            self.found(format!(
+                "u{user} asked to join l{live}, and was told {answer}"
+            ));
+        }
+        if epoch.is_some() && self.crowd.epoch(live) == epoch {
+            oracle::joined(self, user, live, place.gateway, answer);
+            self.is_not_banned(user, live, place.gateway);
+            self.truth().lives[live].was_entered = true;
+        }
+    }
+
+    fn socket_ended(&self, user: User, place: Place, code: Option<u16>, why: &str) {
+        let was_removed = code == Some(REMOVED) && self.crowd.was_removed(user);
+        let may_end = self.crowd.may_lose(place) || was_removed;
+        if !may_end && self.is_sound(place.gateway) {
+            let gateway = place.gateway;
+            self.found(format!(
+                "gateway {gateway} ended a socket of u{user} with code {code:?}: {why}"
+            ));
+        }
+    }
+
+    fn session_is_wrong(&self, user: User, live: Live, gateway: usize, why: &str) {
+        self.found(format!(
+            "a session of u{user} in l{live} is wrong on gateway {gateway}: {why}"
+        ));
+    }
+
+    fn id_is_over(self: &Arc<Self>, old: OldId) {
+        old_ids::are_tried(self, &old);
+    }
 }
 
 /// Ids here are right.

@@ -1,12 +1,13 @@
-//! The interface between a run and the faults that it injects.
+//! What the faults share: the mark of their end, and what is checked after it.
 
 use std::time::Duration;
 
 use anyhow::ensure;
-use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
+use crate::chaos::support::redis_server::RedisServer;
 use crate::chaos::testbed::Testbed;
+use crate::client::Socket;
 
 const DONE_WITHIN: Duration = Duration::from_secs(20);
 /// The pause between two looks at a server.
@@ -37,18 +38,21 @@ impl Mark {
     }
 }
 
-#[async_trait]
-pub(crate) trait Fault: Send {
-    /// Breaks something.
-    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()>;
-
-    /// Repairs what was broken.
-    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark>;
-
-    /// Checks what shows only much later, after the audit.
-    async fn after(&mut self, _testbed: &mut Testbed) -> anyhow::Result<()> {
-        Ok(())
-    }
+/// What is left of a fault until the audit after it is over.
+pub(crate) enum Later {
+    /// A streamer's gateway was killed, and the streamer does not come back: the live must close.
+    OrphanCloses {
+        streamer: Box<Socket>,
+        killed: Instant,
+    },
+    /// Nothing may name the gateway as it was called before.
+    IsForgotten {
+        gateway: usize,
+        id: String,
+        since: Instant,
+    },
+    /// Old connections stay open to this server until it ends.
+    ServerEnds(#[allow(dead_code, reason = "it ends when this is dropped")] Box<RedisServer>),
 }
 
 /// Waits until the servers of Redis have done what a fault needs of them.

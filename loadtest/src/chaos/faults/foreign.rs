@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use async_trait::async_trait;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use tokio::time::Instant;
 
-use super::fault::{Fault, Mark};
+use super::fault::Mark;
+use super::planned::Planned;
 use crate::chaos::keys::{online_keys, slice_keys};
 use crate::chaos::store::Store;
 use crate::chaos::support::foreign::{Meddling, back_up, tidy};
@@ -20,54 +20,68 @@ const WRITES: usize = 8;
 /// People come and go for so long between the backups and their return.
 const OLDER: Duration = Duration::from_secs(3);
 
-/// Some writes, each to another key.
-pub(super) struct Writes {
-    rng: StdRng,
-    keys: Vec<String>,
-    at: Instant,
+/// Some writes, each to another key. The same number leads to the same choices, as far as the same
+/// keys are there.
+pub(super) async fn write(testbed: &mut Testbed, fault: &Planned) -> anyhow::Result<Mark> {
+    let mut rng = StdRng::seed_from_u64(fault.chance.to_bits());
+    let mut planned: Vec<(String, Meddling)> = Vec::new();
+    while planned.len() < WRITES {
+        let Some((key, meddlings)) = some_key(&mut rng, testbed) else {
+            continue;
+        };
+        let Some(meddling) = meddlings.choose(&mut rng) else {
+            continue;
+        };
+        if !planned.iter().any(|(known, _)| *known == key) {
+            planned.push((key, *meddling));
+        }
+    }
+    for (key, meddling) in &planned {
+        if *meddling == Meddling::RestoreOlder {
+            send(&testbed.store, &back_up(key))?;
+        }
+    }
+    testbed.pass(OLDER).await?;
+    testbed.state.crowd.loss_for_all();
+    let at = Instant::now();
+    for (key, meddling) in &planned {
+        let done = send(&testbed.store, &meddling.command(key))?;
+        eprintln!("  {} of {key}: {done}", meddling.name());
+    }
+    testbed.pass(fault.hold).await?;
+    for (key, _) in &planned {
+        send(&testbed.store, &tidy(key))?;
+    }
+    testbed.state.crowd.all_well();
+    let bound = testbed.state.timing.repaired();
+    Ok(Mark { at, bound })
 }
 
-impl Writes {
-    /// The same number leads to the same choices, as far as the same keys are there.
-    pub(super) fn by(chance: f64) -> Self {
-        Self {
-            rng: StdRng::seed_from_u64(chance.to_bits()),
-            keys: Vec::new(),
-            at: Instant::now(),
+/// A key of a random slice, of a live or of the users online; one of its sets in half of all cases.
+fn some_key(rng: &mut StdRng, testbed: &Testbed) -> Option<(String, &'static [Meddling])> {
+    let slice = some_slice(rng, testbed)?;
+    match rng.random_range(0..6) {
+        0 => Some((format!("{{{slice}}}:who"), Meddling::ALL)),
+        1 => Some((format!("{{{slice}}}:gateways"), Meddling::OF_ENTRIES)),
+        2 => Some((format!("{{{slice}}}:fence"), Meddling::OF_A_FENCE)),
+        3 if slice.starts_with("online-fans:") => {
+            Some((format!("{{{slice}}}:viewers"), Meddling::ALL))
         }
+        _ => Some((slice, Meddling::ALL)),
     }
+}
 
-    /// A key of a random slice, of a live or of the users online; one of its sets in half of all
-    /// cases.
-    fn some_key(&mut self, testbed: &Testbed) -> Option<(String, &'static [Meddling])> {
-        let slice = self.some_slice(testbed)?;
-        match self.rng.random_range(0..6) {
-            0 => Some((format!("{{{slice}}}:who"), Meddling::ALL)),
-            1 => Some((format!("{{{slice}}}:gateways"), Meddling::OF_ENTRIES)),
-            2 => Some((format!("{{{slice}}}:fence"), Meddling::OF_A_FENCE)),
-            3 if slice.starts_with("online-fans:") => {
-                Some((format!("{{{slice}}}:viewers"), Meddling::ALL))
-            }
-            _ => Some((slice, Meddling::ALL)),
-        }
+fn some_slice(rng: &mut StdRng, testbed: &Testbed) -> Option<String> {
+    let state = &testbed.state;
+    if rng.random_range(0..6) == 0 {
+        return online_keys().choose(rng).cloned();
     }
-
-    fn some_slice(&mut self, testbed: &Testbed) -> Option<String> {
-        let state = &testbed.state;
-        if self.rng.random_range(0..6) == 0 {
-            return self.some_of(&online_keys());
-        }
-        let lives = state.truth().lives.len();
-        let live = self.rng.random_range(0..lives);
-        state.epoch(live)?;
-        let id = state.live_id(live);
-        let slices = state.truth().lives[live].slices;
-        self.some_of(&slice_keys(&id, slices))
-    }
-
-    fn some_of(&mut self, keys: &[String]) -> Option<String> {
-        keys.choose(&mut self.rng).cloned()
-    }
+    let live = rng.random_range(0..state.lives());
+    state.crowd.epoch(live)?;
+    let slices = state.truth().lives[live].slices;
+    slice_keys(&state.live_id(live), slices)
+        .choose(rng)
+        .cloned()
 }
 
 /// Sends a command to the server that has its keys; what it answers.
@@ -86,50 +100,6 @@ fn send(store: &Store, command: &[String]) -> anyhow::Result<String> {
         "Redis said {answer:?} to {command:?}"
     );
     Ok(answer)
-}
-
-#[async_trait]
-impl Fault for Writes {
-    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
-        let mut planned = Vec::new();
-        while planned.len() < WRITES {
-            let Some((key, meddlings)) = self.some_key(testbed) else {
-                continue;
-            };
-            let Some(meddling) = meddlings.choose(&mut self.rng) else {
-                continue;
-            };
-            if !self.keys.contains(&key) {
-                self.keys.push(key.clone());
-                planned.push((key, *meddling));
-            }
-        }
-        for (key, _) in planned
-            .iter()
-            .filter(|(_, meddling)| *meddling == Meddling::RestoreOlder)
-        {
-            send(&testbed.store, &back_up(key))?;
-        }
-        testbed.pass(OLDER).await?;
-        testbed.state.loss_for_all();
-        self.at = Instant::now();
-        for (key, meddling) in &planned {
-            let done = send(&testbed.store, &meddling.command(key))?;
-            eprintln!("  {} of {key}: {done}", meddling.name());
-        }
-        Ok(())
-    }
-
-    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
-        for key in &self.keys {
-            send(&testbed.store, &tidy(key))?;
-        }
-        testbed.state.all_well();
-        Ok(Mark {
-            at: self.at,
-            bound: testbed.state.timing.repaired(),
-        })
-    }
 }
 
 #[cfg(test)]

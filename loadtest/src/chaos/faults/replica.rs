@@ -4,47 +4,39 @@
 
 use std::net::SocketAddr;
 
-use anyhow::{Context, ensure};
-use async_trait::async_trait;
+use anyhow::ensure;
 
-use super::fault::{Fault, Mark, wait_until};
+use super::fault::{Later, Mark, wait_until};
+use super::planned::Planned;
 use crate::chaos::store::cli;
 use crate::chaos::support::redis_server::RedisServer;
 use crate::chaos::testbed::Testbed;
 
 /// Switches to another server, and back at the end.
-#[derive(Default)]
-pub(super) struct Switch {
-    /// The other server, which ends with the fault.
-    other: Option<RedisServer>,
-}
-
-#[async_trait]
-impl Fault for Switch {
-    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
-        let other = self.other.insert(RedisServer::start().await);
-        let first = testbed.store.single()?;
-        for server in [&*first, &*other] {
-            // By default a master delays the sync, in case more replicas want it, too.
-            ok(server, &["CONFIG", "SET", "repl-diskless-sync-delay", "0"])?;
-        }
-        follow(other, first)?;
-        in_sync(other).await?;
-        testbed.state.loss_for_all();
-        swap(testbed.store.single()?, other)?;
-        lead(testbed, other.addr()).await
+pub(super) async fn switch(
+    testbed: &mut Testbed,
+    fault: &Planned,
+) -> anyhow::Result<(Mark, Option<Later>)> {
+    let other = RedisServer::start().await;
+    let first = testbed.store.single()?;
+    for server in [&*first, &other] {
+        // By default a master delays the sync, in case more replicas want it, too.
+        ok(server, &["CONFIG", "SET", "repl-diskless-sync-delay", "0"])?;
     }
-
-    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
-        let other = self.other.as_ref().context("no other server was started")?;
-        in_sync(testbed.store.single()?).await?;
-        testbed.state.loss_for_all();
-        let first = testbed.store.single()?;
-        swap(other, first)?;
-        let address = first.addr();
-        lead(testbed, address).await?;
-        Ok(Mark::rebuilt_from_now(testbed))
-    }
+    follow(&other, first)?;
+    in_sync(&other).await?;
+    testbed.state.crowd.loss_for_all();
+    swap(testbed.store.single()?, &other)?;
+    lead(testbed, other.addr()).await?;
+    testbed.pass(fault.hold).await?;
+    in_sync(testbed.store.single()?).await?;
+    testbed.state.crowd.loss_for_all();
+    let first = testbed.store.single()?;
+    swap(&other, first)?;
+    let address = first.addr();
+    lead(testbed, address).await?;
+    let mark = Mark::rebuilt_from_now(testbed);
+    Ok((mark, Some(Later::ServerEnds(Box::new(other)))))
 }
 
 /// The master becomes the replica of its replica.
@@ -58,7 +50,7 @@ fn swap(master: &RedisServer, replica: &RedisServer) -> anyhow::Result<()> {
 async fn lead(testbed: &Testbed, address: SocketAddr) -> anyhow::Result<()> {
     testbed.links.iter().for_each(|link| link.lead_to(address));
     testbed.reader.turn_to(address).await?;
-    testbed.state.all_well();
+    testbed.state.crowd.all_well();
     Ok(())
 }
 
