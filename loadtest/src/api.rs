@@ -79,11 +79,32 @@ impl Api {
         Self::new(&args.api_target(&plan.target)?, args.ca.as_deref(), key)
     }
 
-    pub(crate) async fn open_lives(
-        &self,
-        plan: &CrowdPlan,
-        slices: Option<u32>,
-    ) -> anyhow::Result<()> {
+    /// Opens the lives, and writes the follows if that is wanted. Returns how many follows it wrote.
+    pub(crate) async fn set_up(&self, args: &CrowdArgs, plan: &CrowdPlan) -> anyhow::Result<usize> {
+        self.open_lives(plan, args.slices).await?;
+        if args.no_setup {
+            return Ok(0);
+        }
+        self.follows(plan, &Method::PUT).await
+    }
+
+    /// Removes what [`Self::set_up`] wrote, unless it is to stay.
+    pub(crate) async fn clear(&self, args: &CrowdArgs, plan: &CrowdPlan) -> anyhow::Result<()> {
+        if args.keep {
+            return Ok(());
+        }
+        self.close_lives(plan)
+            .await
+            .context("clearing up after the run")?;
+        if !args.no_setup {
+            self.follows(plan, &Method::DELETE)
+                .await
+                .context("clearing up after the run")?;
+        }
+        Ok(())
+    }
+
+    async fn open_lives(&self, plan: &CrowdPlan, slices: Option<u32>) -> anyhow::Result<()> {
         let calls = (0..plan.lives as u32).map(|live| {
             let mut body = json!({ "streamer_id": plan.streamer_id(live) });
             if let Some(slices) = slices {
@@ -98,7 +119,7 @@ impl Api {
         self.all(calls).await
     }
 
-    pub(crate) async fn close_lives(&self, plan: &CrowdPlan) -> anyhow::Result<()> {
+    async fn close_lives(&self, plan: &CrowdPlan) -> anyhow::Result<()> {
         self.all((0..plan.lives as u32).map(|live| {
             (
                 Method::DELETE,
@@ -109,15 +130,7 @@ impl Api {
         .await
     }
 
-    /// Makes every fan of the plan follow its streamer; answers how many there are.
-    pub(crate) async fn follow(&self, plan: &CrowdPlan) -> anyhow::Result<usize> {
-        self.follows(plan, &Method::PUT).await
-    }
-
-    pub(crate) async fn unfollow(&self, plan: &CrowdPlan) -> anyhow::Result<usize> {
-        self.follows(plan, &Method::DELETE).await
-    }
-
+    /// Makes every fan of the plan follow its streamer, or end it; answers how many there are.
     async fn follows(&self, plan: &CrowdPlan, method: &Method) -> anyhow::Result<usize> {
         let roster = plan.roster();
         let fans = roster.iter().enumerate().filter(|(_, role)| role.fan);

@@ -28,67 +28,14 @@ const EXIT_USAGE: u8 = 64;
 
 /// Why a run was refused before it began.
 #[derive(Debug, Error)]
-pub(crate) enum ArgError {
-    /// An address is not usable, or not ours.
-    #[error("--{flag}: {why}")]
-    Target {
-        /// The flag that carried it.
-        flag: &'static str,
-        /// What is wrong with it.
-        why: TargetError,
-    },
-    /// A number lies outside what makes sense.
-    #[error("--{flag} must be {must}, not {got}")]
-    Range {
-        /// The flag that carried it.
-        flag: &'static str,
-        /// What it must be.
-        must: &'static str,
-        /// What it was.
-        got: String,
-    },
-    /// The prefix would make ids that the gateway refuses.
-    #[error("--prefix must be 1 to 24 of [A-Za-z0-9_.-], not {0:?}")]
-    Prefix(String),
-    /// One process cannot hold its share of the sockets.
-    #[error(
-        "{share} sockets in one process need {needed} open files, the limit is {limit}: \
-         use --processes {processes} or more, or raise `ulimit -n`"
-    )]
-    OpenFiles {
-        /// Sockets of the largest share.
-        share: usize,
-        /// Descriptors that it needs.
-        needed: usize,
-        /// The soft limit.
-        limit: usize,
-        /// How many processes would do.
-        processes: usize,
-    },
-    /// TLS or tokens cannot be had.
-    #[error("{0:#}")]
-    Entry(anyhow::Error),
-    /// There is one IPv6 loopback address, so there are no more source ports to be had.
-    #[error(
-        "more than {VIEWERS_PER_SOURCE} viewers need several source addresses: use 127.0.0.1 instead of ::1"
-    )]
-    OneSource,
-    /// A storm cuts WebSockets.
-    #[error("--by must be ws: a storm cuts the viewers' WebSockets")]
-    OnlySockets,
-    /// A process to measure is not there.
-    #[error("--{flag} {pid}: {why}")]
-    Pid {
-        /// The flag that carried it.
-        flag: &'static str,
-        /// The process id.
-        pid: u32,
-        /// Why its figures cannot be read.
-        why: std::io::Error,
-    },
-}
+#[error("{0}")]
+pub(crate) struct ArgError(String);
 
 impl ArgError {
+    pub(crate) fn new(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+
     /// Prints why a run failed. Wrong usage has an exit code of its own.
     pub(crate) fn exit(error: &anyhow::Error) -> ExitCode {
         eprintln!("loadtest: {error:#}");
@@ -215,7 +162,7 @@ pub(crate) struct CrowdArgs {
 impl CrowdArgs {
     /// The checked plan of the run, or the first thing that is wrong with it.
     pub(crate) fn plan(&self) -> Result<CrowdPlan, ArgError> {
-        let at_least_one: [(&'static str, usize); 5] = [
+        let at_least_one: [(&str, usize); 5] = [
             ("connections", self.connections),
             ("viewers", self.viewers),
             ("lives", self.lives),
@@ -252,16 +199,24 @@ impl CrowdArgs {
             &heartbeat,
         )?;
         if !is_prefix(&self.prefix) {
-            return Err(ArgError::Prefix(self.prefix.clone()));
+            let prefix = &self.prefix;
+            return Err(ArgError::new(format!(
+                "--prefix must be 1 to 24 of [A-Za-z0-9_.-], not {prefix:?}"
+            )));
         }
 
         let mut target = target("url", Target::websocket(&self.url))?;
         (target.entry.ca, target.entry.secret) =
             (self.ca.clone(), self.jwt_hs256_secret_file.clone());
-        target.entry.check().map_err(ArgError::Entry)?;
+        if let Err(why) = target.entry.check() {
+            return Err(ArgError::new(format!("{why:#}")));
+        }
         let sources = self.viewers.div_ceil(VIEWERS_PER_SOURCE);
         if self.by == By::Ws && sources > 1 && target.address.is_ipv6() {
-            return Err(ArgError::OneSource);
+            // There is one IPv6 loopback address, so there are no more source ports to be had.
+            return Err(ArgError::new(format!(
+                "more than {VIEWERS_PER_SOURCE} viewers need several source addresses: use 127.0.0.1 instead of ::1"
+            )));
         }
         Ok(CrowdPlan {
             target,
@@ -313,32 +268,22 @@ pub(crate) fn enough_files(plan: &CrowdPlan) -> Result<(), ArgError> {
         return Ok(());
     }
     let per_process = limit.saturating_sub(SPARE_FILES).max(1);
-    Err(ArgError::OpenFiles {
-        share,
-        needed,
-        limit,
-        processes: (share * plan.processes).div_ceil(per_process),
-    })
+    let processes = (share * plan.processes).div_ceil(per_process);
+    Err(ArgError::new(format!(
+        "{share} sockets in one process need {needed} open files, the limit is {limit}: \
+         use --processes {processes} or more, or raise `ulimit -n`"
+    )))
 }
 
-fn target(flag: &'static str, parsed: Result<Target, TargetError>) -> Result<Target, ArgError> {
-    parsed.map_err(|why| ArgError::Target { flag, why })
+fn target(flag: &str, parsed: Result<Target, TargetError>) -> Result<Target, ArgError> {
+    parsed.map_err(|why| ArgError::new(format!("--{flag}: {why}")))
 }
 
-fn range(
-    holds: bool,
-    flag: &'static str,
-    must: &'static str,
-    got: &dyn Display,
-) -> Result<(), ArgError> {
+fn range(holds: bool, flag: &str, must: &str, got: &dyn Display) -> Result<(), ArgError> {
     if holds {
         Ok(())
     } else {
-        Err(ArgError::Range {
-            flag,
-            must,
-            got: got.to_string(),
-        })
+        Err(ArgError::new(format!("--{flag} must be {must}, not {got}")))
     }
 }
 

@@ -9,7 +9,7 @@
 
 pub(crate) mod audit;
 mod audit_command;
-mod backend;
+pub(crate) mod backend;
 pub(crate) mod dashboards;
 mod faults;
 pub(crate) mod findings;

@@ -148,6 +148,12 @@ pub(crate) async fn receive(socket: &mut Socket) -> Result<Utf8Bytes, Failure> {
     }
 }
 
+/// Waits for a message of this type.
+pub(crate) async fn until(socket: &mut Socket, kind: &str) -> Result<(), Failure> {
+    while parse(&receive(socket).await?)?.kind != kind {}
+    Ok(())
+}
+
 pub(crate) fn parse(text: &str) -> Result<ServerMessage<'_>, Kind> {
     serde_json::from_str(text).map_err(|_| error_kind::BAD_FRAME)
 }

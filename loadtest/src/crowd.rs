@@ -114,7 +114,8 @@ impl<'a> Run<'a> {
     fn new(args: &'a CrowdArgs, plan: CrowdPlan) -> anyhow::Result<Self> {
         for (flag, pid) in [("pid", args.pid), ("redis-pid", args.redis_pid)] {
             if let Some(pid) = pid {
-                ProcStats::read(pid).map_err(|why| ArgError::Pid { flag, pid, why })?;
+                ProcStats::read(pid)
+                    .map_err(|why| ArgError::new(format!("--{flag} {pid}: {why}")))?;
             }
         }
         let api = Api::of(args, &plan)?;
@@ -144,38 +145,21 @@ impl<'a> Run<'a> {
         let drive = self.drive(machines).await;
         self.bar.finish_and_clear();
         // Lives and follows are removed after a failure, too.
-        let cleared = if self.args.keep {
-            Ok(())
-        } else {
-            self.clean_up().await
-        };
+        let cleared = self.api.clear(self.args, &self.plan).await;
         let drive = drive?;
-        cleared.context("clearing up after the run")?;
+        cleared?;
         self.report(&setup, &drive, &addresses)
     }
 
     async fn set_up(&self) -> anyhow::Result<Value> {
         let began = Instant::now();
         self.bar.set_prefix("setup");
-        self.api.open_lives(&self.plan, self.args.slices).await?;
-        let follows_written = if self.args.no_setup {
-            0
-        } else {
-            self.api.follow(&self.plan).await?
-        };
+        let follows_written = self.api.set_up(self.args, &self.plan).await?;
         Ok(json!({
             "lives_opened": self.plan.lives,
             "follows_written": follows_written,
             "seconds": began.elapsed().as_secs_f64(),
         }))
-    }
-
-    async fn clean_up(&self) -> anyhow::Result<()> {
-        self.api.close_lives(&self.plan).await?;
-        if !self.args.no_setup {
-            self.api.unfollow(&self.plan).await?;
-        }
-        Ok(())
     }
 
     async fn drive(&self, machines: Option<Vec<Joined>>) -> anyhow::Result<Drive> {

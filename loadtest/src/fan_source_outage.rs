@@ -9,7 +9,6 @@ mod postgres;
 mod report;
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -23,11 +22,12 @@ use tokio::time::{Instant, sleep};
 
 use self::postgres::{FOLLOWS, Postgres};
 use self::report::Outage;
-use crate::bench::servers::{Gateway, Programs, Redis, Server};
+use crate::bench::servers::{Gateway, Redis, Server};
 use crate::plan::CrowdPlan;
 use crate::report::Report;
 use crate::tally::Tally;
 use crate::target::Target;
+use crate::tool::ToolArgs;
 use crate::worker::messages::Command;
 use crate::workers::Workers;
 
@@ -49,21 +49,13 @@ pub(crate) struct OutageArgs {
     /// How long the database is stopped, in seconds
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(5..=300), value_name = "N")]
     seconds: u16,
-    /// One JSON document on standard output instead of text
-    #[arg(long)]
-    json: bool,
-    /// Exit with 1 if a socket was lost, a known fan left the set, or a newcomer did not become a
-    /// fan
-    #[arg(long)]
-    check: bool,
-    /// The gateway [default: `rollcall` beside this program]
-    #[arg(long, value_name = "FILE")]
-    gateway_bin: Option<PathBuf>,
+    #[command(flatten)]
+    tool: ToolArgs,
 }
 
 /// Runs `loadtest fan-source-outage`.
 pub(crate) fn main(args: &OutageArgs) -> ExitCode {
-    crate::report::end(run(args), args.json, args.check)
+    args.tool.end(run(args))
 }
 
 /// A crowd, and the fans whom it adds to the live.
@@ -114,10 +106,7 @@ impl Crowd {
 
     /// Ends the crowd in good order.
     async fn leave(&self, mut workers: Workers) -> anyhow::Result<Tally> {
-        workers.tell(Command::Cool).await?;
-        workers
-            .until(self.plan.ack_timeout, |sum| sum.cool && sum.pending == 0)
-            .await?;
+        workers.cool(self.plan.ack_timeout).await?;
         workers.finish().await
     }
 
@@ -148,7 +137,7 @@ impl Crowd {
 }
 
 async fn run(args: &OutageArgs) -> anyhow::Result<Report> {
-    let programs = Programs::find(args.gateway_bin.as_deref())?;
+    let programs = args.tool.programs()?;
     let redis = Redis::start().await?;
     let mut database = Postgres::start().await;
     database.run(FOLLOWS).await;

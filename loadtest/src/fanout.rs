@@ -9,7 +9,6 @@
 mod probes;
 mod report;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,6 +25,7 @@ use self::report::{Fanout, Killed, Reach};
 use crate::bench::servers::{Gateway, Programs, Redis};
 use crate::report::Report;
 use crate::target::Target;
+use crate::tool::ToolArgs;
 
 /// Followers that are written, or looked at, with one command.
 const TOGETHER: usize = 1_000;
@@ -55,25 +55,17 @@ pub(crate) struct FanoutArgs {
     /// How long the quiet before is measured, in seconds
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=60))]
     quiet: u8,
-    /// One JSON document on standard output instead of a table
-    #[arg(long)]
-    json: bool,
-    /// Exit with 1 if a feed is wrong, the answer took more than 50 ms, or others noticed more than
-    /// they may
-    #[arg(long)]
-    check: bool,
-    /// The gateway [default: `rollcall` beside this program]
-    #[arg(long, value_name = "FILE")]
-    gateway_bin: Option<PathBuf>,
+    #[command(flatten)]
+    tool: ToolArgs,
 }
 
 /// Runs `loadtest fanout`.
 pub(crate) fn main(args: &FanoutArgs) -> ExitCode {
-    crate::report::end(run(args), args.json, args.check)
+    args.tool.end(run(args))
 }
 
 async fn run(args: &FanoutArgs) -> anyhow::Result<Report> {
-    let programs = Programs::find(args.gateway_bin.as_deref())?;
+    let programs = args.tool.programs()?;
     let redis = Redis::start().await?;
     let probing = Duration::from_secs(args.quiet.into());
     let gateway = programs.gateway_with(&redis, None, &FLAGS).await?;

@@ -43,6 +43,7 @@ use crate::plan::CrowdPlan;
 use crate::proc_stats::open_files_limit;
 use crate::report::Report;
 use crate::target::Target;
+use crate::tool::ToolArgs;
 use crate::worker::messages::Command;
 use crate::workers::Workers;
 
@@ -82,21 +83,13 @@ pub(crate) struct HostileArgs {
     /// Only the attacks with this text in their names
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// One JSON document on standard output instead of a table
-    #[arg(long)]
-    json: bool,
-    /// Exit with 1 on a wrong answer, a fan missing from the set, a newcomer kept out, or a p99 of
-    /// acks that is, three times in a row, above 5 ms and above twice that of quiet
-    #[arg(long)]
-    check: bool,
-    /// The gateway [default: `rollcall` beside this program]
-    #[arg(long, value_name = "FILE")]
-    gateway_bin: Option<PathBuf>,
+    #[command(flatten)]
+    tool: ToolArgs,
 }
 
 /// Runs `loadtest hostile`.
 pub(crate) fn main(args: &HostileArgs) -> ExitCode {
-    crate::report::end(run(args), args.json, args.check)
+    args.tool.end(run(args))
 }
 
 async fn run(args: &HostileArgs) -> anyhow::Result<Report> {
@@ -107,7 +100,7 @@ async fn run(args: &HostileArgs) -> anyhow::Result<Report> {
         "{needed} open files are needed, the limit is {limit}: raise `ulimit -n`"
     );
     let attacks = chosen(args.only.as_deref())?;
-    let programs = Programs::find(args.gateway_bin.as_deref())?;
+    let programs = args.tool.programs()?;
     let redis = Redis::start().await?;
     let (scene, plan) = scene(&programs, &redis, args.viewers.into()).await?;
     let mut crowd = Workers::start(&plan, |_| {})?;
@@ -120,7 +113,7 @@ async fn run(args: &HostileArgs) -> anyhow::Result<Report> {
     for attack in attacks {
         eprintln!("{} …", attack.name);
         let mut row = measure(attack, &scene, &mut crowd, &observer, seconds).await?;
-        while args.check && !row.is_quick() && row.measured < TRIES {
+        while args.tool.check && !row.is_quick() && row.measured < TRIES {
             row = measure(attack, &scene, &mut crowd, &observer, seconds)
                 .await?
                 .after(row);
@@ -128,10 +121,7 @@ async fn run(args: &HostileArgs) -> anyhow::Result<Report> {
         rows.push(row);
     }
     drop(observer);
-    crowd.tell(Command::Cool).await?;
-    crowd
-        .until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0)
-        .await?;
+    crowd.cool(plan.ack_timeout).await?;
     let tally = crowd.finish().await?;
     Hostile {
         viewers: plan.viewers,

@@ -33,6 +33,7 @@ mod storm;
 mod takeover;
 mod tally;
 mod target;
+mod tool;
 mod webhooks;
 mod worker;
 mod workers;

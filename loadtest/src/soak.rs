@@ -8,7 +8,6 @@
 
 mod errands;
 mod guest;
-mod http;
 mod keys;
 mod report;
 mod run;

@@ -9,7 +9,7 @@ mod sizes;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 
 use crate::api::Api;
@@ -48,7 +48,7 @@ pub(crate) struct StormArgs {
 
 fn run_on_runtime(args: &StormArgs, cut: usize) -> anyhow::Result<Report> {
     if args.crowd.by != By::Ws {
-        return Err(ArgError::OnlySockets.into());
+        return Err(ArgError::new("--by must be ws: a storm cuts the viewers' WebSockets").into());
     }
     let plan = CrowdPlan {
         bystanders: args.bystanders,
@@ -72,21 +72,9 @@ pub(crate) fn main(mut args: StormArgs) -> ExitCode {
 
 async fn run(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result<Report> {
     let api = Api::of(&args.crowd, plan)?;
-    api.open_lives(plan, args.crowd.slices).await?;
-    if !args.crowd.no_setup {
-        api.follow(plan).await?;
-    }
+    api.set_up(&args.crowd, plan).await?;
     let seen = drive(args, plan, cut).await;
-    if !args.crowd.keep {
-        api.close_lives(plan)
-            .await
-            .context("clearing up after the run")?;
-        if !args.crowd.no_setup {
-            api.unfollow(plan)
-                .await
-                .context("clearing up after the run")?;
-        }
-    }
+    api.clear(&args.crowd, plan).await?;
     let asked = Asked {
         cut,
         bystanders: args.bystanders,
@@ -134,10 +122,7 @@ async fn drive(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result
         Some(redis) => Some(sizes::fans(&redis, plan).await?),
         None => None,
     };
-    workers.tell(Command::Cool).await?;
-    workers
-        .until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0)
-        .await?;
+    workers.cool(plan.ack_timeout).await?;
     let tally = workers.finish().await?;
     Ok(Seen {
         truth,

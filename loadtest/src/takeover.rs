@@ -10,7 +10,6 @@ mod watch;
 
 use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +28,7 @@ use crate::bench::generator::order::{By, Viewers};
 use crate::bench::generator::pace::{Clients, Pacer};
 use crate::bench::servers::{Gateway, Programs, Redis};
 use crate::report::Report;
+use crate::tool::ToolArgs;
 
 const LIVES: usize = 10;
 
@@ -62,15 +62,8 @@ pub(crate) struct TakeoverArgs {
     /// The gateways' --lease: after so long without a sign of life, a gateway is buried
     #[arg(long, default_value = "15s", value_parser = humantime::parse_duration, value_name = "TIME")]
     lease: Duration,
-    /// One JSON document on standard output instead of text
-    #[arg(long)]
-    json: bool,
-    /// Exit with 1 if anybody was counted twice, or was not counted again in time
-    #[arg(long)]
-    check: bool,
-    /// The gateway [default: `rollcall` beside this program]
-    #[arg(long, value_name = "FILE")]
-    gateway_bin: Option<PathBuf>,
+    #[command(flatten)]
+    tool: ToolArgs,
 }
 
 impl TakeoverArgs {
@@ -89,11 +82,11 @@ impl TakeoverArgs {
 
 /// Runs `loadtest takeover`.
 pub(crate) fn main(args: &TakeoverArgs) -> ExitCode {
-    crate::report::end(run(args), args.json, args.check)
+    args.tool.end(run(args))
 }
 
 async fn run(args: &TakeoverArgs) -> anyhow::Result<Report> {
-    let programs = Programs::find(args.gateway_bin.as_deref())?;
+    let programs = args.tool.programs()?;
     let sessions = args.sessions as usize;
     let redis = Redis::start().await?;
     redis.follow(sessions, LIVES).await?;

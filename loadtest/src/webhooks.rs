@@ -19,8 +19,9 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use crate::bench::servers::{Gateway, Programs, Redis};
+use crate::bench::servers::{Gateway, Redis};
 use crate::report::Report;
+use crate::tool::ToolArgs;
 use arrivals::{Compared, Expected};
 
 /// Maximum lives whose calls are under way concurrently.
@@ -42,15 +43,8 @@ pub(crate) struct WebhookArgs {
     /// How long the receiver is down
     #[arg(long, default_value = "60s", value_parser = humantime::parse_duration, value_name = "TIME")]
     down: Duration,
-    /// Fail unless every event arrived as it should
-    #[arg(long)]
-    check: bool,
-    /// Print the report as JSON
-    #[arg(long)]
-    json: bool,
-    /// The gateway [default: `rollcall` beside this program]
-    #[arg(long, value_name = "FILE")]
-    gateway_bin: Option<PathBuf>,
+    #[command(flatten)]
+    tool: ToolArgs,
     /// The Python that runs the receiver
     #[arg(long, default_value = "python3", value_name = "FILE")]
     python: PathBuf,
@@ -58,7 +52,7 @@ pub(crate) struct WebhookArgs {
 
 /// Runs `loadtest webhooks`.
 pub(crate) fn main(args: &WebhookArgs) -> ExitCode {
-    crate::report::end(run(args), args.json, args.check)
+    args.tool.end(run(args))
 }
 
 /// The receiver's process, and where its files are.
@@ -125,7 +119,7 @@ impl<'a> Receiver<'a> {
 }
 
 async fn run(args: &WebhookArgs) -> anyhow::Result<Report> {
-    let programs = Programs::find(args.gateway_bin.as_deref())?;
+    let programs = args.tool.programs()?;
     let redis = Redis::start().await?;
     let mut receiver = Receiver::new(&args.python)?;
     receiver.start().await?;

@@ -189,6 +189,15 @@ impl Workers {
         Ok(sum)
     }
 
+    /// Ends the measured phase. Acks that do not come within this time are missing; the workers
+    /// count them so.
+    pub(crate) async fn cool(&mut self, within: Duration) -> anyhow::Result<()> {
+        self.tell(Command::Cool).await?;
+        self.until(within, |sum| sum.cool && sum.pending == 0)
+            .await?;
+        Ok(())
+    }
+
     /// Lets all viewers leave, and adds up what the workers counted. A lost worker is an error.
     pub(crate) async fn finish(self) -> anyhow::Result<Tally> {
         let (tally, lost) = self.finish_without_lost().await?;

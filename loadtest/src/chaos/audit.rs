@@ -61,10 +61,8 @@ pub(crate) fn all_out(state: &RunState) -> Option<Instant> {
     state.crowd.lapse();
     let truth = state.truth();
     let expectations = truth
-        .lives
-        .iter()
-        .filter(|live_truth| live_truth.epoch.is_some())
-        .flat_map(|live_truth| live_truth.expectations.values());
+        .open_lives()
+        .flat_map(|(_, live_truth)| live_truth.expectations.values());
     expectations
         .filter(|expectation| !expectation.is_held())
         .filter_map(|expectation| expectation.out_by(&truth.rules))
@@ -102,19 +100,11 @@ async fn differences(testbed: &Testbed) -> Vec<Broken> {
 fn facts(state: &RunState) -> Vec<Fact> {
     let truth = state.truth();
     let mut facts = Vec::new();
-    for (live, live_truth) in truth.lives.iter().enumerate() {
-        let Some(epoch) = live_truth.epoch else {
-            continue;
-        };
-        let here: HashSet<User> = live_truth
-            .expectations
-            .iter()
-            .filter(|(_, expectation)| expectation.is_held())
-            .map(|(user, _)| *user)
-            .collect();
+    for (live, live_truth) in truth.open_lives() {
+        let here: HashSet<User> = live_truth.held().collect();
         facts.push(Fact {
             live,
-            epoch,
+            epoch: live_truth.epoch.unwrap_or_default(),
             slices: live_truth.slices,
             fans: here
                 .iter()

@@ -1,7 +1,7 @@
 //! Reads every slice from Redis ten times a second, during faults too, and compares it with the
 //! truth. A run learns from it when the last member was right.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +13,7 @@ use super::findings::{Broken, Promise};
 use super::keys::slice_keys;
 use super::reader::Reader;
 use super::run_state::RunState;
-use simulation::crowd::truth::Truth;
-use simulation::expectation::{Expectation, Live, User, Wrong};
+use simulation::expectation::{Live, User, Wrong};
 
 const EVERY: Duration = Duration::from_millis(100);
 /// Ended sockets are forgotten after this.
@@ -133,73 +132,31 @@ fn judge(
     example: &mut Option<String>,
 ) {
     let live = snapshot.live;
-    let present: HashSet<User> = snapshot
-        .slices
-        .iter()
-        .flatten()
-        .filter_map(|id| state.user(id))
-        .collect();
+    let present = snapshot.slices.iter().flatten();
+    let present: BTreeSet<User> = present.filter_map(|id| state.user(id)).collect();
     let mut truth = state.truth();
-    let Truth { lives, rules, .. } = &mut *truth;
-    let mut findings = state.findings();
-    let live_truth = &mut lives[live];
     // The live closed or opened while it was read.
-    if live_truth.version != snapshot.version {
+    if truth.lives[live].version != snapshot.version {
         return;
     }
-    let strangers = present
-        .iter()
-        .filter(|user| !live_truth.expectations.contains_key(user))
-        .copied();
-    let nobody = Expectation::default();
-    let known = live_truth.expectations.keys().copied();
-    for user in known.chain(strangers) {
-        let fan = state.is_fan(user, live);
-        let inside = present.contains(&user);
-        if !fan && !inside {
-            continue;
-        }
-        let expectation = live_truth.expectations.get(&user).unwrap_or(&nobody);
-        // A user who does not follow must not be in the set.
-        let expectation = if fan { expectation } else { &nobody };
-        let verdict = expectation.judge(snapshot.began, inside, rules);
-        let Some(what) = verdict.wrong else { continue };
+    let is_fan = |user| state.is_fan(user, live);
+    for wronged in truth.lives[live].judge(&present, is_fan, snapshot.began, &truth.rules) {
+        let (user, what) = (wronged.user, wronged.wrong);
         wrong.insert((live, user, what));
-        example.get_or_insert_with(|| {
-            format!(
-                "{what:?} of {} in {}: {}",
-                state.user_id(user),
-                state.live_id(live),
-                expectation.tell(snapshot.began)
-            )
-        });
-        let overdue = verdict.overdue.filter(|overdue| *overdue > state.grace);
-        if let Some(overdue) = overdue.filter(|_| findings.known.insert((live, user, what))) {
-            let promise = if what == Wrong::Ghost {
-                Promise::Ghost
-            } else {
-                Promise::Miss
+        let told = || wronged.expectation.tell(snapshot.began);
+        let (user_id, live_id) = (state.user_id(user), state.live_id(live));
+        example.get_or_insert_with(|| format!("{what:?} of {user_id} in {live_id}: {}", told()));
+        let Some(overdue) = wronged.overdue.filter(|overdue| *overdue > state.grace) else {
+            continue;
+        };
+        if state.findings().known.insert((live, user, what)) {
+            let promise = match what {
+                Wrong::Ghost => Promise::Ghost,
+                Wrong::Miss => Promise::Miss,
             };
-            let detail = format!(
-                "{} ms beyond the promise; {}",
-                overdue.as_millis(),
-                expectation.tell(snapshot.began)
-            );
-            findings.broke(
-                Broken::new(promise, detail)
-                    .user(state.user_id(user))
-                    .live(state.live_id(live)),
-            );
+            let detail = format!("{} ms beyond the promise; {}", overdue.as_millis(), told());
+            state.broke(Broken::new(promise, detail).user(user_id).live(live_id));
         }
     }
-    let old = snapshot.began.checked_sub(MEMORY);
-    if let Some(old) = old {
-        live_truth
-            .expectations
-            .values_mut()
-            .for_each(|expectation| expectation.tidy(old));
-        live_truth
-            .expectations
-            .retain(|_, expectation| !expectation.is_empty());
-    }
+    truth.lives[live].tidy(snapshot.began, MEMORY);
 }

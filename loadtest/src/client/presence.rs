@@ -1,11 +1,7 @@
 //! What a gateway says of a session without a WebSocket.
 
-use std::net::SocketAddr;
-
-use data_encoding::BASE64URL_NOPAD;
-use rollcall::base::session_key::SessionKey;
-use rollcall::edge::datagrams::wire::DatagramKey;
 use serde::Deserialize;
+use simulation::crowd::datagrams::Offer;
 
 /// A session that has begun.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -13,43 +9,6 @@ pub(crate) struct Session {
     #[serde(rename = "session_id")]
     pub(crate) id: String,
     pub(crate) udp: Option<Offer>,
-}
-
-/// How a session beats by datagram.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Offer {
-    addresses: Vec<String>,
-    session: String,
-    key: String,
-    /// What a hello says, so that any gateway can go on with the session.
-    pub(crate) ticket: String,
-}
-
-impl Offer {
-    /// Where the datagrams go. A client tries the next one when two beats are not answered. Only
-    /// addresses of this machine are taken, as in all load tools.
-    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
-        let mut addresses = Vec::new();
-        for text in &self.addresses {
-            if let Ok(address) = text.parse::<SocketAddr>()
-                && address.ip().is_loopback()
-            {
-                addresses.push(address);
-            }
-        }
-        addresses
-    }
-
-    /// `None` if it is none.
-    pub(crate) fn session_key(&self) -> Option<SessionKey> {
-        SessionKey::parse(&self.session)
-    }
-
-    /// `None` if it is none.
-    pub(crate) fn datagram_key(&self) -> Option<DatagramKey> {
-        let key = BASE64URL_NOPAD.decode(self.key.as_bytes()).ok()?;
-        Some(DatagramKey::new(&key.try_into().ok()?))
-    }
 }
 
 /// What a gateway says over HTTP: an acknowledgement has `fan`, and the next id if it is time for
@@ -72,15 +31,6 @@ impl Said {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_addresses_of_this_machine_are_taken() {
-        let text = r#"{"addresses":["192.0.2.7:1","localhost:2","127.0.0.1:3","[::1]:4"],
-            "session":"","key":"","ticket":""}"#;
-        let offer: Offer = serde_json::from_str(text).unwrap();
-        let ports: Vec<u16> = offer.addresses().iter().map(SocketAddr::port).collect();
-        assert_eq!(ports, [3, 4]);
-    }
 
     #[test]
     fn what_is_no_json_says_nothing() {

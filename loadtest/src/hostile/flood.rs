@@ -16,8 +16,9 @@ use anyhow::{Context, anyhow, ensure};
 use quinn_udp::{Transmit, UdpSocketState};
 use reqwest::Method;
 use rollcall::base::session_key::SessionKey;
-use rollcall::edge::datagrams::wire::{self, Answer, Cookie, Counter, DatagramKey, SHORT, Status};
+use rollcall::edge::datagrams::wire::{self, Answer, Cookie, SHORT, Status};
 use serde_json::json;
+use simulation::crowd::datagrams::DatagramSession;
 
 use super::scene::Scene;
 
@@ -343,32 +344,25 @@ async fn hellos_of_dead_sessions(scene: &Scene, user: &str) -> anyhow::Result<(u
 }
 
 /// A session whose live is closed, as its client knows it.
-struct Dead<'a> {
-    key: SessionKey,
-    datagram_key: DatagramKey,
-    ticket: &'a str,
+struct Dead {
+    session: DatagramSession,
     number: u32,
     cookie: Cookie,
 }
 
-impl<'a> Dead<'a> {
-    fn of(session: &'a Session) -> anyhow::Result<Self> {
+impl Dead {
+    fn of(session: &Session) -> anyhow::Result<Self> {
         let offer = session.udp.as_ref().context("no datagrams are taken")?;
         Ok(Self {
-            key: offer.session_key().context("no session")?,
-            datagram_key: offer.datagram_key().context("no key")?,
-            ticket: &offer.ticket,
+            session: DatagramSession::of(offer).context("no keys")?,
             number: 0,
             cookie: Cookie([0; wire::COOKIE]),
         })
     }
 
-    fn next(&mut self, channel: u32) -> Counter {
+    fn next(&mut self) -> u32 {
         self.number += 1;
-        Counter {
-            channel,
-            number: self.number,
-        }
+        self.number
     }
 
     /// Gets a cookie. Answers to former hellos may come before the challenge.
@@ -376,10 +370,11 @@ impl<'a> Dead<'a> {
         let mut buffer = [0; 2 * SHORT];
         let deadline = Instant::now() + CHALLENGED_WITHIN;
         let mut beat_at = Instant::now();
+        self.session.forget_channel();
         while Instant::now() < deadline {
             if beat_at <= Instant::now() {
-                let counter = self.next(0);
-                socket.send(&wire::beat(&self.datagram_key, &self.key, counter, true))?;
+                let number = self.next();
+                socket.send(&self.session.beat(number, true))?;
                 beat_at += BEAT;
             }
             let length = match socket.recv(&mut buffer) {
@@ -390,9 +385,7 @@ impl<'a> Dead<'a> {
                 }
                 Err(error) => return Err(error.into()),
             };
-            if let Some(Answer::Challenge(challenge)) =
-                Answer::read(&buffer[..length], &self.datagram_key)
-            {
+            if let Some(Answer::Challenge(challenge)) = self.session.hears(&buffer[..length]) {
                 self.cookie = challenge.cookie;
                 return Ok(());
             }
@@ -401,14 +394,8 @@ impl<'a> Dead<'a> {
     }
 
     fn hello(&mut self) -> Vec<u8> {
-        let counter = self.next(self.cookie.channel());
-        wire::hello_to(
-            &self.datagram_key,
-            &self.key,
-            counter,
-            self.cookie,
-            self.ticket,
-        )
+        let number = self.next();
+        self.session.hello(number, self.cookie)
     }
 }
 
@@ -440,8 +427,8 @@ fn say_hellos(sessions: &[Session]) -> anyhow::Result<Flooded> {
         }
         while let Ok(length) = socket.recv(&mut buffer) {
             flooded.answers += 1;
-            for session in &dead {
-                let answer = Answer::read(&buffer[..length], &session.datagram_key);
+            for dead in &mut dead {
+                let answer = dead.session.hears(&buffer[..length]);
                 let is_here =
                     matches!(answer, Some(Answer::Ack(ack)) if ack.status == Status::Here);
                 ensure!(!is_here, "a session whose live is closed went on");

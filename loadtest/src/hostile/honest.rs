@@ -162,7 +162,7 @@ async fn newcomers(target: Target, live_id: String, seen: Arc<Mutex<Seen>>) {
 /// Joins the live and leaves.
 async fn visit(target: &Target, query: &str) -> Result<(), Failure> {
     let mut socket = client::connect(target, None, query, NEWCOMER_WAITS).await?;
-    while client::parse(&client::receive(&mut socket).await?)?.kind != "joined" {}
+    client::until(&mut socket, "joined").await?;
     client::send_close(&mut socket).await
 }
 

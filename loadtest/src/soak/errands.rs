@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::guest::Guest;
-use super::http::Http;
+use crate::chaos::backend::Backend;
 use crate::chaos::run_state::RunState;
 use simulation::expectation::Live;
 
@@ -57,7 +57,7 @@ impl Errand {
 /// An errand in a live, with what it draws by chance.
 pub(super) struct Visit<'a> {
     state: &'a RunState,
-    http: &'a Http,
+    http: &'a Backend,
     live: String,
     streamer: String,
     guest: String,
@@ -71,7 +71,7 @@ pub(super) struct Visit<'a> {
 impl<'a> Visit<'a> {
     pub(super) fn new(
         state: &'a RunState,
-        http: &'a Http,
+        http: &'a Backend,
         live: Live,
         rng: &mut StdRng,
         name: &str,
@@ -286,7 +286,7 @@ impl<'a> Visit<'a> {
         body: Option<&Value>,
     ) -> anyhow::Result<Value> {
         let gateway: SocketAddr = self.target(self.there).address;
-        self.http.call(method, (gateway, path), body).await
+        self.http.call(&method, (gateway, path), body).await
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::errands::{Errand, Visit};
-use super::http::Http;
+use crate::chaos::backend::Backend;
 use crate::chaos::run_state::{RunState, mix};
 use crate::client;
 use simulation::expectation::Live;
@@ -27,6 +27,8 @@ use simulation::expectation::Live;
 /// Maximum failures that a report tells one by one.
 const TOLD: usize = 20;
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// A call of the HTTP API may take so long.
+const CALL: Duration = Duration::from_secs(10);
 const LONGEST_STAY_MS: u64 = 30_000;
 /// Every wait of an errand has a deadline of its own.
 const LONGEST_ERRAND: Duration = Duration::from_secs(180);
@@ -69,7 +71,7 @@ impl Staff {
             let rng = seeded(state, number);
             let caller = Caller {
                 state: state.clone(),
-                http: Http::new()?,
+                http: Backend::with_patience(CALL)?,
                 rng,
                 number,
                 ledger: ledger.clone(),
@@ -101,7 +103,7 @@ impl Staff {
 
 /// One of each errand, so that whatever begins with its first use has begun.
 pub(super) async fn rehearse(state: &RunState, live: Live) -> anyhow::Result<()> {
-    let http = Http::new()?;
+    let http = Backend::with_patience(CALL)?;
     for errand in Errand::ALL {
         let name = format!("first-{}", errand.name());
         let visit = Visit::new(state, &http, live, &mut seeded(state, usize::MAX), &name);
@@ -116,7 +118,7 @@ fn seeded(state: &RunState, number: usize) -> StdRng {
 
 struct Caller {
     state: Arc<RunState>,
-    http: Http,
+    http: Backend,
     rng: StdRng,
     number: usize,
     ledger: Arc<Mutex<Ledger>>,

@@ -40,27 +40,17 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
     let there = world.network.truth.members();
     let truth = world.truth();
     let mut exact_sets = Vec::new();
-    for (live, of_live) in truth
-        .lives
-        .iter()
-        .enumerate()
-        .filter(|(_, of_live)| of_live.epoch.is_some())
-    {
-        let held = || {
-            of_live
-                .expectations
-                .iter()
-                .filter(|(_, expectation)| expectation.is_held())
-        };
-        let here: BTreeSet<String> = held().map(|(user, _)| format!("u{user}")).collect();
+    for (live, of_live) in truth.open_lives() {
+        let here: BTreeSet<String> = of_live.held().map(|user| format!("u{user}")).collect();
         // Nobody writes a lost list again for a live that no gateway knows.
         let is_known = !here.is_empty() || !world.plan.loses_data();
         if is_known && !world.network.truth.is_listed(&world.live_id(live)) {
             wrong.push(format!("l{live} is not on the list of open lives"));
         }
-        let fans = held()
-            .filter(|(user, _)| world.is_fan(**user, live))
-            .map(|(user, _)| format!("u{user}"))
+        let fans = of_live
+            .held()
+            .filter(|user| world.is_fan(*user, live))
+            .map(|user| format!("u{user}"))
             .collect();
         let set = OnlineSet::Live(world.live_id(live));
         exact_sets.push(((set.clone(), Group::Fans), fans));
@@ -125,12 +115,7 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
 fn wrong_whereabouts(world: &World, truth: &Truth) -> Vec<(String, Vec<(GatewayId, LiveId)>)> {
     let mut right: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (live, of_live) in truth.lives.iter().enumerate() {
-        for user in of_live
-            .expectations
-            .iter()
-            .filter(|(_, expectation)| expectation.is_held())
-            .map(|(user, _)| user)
-        {
+        for user in of_live.held() {
             right
                 .entry(format!("u{user}"))
                 .or_default()
@@ -246,12 +231,7 @@ fn wrong_sizes(set: &OnlineSet, slice: &Slice) -> Vec<String> {
 fn wrong_records(world: &World, truth: &Truth) -> Vec<String> {
     let records = world.network.truth.records();
     let mut wrong = Vec::new();
-    for (live, of_live) in truth
-        .lives
-        .iter()
-        .enumerate()
-        .filter(|(_, of_live)| of_live.epoch.is_some())
-    {
+    for (live, of_live) in truth.open_lives() {
         let right = right_figures(world, truth, live);
         let record = records.get(&world.live_id(live));
         // Nobody gives back a lost live in which nobody is: no gateway knows it.
@@ -278,12 +258,7 @@ fn wrong_attendance(world: &World, truth: &Truth) -> Vec<String> {
     }
     let store = &world.network.truth;
     let mut wrong = Vec::new();
-    for (live, of_live) in truth
-        .lives
-        .iter()
-        .enumerate()
-        .filter(|(_, of_live)| of_live.attends)
-    {
+    for (live, of_live) in truth.open_lives().filter(|(_, of_live)| of_live.attends) {
         let Some(epoch) = of_live.epoch else { continue };
         let of = LiveEpoch {
             live: world.live_id(live),
@@ -366,18 +341,11 @@ fn wrong_times(world: &World, truth: &Truth) -> Vec<String> {
 }
 
 fn right_figures(world: &World, truth: &Truth, live: Live) -> Figures {
-    let held = || {
-        truth.lives[live]
-            .expectations
-            .iter()
-            .filter(|(_, expectation)| expectation.is_held())
-    };
-    let fans = held()
-        .filter(|(user, _)| world.is_fan(**user, live))
-        .count() as u64;
+    let of_live = &truth.lives[live];
+    let is_fan = |user: &User| world.is_fan(*user, live);
     Figures {
-        viewers: held().count() as u64,
-        fans,
+        viewers: of_live.held().count() as u64,
+        fans: of_live.held().filter(is_fan).count() as u64,
     }
 }
 

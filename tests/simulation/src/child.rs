@@ -32,44 +32,44 @@ pub fn simulate_in_child(program: &Path, wanted: &HistoryArgs) -> anyhow::Result
 
 /// What the program is told on its command line to simulate this.
 pub fn arguments(wanted: &HistoryArgs) -> Vec<String> {
-    let mut arguments = vec!["--seed".to_owned(), wanted.seed.to_string()];
-    arguments.extend(["--rounds".to_owned(), wanted.rounds.to_string()]);
-    let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
-    if let Some(gateways) = wanted.gateways {
-        add("--gateways", gateways.to_string());
-    }
-    if !wanted.faults.is_empty() {
-        add(
-            "--faults",
-            wanted
-                .faults
-                .iter()
-                .map(|kind| kind.name())
-                .collect::<Vec<_>>()
-                .join(","),
-        );
-    }
-    if !wanted.without.is_empty() {
-        add(
-            "--without",
-            wanted
-                .without
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(","),
-        );
-    }
-    if let Some(people) = wanted.people {
-        add("--people", people.to_string());
-    }
-    if let Some(socketless) = wanted.socketless {
-        add("--socketless", socketless.to_string());
+    let rounds = Some(wanted.rounds.to_string());
+    let faults = wanted.faults.iter().map(|kind| kind.name());
+    let without = wanted.without.iter().map(ToString::to_string);
+    let named = [
+        ("--seed", Some(wanted.seed.to_string())),
+        ("--rounds", rounds),
+        (
+            "--gateways",
+            wanted.gateways.map(|number| number.to_string()),
+        ),
+        ("--faults", listed(faults)),
+        ("--without", listed(without)),
+        ("--people", wanted.people.map(|number| number.to_string())),
+        (
+            "--socketless",
+            wanted.socketless.map(|share| share.to_string()),
+        ),
+    ];
+    let mut arguments = Vec::new();
+    for (name, value) in named {
+        if let Some(value) = value {
+            arguments.extend([name.to_owned(), value]);
+        }
     }
     if wanted.table {
         arguments.push("--table".to_owned());
     }
     arguments
+}
+
+/// `None` if there are none.
+fn listed(values: impl Iterator<Item = String>) -> Option<String> {
+    let values: Vec<String> = values.collect();
+    if values.is_empty() {
+        None
+    } else {
+        Some(values.join(","))
+    }
 }
 
 /// The smallest history that was found to break a promise.

@@ -10,7 +10,6 @@
 //! A session without a socket is one such socket on each gateway that took a beat of it. Nobody is
 //! told when such a gateway gives it up, so it ends by itself, a timeout after its last beat there.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use rollcall::store::REBUILD;
@@ -103,6 +102,12 @@ pub struct Trouble {
     /// Redis may have lost writes. Then slices are rebuilt after it, and nobody leaves meanwhile.
     pub may_lose: bool,
 }
+
+/// Somebody who was never there.
+pub static NOBODY: Expectation = Expectation {
+    holds: Vec::new(),
+    gone: Vec::new(),
+};
 
 impl Trouble {
     /// When users may leave again; `None` as long as it lasts.
@@ -538,9 +543,6 @@ fn allowance(how: How, timing: &Timing) -> Duration {
 fn overdue(at: Instant, by: Instant) -> Option<Duration> {
     at.checked_duration_since(by).filter(|over| !over.is_zero())
 }
-
-/// One live's users.
-pub type Expectations = HashMap<User, Expectation>;
 
 #[cfg(test)]
 mod tests;

@@ -12,8 +12,8 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::crowd::Surroundings;
-use crate::crowd::truth::Truth;
-use crate::expectation::{Expectation, Live, User};
+use crate::crowd::truth::{Truth, Wronged};
+use crate::expectation::{Expectation, Live, User, Wrong};
 use crate::world::World;
 
 /// How often the store and the gateways are looked at.
@@ -53,69 +53,39 @@ fn members(world: &World) {
     let last_renewals = world.network.last_renewals(world.plan.gateways);
     let mut truth = world.truth();
     truth.rules.last_renewals = last_renewals;
-    let rules = truth.rules.clone();
     let slack = world.plan.turn * CALLS_IN_A_ROW;
     let is_older = is_older(world, now);
     for live in 0..world.plan.lives {
         let set = OnlineSet::Live(world.live_id(live));
-        let present: Vec<(Group, BTreeSet<User>)> = set
-            .groups()
-            .iter()
-            .map(|group| (*group, users(world, there.get(&(set.clone(), *group)))))
-            .collect();
-        let of_live = &mut truth.lives[live];
-        let everybody = present.iter().flat_map(|(_, users)| users).copied();
-        let known: BTreeSet<User> = of_live
-            .expectations
-            .keys()
-            .copied()
-            .chain(everybody)
-            .collect();
-        let nobody = Expectation::default();
-        for user in known {
-            for (group, present) in &present {
-                let is_there = present.contains(&user);
-                let is_of_group = *group == Group::All || world.is_fan(user, live);
-                let expectation = of_live
-                    .expectations
-                    .get(&user)
-                    .filter(|_| is_of_group)
-                    .unwrap_or(&nobody);
+        let of_live = &truth.lives[live];
+        for group in set.groups() {
+            let present = users(world, there.get(&(set.clone(), *group)));
+            let belongs = |user| *group == Group::All || world.is_fan(user, live);
+            for wronged in of_live.judge(&present, belongs, now, &truth.rules) {
+                let Wronged { user, wrong, .. } = wronged;
+                let is_there = wrong == Wrong::Ghost;
                 let is_unsure = *group == Group::Fans && world.is_fan_unsure(user, live);
                 // In a closed live nobody has to be there.
                 let is_excused = of_live.changes || is_unsure || (is_there && is_older);
                 if is_excused || (!is_there && of_live.epoch.is_none()) {
                     continue;
                 }
-                let overdue_by = expectation.judge(now, is_there, &rules).overdue;
-                if let Some(by) = overdue_by.filter(|by| *by > slack) {
-                    let what = if is_there {
-                        "is still in"
-                    } else {
-                        "is missing in"
-                    };
-                    let told = expectation.tell(now);
-                    let live = format!("l{live} ({})", group.name());
-                    overdue.push(match by {
-                        Duration::MAX => format!("u{user} {what} {live}, and was never there"),
-                        by => format!(
-                            "u{user} {what} {live} {} ms beyond the promise: {told}",
-                            by.as_millis()
-                        ),
-                    });
-                }
+                let Some(by) = wronged.overdue.filter(|by| *by > slack) else {
+                    continue;
+                };
+                let group = group.name();
+                overdue.push(if by == Duration::MAX {
+                    format!("u{user} is in l{live} ({group}), and was never there")
+                } else {
+                    format!(
+                        "a {wrong:?}: u{user} in l{live} ({group}) {} ms beyond the promise: {}",
+                        by.as_millis(),
+                        wronged.expectation.tell(now)
+                    )
+                });
             }
         }
-        let old = now.checked_sub(MEMORY);
-        if let Some(old) = old {
-            of_live
-                .expectations
-                .values_mut()
-                .for_each(|expectation| expectation.tidy(old));
-            of_live
-                .expectations
-                .retain(|_, expectation| !expectation.is_empty());
-        }
+        truth.lives[live].tidy(now, MEMORY);
     }
     drop(truth);
     overdue.into_iter().for_each(|what| world.found(what));

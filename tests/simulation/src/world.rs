@@ -34,7 +34,7 @@ use crate::crowd::session::OldId;
 use crate::crowd::truth::{Crowd, Customs, Truth};
 use crate::crowd::{Answer, Asked, Habits, Refusal, Surroundings, derived};
 use crate::eavesdropper::Overheard;
-use crate::expectation::{Expectation, How, Live, Place, User};
+use crate::expectation::{How, Live, Place, User};
 use crate::faults::Kind;
 use crate::network::Network;
 use crate::old_ids;
@@ -50,7 +50,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SOCKET_BUFFER: usize = 64 << 10;
 
 /// A person does something each so often, on average.
-const PACE: Duration = Duration::from_secs(12);
+const PACE: Duration = Duration::from_secs(10);
 
 /// So many people come in a second, at first.
 const RAMP: f64 = 7.5;
@@ -393,11 +393,10 @@ impl World {
     /// The open lives in which somebody is.
     pub(crate) fn lives_with_viewers(&self) -> Vec<Live> {
         let truth = self.truth();
-        let has_viewers = |live: &Live| {
-            let live = &truth.lives[*live];
-            live.epoch.is_some() && live.expectations.values().any(Expectation::is_held)
-        };
-        (0..self.plan.lives).filter(has_viewers).collect()
+        let entered = truth
+            .open_lives()
+            .filter(|(_, live)| live.held().next().is_some());
+        entered.map(|(live, _)| live).collect()
     }
 
     /// By then a gateway that is well again knows everything.

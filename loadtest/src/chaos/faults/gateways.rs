@@ -84,12 +84,8 @@ async fn open_orphan(testbed: &Testbed, gateway: usize) -> anyhow::Result<Socket
         .map_err(cannot)?;
     let open = format!(r#"{{"type":"open","live_id":"{ORPHAN}"}}"#);
     client::send(&mut socket, open).await.map_err(cannot)?;
-    loop {
-        let text = client::receive(&mut socket).await.map_err(cannot)?;
-        if client::parse(&text).is_ok_and(|message| message.kind == "opened") {
-            return Ok(socket);
-        }
-    }
+    client::until(&mut socket, "opened").await.map_err(cannot)?;
+    Ok(socket)
 }
 
 /// SIGTERM of a gateway, which starts again when it has ended.

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rollcall::base::session_key::SessionKey;
-use rollcall::edge::datagrams::wire::{self, Ack, Answer, Challenge, Counter, DatagramKey, Status};
+use rollcall::edge::datagrams::wire::{Ack, Answer, Status};
+use simulation::crowd::datagrams::DatagramSession;
 use tokio::sync::mpsc;
 
 use super::heard::Heard;
@@ -23,9 +23,6 @@ const UNANSWERED: u8 = 2;
 /// How many datagrams without an answer are remembered.
 const REMEMBERED: usize = 8;
 
-/// The channel of a datagram before the first challenge.
-const NO_CHANNEL: u32 = 0;
-
 /// A datagram whose answer is awaited.
 struct Sent {
     number: u32,
@@ -37,13 +34,10 @@ struct Sent {
 pub(crate) struct DatagramLine {
     sockets: Arc<DatagramSockets>,
     viewer: usize,
-    ticket: String,
-    session: SessionKey,
-    key: DatagramKey,
+    session: DatagramSession,
     addresses: Vec<SocketAddr>,
     /// Which of the addresses is used.
     address: usize,
-    channel: u32,
     unanswered: u8,
     sent: VecDeque<Sent>,
     by: mpsc::Sender<datagrams::Heard>,
@@ -57,8 +51,7 @@ impl DatagramLine {
         session: Session,
     ) -> Result<Self, Kind> {
         let offer = session.udp.ok_or(error_kind::NO_DATAGRAMS)?;
-        let key_of_session = offer.session_key().ok_or(error_kind::BAD_FRAME)?;
-        let key = offer.datagram_key().ok_or(error_kind::BAD_FRAME)?;
+        let session = DatagramSession::of(&offer).ok_or(error_kind::BAD_FRAME)?;
         let addresses = offer.addresses();
         if addresses.is_empty() {
             return Err(error_kind::NO_DATAGRAMS);
@@ -67,12 +60,9 @@ impl DatagramLine {
         Ok(Self {
             sockets,
             viewer,
-            ticket: offer.ticket,
-            session: key_of_session,
-            key,
+            session,
             addresses,
             address: 0,
-            channel: NO_CHANNEL,
             unanswered: 0,
             sent: VecDeque::new(),
             by,
@@ -101,9 +91,13 @@ impl DatagramLine {
             let Some(heartbeat) = self.settle(heard.number) else {
                 continue;
             };
-            match Answer::read(&heard.bytes, &self.key) {
+            match self.session.hears(&heard.bytes) {
                 Some(Answer::Ack(ack)) => return of_ack(&ack, heartbeat),
-                Some(Answer::Challenge(challenge)) => self.say_hello_to(&challenge, heartbeat),
+                Some(Answer::Challenge(challenge)) => {
+                    let number = self.sockets.next_number();
+                    let hello = self.session.hello(number, challenge.cookie);
+                    self.send(number, heartbeat, &hello);
+                }
                 None => return Ok(Heard::Trouble(error_kind::BAD_FRAME)),
             }
         }
@@ -114,11 +108,11 @@ impl DatagramLine {
     }
 
     pub(super) async fn leave(&mut self) -> Result<(), Kind> {
-        let counter = self.next_counter();
-        let leave = wire::leave(&self.key, &self.session, counter);
-        self.send(counter, None, &leave);
+        let number = self.sockets.next_number();
+        let leave = self.session.leave(number);
+        self.send(number, None, &leave);
         while let Some(heard) = self.heard.recv().await {
-            if let Some(Answer::Ack(ack)) = Answer::read(&heard.bytes, &self.key)
+            if let Some(Answer::Ack(ack)) = self.session.hears(&heard.bytes)
                 && ack.status == Status::Left
             {
                 return Ok(());
@@ -127,33 +121,13 @@ impl DatagramLine {
         Ok(())
     }
 
-    fn next_counter(&self) -> Counter {
-        Counter {
-            channel: self.channel,
-            number: self.sockets.next_number(),
-        }
-    }
-
     fn send_beat(&mut self, heartbeat: Option<u64>) {
-        let counter = self.next_counter();
-        let beat = wire::beat(&self.key, &self.session, counter, true);
-        self.send(counter, heartbeat, &beat);
+        let number = self.sockets.next_number();
+        let beat = self.session.beat(number, true);
+        self.send(number, heartbeat, &beat);
     }
 
-    fn say_hello_to(&mut self, challenge: &Challenge, heartbeat: Option<u64>) {
-        self.channel = challenge.cookie.channel();
-        let counter = self.next_counter();
-        let hello = wire::hello_to(
-            &self.key,
-            &self.session,
-            counter,
-            challenge.cookie,
-            &self.ticket,
-        );
-        self.send(counter, heartbeat, &hello);
-    }
-
-    fn send(&mut self, counter: Counter, heartbeat: Option<u64>, datagram: &[u8]) {
+    fn send(&mut self, number: u32, heartbeat: Option<u64>, datagram: &[u8]) {
         if self.unanswered >= UNANSWERED {
             self.unanswered = 0;
             self.address = (self.address + 1) % self.addresses.len();
@@ -164,13 +138,10 @@ impl DatagramLine {
         {
             self.sockets.forget(lost.number);
         }
-        self.sent.push_back(Sent {
-            number: counter.number,
-            heartbeat,
-        });
+        self.sent.push_back(Sent { number, heartbeat });
         let to = self.addresses[self.address];
         self.sockets
-            .ask(self.viewer, counter.number, datagram, to, &self.by);
+            .ask(self.viewer, number, datagram, to, &self.by);
     }
 
     /// The heartbeat of a datagram that is answered. `None` if no answer is awaited to such a one.

@@ -10,7 +10,9 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
 use super::{CrowdEvent, Mode};
-use crate::expectation::{Beat, Expectation, How, Live, Place, Rules, Trouble, User};
+use crate::expectation::{
+    Beat, Expectation, How, Live, NOBODY, Place, Rules, Trouble, User, Wrong,
+};
 use crate::timing::Timing;
 
 /// By then every gateway has heard that a user was removed: the longest fault, and the repair.
@@ -162,7 +164,72 @@ impl Online {
     }
 }
 
+/// Somebody who is in a set of a live, or not, and should not be so.
+pub struct Wronged<'a> {
+    /// Who.
+    pub user: User,
+    /// In which way.
+    pub wrong: Wrong,
+    /// Wrong for so long beyond what was promised.
+    pub overdue: Option<Duration>,
+    /// What is known of the user.
+    pub expectation: &'a Expectation,
+}
+
+impl LiveTruth {
+    /// Holds a set that has these users against the truth. Of those who are in the live, some belong
+    /// to the set.
+    pub fn judge<'a>(
+        &'a self,
+        present: &BTreeSet<User>,
+        belongs: impl Fn(User) -> bool,
+        at: Instant,
+        rules: &Rules,
+    ) -> Vec<Wronged<'a>> {
+        let everybody: BTreeSet<User> = self.expectations.keys().chain(present).copied().collect();
+        let mut all = Vec::new();
+        for user in everybody {
+            let known = self.expectations.get(&user);
+            let expectation = known.filter(|_| belongs(user)).unwrap_or(&NOBODY);
+            let verdict = expectation.judge(at, present.contains(&user), rules);
+            if let Some(wrong) = verdict.wrong {
+                all.push(Wronged {
+                    user,
+                    wrong,
+                    overdue: verdict.overdue,
+                    expectation,
+                });
+            }
+        }
+        all
+    }
+
+    /// Forgets ends that are too old to matter, after this time.
+    pub fn tidy(&mut self, now: Instant, memory: Duration) {
+        let Some(old) = now.checked_sub(memory) else {
+            return;
+        };
+        self.expectations.retain(|_, expectation| {
+            expectation.tidy(old);
+            !expectation.is_empty()
+        });
+    }
+
+    /// The users who are there, or may be.
+    pub fn held(&self) -> impl Iterator<Item = User> + '_ {
+        let held =
+            |(user, expectation): (&User, &Expectation)| expectation.is_held().then_some(*user);
+        self.expectations.iter().filter_map(held)
+    }
+}
+
 impl Truth {
+    /// The lives that are open.
+    pub fn open_lives(&self) -> impl Iterator<Item = (Live, &LiveTruth)> {
+        let lives = self.lives.iter().enumerate();
+        lives.filter(|(_, live)| live.epoch.is_some())
+    }
+
     /// Ends the connections of which this is true.
     fn end_online(&mut self, is_over: impl Fn(&Online) -> bool) {
         let ended = self.online.extract_if(.., |_, online| is_over(online));
