@@ -15,7 +15,6 @@ pub(crate) mod bare;
 pub(crate) mod bare_datagrams;
 mod budgets;
 mod child;
-pub(crate) mod cpu;
 mod dashboard;
 mod figures;
 pub(crate) mod generator;

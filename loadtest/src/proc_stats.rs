@@ -1,13 +1,11 @@
 //! What the kernel says about a process: memory from `status` and `smaps_rollup`, CPU time from
-//! `stat`.
+//! `schedstat`.
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
 use serde::Serialize;
-
-/// Linux reports CPU time to user space in hundredths of a second, whatever the kernel's own tick.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// One process at one moment.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -19,7 +17,7 @@ pub(crate) struct ProcStats {
     /// Proportional set size; absent where the kernel does not let us see it.
     pub(crate) pss_bytes: Option<u64>,
     pub(crate) threads: u64,
-    /// User and system time since the process began.
+    /// Of all threads.
     pub(crate) cpu_seconds: f64,
 }
 
@@ -38,11 +36,27 @@ impl ProcStats {
     }
 }
 
-/// User and system time of a process since it began.
+/// CPU time of all threads of a process, in seconds. The scheduler counts it to the nanosecond, and
+/// forgets the threads that have ended: none of the processes here ends its threads.
 pub(crate) fn cpu_seconds(pid: u32) -> io::Result<f64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    ticks(&stat)
-        .map(|ticks| ticks as f64 / TICKS_PER_SECOND)
+    let mut nanos = 0;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        // A thread that has ended in between has no figure any more.
+        nanos += on_cpu(&thread?.path()).unwrap_or_default();
+    }
+    Ok(nanos as f64 / 1e9)
+}
+
+/// CPU time of the calling thread, in seconds.
+pub(crate) fn cpu_seconds_of_this_thread() -> f64 {
+    on_cpu(Path::new("/proc/thread-self")).unwrap_or_default() as f64 / 1e9
+}
+
+fn on_cpu(of: &Path) -> io::Result<u64> {
+    let text = fs::read_to_string(of.join("schedstat"))?;
+    text.split_whitespace()
+        .next()
+        .and_then(|nanos| nanos.parse().ok())
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
@@ -95,29 +109,23 @@ fn number(text: &str, label: &str) -> Option<u64> {
         .ok()
 }
 
-fn ticks(stat: &str) -> Option<u64> {
-    // The command in parentheses may itself hold blanks and parentheses: count fields from the last
-    // one.
-    let (_, fields) = stat.rsplit_once(") ")?;
-    let mut fields = fields.split(' ').skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(user + system)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_command_with_blanks_and_parentheses_is_skipped() {
-        let stat = "7 (a) (b c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 1 0 100";
-        assert_eq!(ticks(stat), Some(300));
-    }
-
-    #[test]
-    fn our_own_figures_can_be_read() {
+    fn work_shows_in_the_figures() {
+        let before = ProcStats::read(std::process::id()).unwrap();
+        let thread_before = cpu_seconds_of_this_thread();
+        let mut sum = 0_u64;
+        while cpu_seconds_of_this_thread() - thread_before < 0.02 {
+            sum = (0..10_000).fold(sum, |sum: u64, n| {
+                sum.wrapping_mul(31).wrapping_add(std::hint::black_box(n))
+            });
+        }
+        std::hint::black_box(sum);
         let own = ProcStats::read(std::process::id()).unwrap();
+        assert!(own.cpu_seconds - before.cpu_seconds >= 0.015);
         assert!(own.rss_bytes > 0 && own.threads > 0);
         assert!(open_files_limit().is_some_and(|limit| limit > 0));
         assert!(Machine::read().cores > 0);

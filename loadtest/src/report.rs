@@ -7,6 +7,7 @@
 pub(crate) mod plot;
 mod text;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::args::ArgError;
 use crate::proc_stats::Machine;
-use crate::tally::{Latencies, Tally};
+use crate::tally::Latencies;
 pub(crate) use text::Spread;
 
 /// The whole document.
@@ -74,9 +75,9 @@ impl Report {
         self.is_incomplete |= !holds;
     }
 
-    /// No errors, by kind.
-    pub(crate) fn must_have_no_errors(&mut self, tally: &Tally) {
-        for (kind, times) in &tally.errors {
+    /// The errors by kind, of which there must be none.
+    pub(crate) fn must_have_no_errors(&mut self, errors: &BTreeMap<String, u64>) {
+        for (kind, times) in errors {
             self.must(false, format!("{times} errors {kind}"));
         }
     }

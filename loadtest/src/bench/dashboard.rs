@@ -2,10 +2,12 @@
 //! arrive.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::task::JoinHandle;
+use anyhow::bail;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::generator::order::live;
 use crate::client::{self, Failure, Socket};
@@ -14,7 +16,6 @@ use crate::tally::unix_micros;
 use crate::target::Target;
 
 const DEADLINE: Duration = Duration::from_secs(30);
-const POLL: Duration = Duration::from_millis(1);
 
 /// Counts, and when they came.
 #[derive(Debug, Clone, Copy)]
@@ -25,17 +26,13 @@ pub(crate) struct Shown {
     pub(crate) fans: u64,
 }
 
-#[derive(Default)]
-struct View {
+/// A dashboard of one live; it closes when this is dropped.
+pub(crate) struct DashboardLog {
+    shown: UnboundedReceiver<Shown>,
     now: Option<Shown>,
     /// What came since [`DashboardLog::take`].
     since: Vec<Shown>,
-}
-
-/// A dashboard of one live; it closes when this is dropped.
-pub(crate) struct DashboardLog {
-    view: Arc<Mutex<View>>,
-    reader: JoinHandle<()>,
+    _reader: AbortOnDropHandle<()>,
 }
 
 /// A socket to a gateway.
@@ -59,8 +56,7 @@ impl DashboardLog {
             .await
             .map_err(failed)?;
         dashboard.watch(&live(live_number)).await.map_err(failed)?;
-        let view = Arc::new(Mutex::new(View::default()));
-        let kept = view.clone();
+        let (to_log, shown) = unbounded_channel();
         let reader = tokio::spawn(async move {
             while let Ok(update) = dashboard.next().await {
                 let Update::Counts(Counts { viewers, fans, .. }) = update else {
@@ -71,42 +67,47 @@ impl DashboardLog {
                     viewers: viewers.max(0) as u64,
                     fans: fans.max(0) as u64,
                 };
-                let mut view = lock(&kept);
-                view.now = Some(shown);
-                view.since.push(shown);
+                if to_log.send(shown).is_err() {
+                    return;
+                }
             }
         });
-        Ok(Self { view, reader })
+        Ok(Self {
+            shown,
+            now: None,
+            since: Vec::new(),
+            _reader: AbortOnDropHandle::new(reader),
+        })
     }
 
     /// Everything shown since the last call.
-    pub(crate) fn take(&self) -> Vec<Shown> {
-        std::mem::take(&mut lock(&self.view).since)
+    pub(crate) fn take(&mut self) -> Vec<Shown> {
+        while let Ok(shown) = self.shown.try_recv() {
+            self.keep(shown);
+        }
+        std::mem::take(&mut self.since)
     }
 
     /// Waits until the dashboard shows these counts; returns since when, in Unix microseconds.
-    pub(crate) async fn shows(&self, viewers: u64, fans: u64) -> anyhow::Result<u64> {
-        let began = Instant::now();
+    pub(crate) async fn shows(&mut self, viewers: u64, fans: u64) -> anyhow::Result<u64> {
+        let deadline = Instant::now() + DEADLINE;
         loop {
-            let last = lock(&self.view).now;
-            if let Some(last) = last.filter(|last| last.viewers == viewers && last.fans == fans) {
-                return Ok(last.at);
+            while let Ok(shown) = self.shown.try_recv() {
+                self.keep(shown);
             }
-            anyhow::ensure!(
-                began.elapsed() < DEADLINE,
-                "a dashboard shows {last:?}, not {viewers} viewers, {fans} fans"
-            );
-            tokio::time::sleep(POLL).await;
+            let now = self.now;
+            if let Some(now) = now.filter(|now| now.viewers == viewers && now.fans == fans) {
+                return Ok(now.at);
+            }
+            match timeout_at(deadline, self.shown.recv()).await {
+                Ok(Some(shown)) => self.keep(shown),
+                _ => bail!("a dashboard shows {now:?}, not {viewers} viewers, {fans} fans"),
+            }
         }
     }
-}
 
-impl Drop for DashboardLog {
-    fn drop(&mut self) {
-        self.reader.abort();
+    fn keep(&mut self, shown: Shown) {
+        self.now = Some(shown);
+        self.since.push(shown);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -26,7 +26,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 
 use order::{Order, Outcome};
-pub(crate) use work::{AnyClients, JoinClock, carry_out};
+use work::{AnyClients, carry_out};
 
 use super::child::{Child, end};
 
@@ -56,7 +56,7 @@ fn child_run() -> anyhow::Result<()> {
         match orders.try_recv() {
             Ok(line) => {
                 let order = serde_json::from_str(&line).context("an order on standard input")?;
-                let outcome = carry_out(&mut clients, order, None)?;
+                let outcome = carry_out(&mut clients, order)?;
                 let mut output = std::io::stdout().lock();
                 serde_json::to_writer(&mut output, &outcome)?;
                 output.write_all(b"\n")?;

@@ -138,37 +138,34 @@ impl ProfiledServer {
 
     /// Instructions since the last call.
     async fn instructions(&self, files: &Path) -> anyhow::Result<f64> {
-        let control = Command::new("callgrind_control")
-            .args(["--dump", &self.server.pid.to_string()])
-            .output()
-            .await;
-        let control = control.context("callgrind_control: is valgrind installed?")?;
-        ensure!(
-            control.status.success(),
-            "callgrind_control: {}",
-            String::from_utf8_lossy(&control.stderr)
-        );
-        summary(&newest_part(files)?)
+        let pid = self.server.pid.to_string();
+        ask("callgrind_control", &["--dump", &pid]).await?;
+        number_in(&newest_part(files)?, "summary: ")
     }
 
     /// Bytes on the heap now; the file says which code asked for them.
     async fn heap(&self, file: &Path) -> anyhow::Result<f64> {
         let pid = format!("--pid={}", self.server.pid);
         let file = std::path::absolute(file)?;
-        let asked = Command::new("vgdb")
-            .arg(pid)
-            .arg("detailed_snapshot")
-            .arg(&file)
-            .output()
-            .await;
-        let asked = asked.context("vgdb: is valgrind installed?")?;
-        ensure!(
-            asked.status.success(),
-            "vgdb: {}",
-            String::from_utf8_lossy(&asked.stderr)
-        );
-        heap_in(&std::fs::read_to_string(&file).with_context(|| file.display().to_string())?)
+        let file = file.to_str().context("a path that is not UTF-8")?;
+        ask("vgdb", &[&pid, "detailed_snapshot", file]).await?;
+        number_in(
+            &std::fs::read_to_string(file).context("the snapshot")?,
+            "mem_heap_B=",
+        )
     }
+}
+
+/// Runs one of the tools that come with valgrind.
+async fn ask(tool: &str, args: &[&str]) -> anyhow::Result<()> {
+    let asked = Command::new(tool).args(args).output().await;
+    let asked = asked.with_context(|| format!("{tool}: is valgrind installed?"))?;
+    ensure!(
+        asked.status.success(),
+        "{tool}: {}",
+        String::from_utf8_lossy(&asked.stderr)
+    );
+    Ok(())
 }
 
 async fn count(
@@ -271,20 +268,11 @@ fn newest_part(files: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(&newest).with_context(|| newest.display().to_string())
 }
 
-fn summary(part: &str) -> anyhow::Result<f64> {
-    let number = part
-        .lines()
-        .find_map(|line| line.strip_prefix("summary: "))
-        .context("a part without a summary")?;
+/// The number in the line that begins so.
+fn number_in(text: &str, label: &str) -> anyhow::Result<f64> {
+    let number = text.lines().find_map(|line| line.strip_prefix(label));
+    let number = number.with_context(|| format!("no {label:?} in a file of valgrind"))?;
     Ok(number.trim().parse()?)
-}
-
-fn heap_in(snapshot: &str) -> anyhow::Result<f64> {
-    let bytes = snapshot
-        .lines()
-        .find_map(|line| line.strip_prefix("mem_heap_B="))
-        .context("a snapshot without bytes")?;
-    Ok(bytes.parse()?)
 }
 
 #[cfg(test)]
@@ -294,14 +282,8 @@ mod tests {
     #[test]
     fn what_valgrind_wrote_is_read() {
         let part = "# callgrind format\nevents: Ir\nsummary: 20334505\n\nfn=(1) main\n";
-        assert_eq!(summary(part).unwrap(), 20_334_505.0);
-        assert!(summary("events: Ir\n").is_err());
-        assert_eq!(
-            heap_in("desc: (none)\nsnapshot=0\ntime=1\nmem_heap_B=938527\nmem_heap_extra_B=40\n")
-                .unwrap(),
-            938_527.0
-        );
-        assert!(heap_in("desc: (none)\n").is_err());
+        assert_eq!(number_in(part, "summary: ").unwrap(), 20_334_505.0);
+        assert!(number_in("events: Ir\n", "summary: ").is_err());
     }
 
     #[test]
@@ -316,6 +298,9 @@ mod tests {
             )
             .unwrap();
         }
-        assert_eq!(summary(&newest_part(&files).unwrap()).unwrap(), 10.0);
+        assert_eq!(
+            number_in(&newest_part(&files).unwrap(), "summary: ").unwrap(),
+            10.0
+        );
     }
 }

@@ -12,7 +12,6 @@ mod joins;
 mod last_seen;
 mod scripts;
 mod sockets;
-mod users;
 mod ways;
 
 use futures_util::future::LocalBoxFuture;
@@ -78,7 +77,7 @@ pub(crate) const ALL: &[Row] = &[
     Row {
         name: "in-process",
         what: "--in-process viewers of one live without sockets, half fans, a heartbeat each 10 s",
-        run: |bench| Box::pin(in_process::one(bench)),
+        run: |bench| Box::pin(in_process::run_one_live(bench)),
     },
     Row {
         name: "small-lives",
@@ -108,7 +107,7 @@ pub(crate) const ALL: &[Row] = &[
     },
     Row {
         name: "scripts",
-        what: "Redis CPU of each script by its members, beside plain commands in a pipeline",
+        what: "Redis CPU of joins, fan checks, leaves, sweeps and closes by members, beside plain commands",
         run: |bench| Box::pin(scripts::run(bench)),
     },
 ];

@@ -20,10 +20,10 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use super::cpu;
 use super::generator::order::{live, streamer, user};
 use crate::api::http_client;
 use crate::entry::token;
+use crate::proc_stats::{ProcStats, cpu_seconds};
 use crate::redis_stats::{CommandCounts, InlineClient};
 use crate::target::Target;
 
@@ -71,12 +71,13 @@ impl Server {
 
     /// CPU seconds since it began.
     pub(crate) fn cpu(&self) -> anyhow::Result<f64> {
-        cpu::process(self.pid).context("the process of a server")
+        cpu_seconds(self.pid).context("the process of a server")
     }
 
     /// Resident bytes.
     pub(crate) fn rss(&self) -> anyhow::Result<f64> {
-        cpu::rss(self.pid).context("the process of a server")
+        let stats = ProcStats::read(self.pid).context("the process of a server")?;
+        Ok(stats.rss_bytes as f64)
     }
 
     pub(crate) async fn end(mut self) {

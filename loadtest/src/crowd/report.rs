@@ -96,7 +96,7 @@ impl Run<'_> {
             "no heartbeat answered in the steady phase",
         );
         report.must(tally.lost == 0, format!("{} sockets lost", tally.lost));
-        report.must_have_no_errors(tally);
+        report.must_have_no_errors(&tally.errors);
         if let Some(verify) = &drive.verify {
             let wrong = tally.fan_flags.wrong;
             report.must(wrong == 0, format!("{wrong} acks with a wrong fan flag"));

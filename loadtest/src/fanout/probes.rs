@@ -4,15 +4,17 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use fred::clients::Client;
 use fred::interfaces::ClientLike;
 use serde::Serialize;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Socket, connect, parse, receive, send, send_close};
+use crate::client::{self, Socket, connect, send, send_close};
+use crate::report::Quantiles;
+use crate::tally::Latencies;
 use crate::target::Target;
 
 /// The live that the probes join.
@@ -21,47 +23,20 @@ pub(super) const LIVE: &str = "probed";
 const WITHIN: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Times in ms.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(super) struct Times {
-    pub(super) count: usize,
-    pub(super) p50: f64,
-    pub(super) p99: f64,
-    pub(super) most: f64,
-}
-
-impl Times {
-    fn of(mut all: Vec<f64>) -> Self {
-        all.sort_by(f64::total_cmp);
-        Self {
-            count: all.len(),
-            p50: time_at(&all, 0.5),
-            p99: time_at(&all, 0.99),
-            most: time_at(&all, 1.0),
-        }
-    }
-}
-
-/// The time at this share of the sorted times; 0 if there are none.
-fn time_at(sorted: &[f64], share: f64) -> f64 {
-    let place = ((sorted.len().max(1) - 1) as f64 * share) as usize;
-    sorted.get(place).copied().unwrap_or(0.0)
-}
-
-/// What all three found.
+/// What all three found, in microseconds.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct Noticed {
-    pub(super) joins: Times,
-    pub(super) acks: Times,
-    pub(super) pings: Times,
+    pub(super) joins: Quantiles,
+    pub(super) acks: Quantiles,
+    pub(super) pings: Quantiles,
 }
 
 /// Three clients at work.
 pub(super) struct Probes {
     stop: CancellationToken,
-    joins: JoinHandle<anyhow::Result<Vec<f64>>>,
-    acks: JoinHandle<anyhow::Result<Vec<f64>>>,
-    pings: JoinHandle<anyhow::Result<Vec<f64>>>,
+    joins: JoinHandle<anyhow::Result<Latencies>>,
+    acks: JoinHandle<anyhow::Result<Latencies>>,
+    pings: JoinHandle<anyhow::Result<Latencies>>,
 }
 
 impl Probes {
@@ -85,45 +60,32 @@ impl Probes {
     pub(super) async fn end(self) -> anyhow::Result<Noticed> {
         self.stop.cancel();
         Ok(Noticed {
-            joins: Times::of(self.joins.await?.context("a join failed")?),
-            acks: Times::of(self.acks.await?.context("a heartbeat failed")?),
-            pings: Times::of(self.pings.await?.context("a PING failed")?),
+            joins: Quantiles::of(&self.joins.await?.context("a join failed")?),
+            acks: Quantiles::of(&self.acks.await?.context("a heartbeat failed")?),
+            pings: Quantiles::of(&self.pings.await?.context("a PING failed")?),
         })
     }
 }
 
 async fn again(
     stop: CancellationToken,
-    once: impl AsyncFn(usize) -> anyhow::Result<Duration>,
-) -> anyhow::Result<Vec<f64>> {
-    let mut times = Vec::new();
+    once: impl AsyncFn(u64) -> anyhow::Result<Duration>,
+) -> anyhow::Result<Latencies> {
+    let mut times = Latencies::default();
     while !stop.is_cancelled() {
-        times.push(once(times.len()).await?.as_secs_f64() * 1e3);
+        times.record(once(times.count()).await?);
         tokio::time::sleep(PAUSE).await;
     }
     Ok(times)
 }
 
 async fn expect(socket: &mut Socket, kind: &str) -> anyhow::Result<()> {
-    let wait = async {
-        loop {
-            let text = receive(socket).await?;
-            if parse(&text)
-                .map_err(|_| anyhow!("no message: {text}"))?
-                .kind
-                == kind
-            {
-                return Ok(());
-            }
-        }
-    };
-    tokio::time::timeout(WITHIN, wait)
-        .await
-        .with_context(|| format!("no {kind}"))?
+    let heard = timeout(WITHIN, client::until(socket, kind)).await;
+    Ok(heard.with_context(|| format!("no {kind}"))??)
 }
 
 /// From the upgrade to `joined`, with a socket of its own.
-async fn join(gateway: &Target, n: usize) -> anyhow::Result<Duration> {
+async fn join(gateway: &Target, n: u64) -> anyhow::Result<Duration> {
     let began = Instant::now();
     let query = format!("user_id=j{n}&role=viewer&live_id={LIVE}");
     let mut socket = connect(gateway, None, &query, WITHIN).await?;
@@ -133,7 +95,7 @@ async fn join(gateway: &Target, n: usize) -> anyhow::Result<Duration> {
     Ok(took)
 }
 
-async fn acks(stop: CancellationToken, gateway: Target) -> anyhow::Result<Vec<f64>> {
+async fn acks(stop: CancellationToken, gateway: Target) -> anyhow::Result<Latencies> {
     let mut socket = connect(
         &gateway,
         None,
@@ -142,12 +104,12 @@ async fn acks(stop: CancellationToken, gateway: Target) -> anyhow::Result<Vec<f6
     )
     .await?;
     expect(&mut socket, "joined").await?;
-    let mut times = Vec::new();
+    let mut times = Latencies::default();
     while !stop.is_cancelled() {
         let began = Instant::now();
         send(&mut socket, r#"{"type":"heartbeat"}"#).await?;
         expect(&mut socket, "heartbeat_ack").await?;
-        times.push(began.elapsed().as_secs_f64() * 1e3);
+        times.record(began.elapsed());
         tokio::time::sleep(PAUSE).await;
     }
     Ok(times)

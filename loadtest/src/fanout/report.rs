@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::probes::{Noticed, Times};
-use crate::report::Report;
+use super::probes::Noticed;
+use crate::report::{Quantiles, Report};
 
 /// The longest that the request to open or close may take, in ms.
 const ANSWERED: f64 = 50.0;
@@ -114,7 +114,7 @@ impl Fanout {
 }
 
 /// Whether busy times are within a bound: this least time, or so many times the quiet time.
-fn within(quiet: Times, busy: Times, bound: (f64, f64)) -> bool {
-    let (least, times) = bound;
-    busy.p99 <= least.max(quiet.p99 * times)
+fn within(quiet: Quantiles, busy: Quantiles, bound: (f64, f64)) -> bool {
+    let (least_ms, times) = bound;
+    busy.p99 as f64 <= (least_ms * 1e3).max(quiet.p99 as f64 * times)
 }

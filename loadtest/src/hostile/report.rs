@@ -114,9 +114,7 @@ impl Hostile {
             *unanswered == 0,
             format!("{unanswered} of {heartbeats} heartbeats unanswered"),
         );
-        for (kind, times) in &self.errors {
-            report.must(false, format!("{times} errors {kind}"));
-        }
+        report.must_have_no_errors(&self.errors);
         Ok(report)
     }
 }

@@ -83,11 +83,11 @@ fn write_table(
         })
         .collect();
     for line in &cells {
-        write!(out, "{:<width$}", line[0], width = widths[0])?;
+        let mut text = format!("{:<width$}", line[0], width = widths[0]);
         for (cell, width) in line.iter().zip(&widths).skip(1) {
-            write!(out, "  {cell:>width$}")?;
+            text.push_str(&format!("  {cell:>width$}"));
         }
-        writeln!(out)?;
+        writeln!(out, "{}", text.trim_end())?;
     }
     Ok(())
 }
@@ -189,9 +189,9 @@ mod tests {
         .unwrap();
         let text = report.to_string();
         for line in [
-            "row:             bare              ours\n",
-            "  CPU             NaN                  \n",
-            "  heartbeats     1.00  2.50 (1.00–3.00)\n",
+            "row:          bare              ours\n",
+            "  CPU          NaN\n",
+            "  heartbeats  1.00  2.50 (1.00–3.00)\n",
             "connect: connected 5, latency_us (p50 3), seconds 0.25000\n",
             "rows:  acks  attack\n",
             "  0      12  knocks\n",

@@ -9,6 +9,8 @@
 
 use serde::Serialize;
 
+use crate::report::Spread;
+
 /// Blocks are as long as this, or longer if there would be too many of them.
 const BLOCK_SECONDS: f64 = 60.0;
 const MOST_BLOCKS: usize = 500;
@@ -45,7 +47,7 @@ impl Slope {
     /// Of readings with their times in seconds, in order; `None` with fewer than three blocks.
     pub(super) fn of(readings: &[(f64, f64)]) -> Option<Self> {
         let blocks = blocks(readings);
-        let middle = median(&mut blocks.iter().map(|(_, value)| *value).collect::<Vec<_>>())?;
+        let middle = median(&blocks.iter().map(|(_, value)| *value).collect::<Vec<_>>())?;
         if blocks.len() < 3 || middle <= 0.0 {
             return None;
         }
@@ -55,7 +57,8 @@ impl Slope {
                 (blocks[late].1 - blocks[early].1) / (blocks[late].0 - blocks[early].0)
             })
             .collect();
-        let slope = median(&mut slopes)?;
+        slopes.sort_unstable_by(f64::total_cmp);
+        let slope = median(&slopes)?;
         let reach = reach(&blocks, slope);
         let pairs = slopes.len() as f64;
         let low = at(&slopes, (pairs - reach) / 2.0 - 1.0);
@@ -132,8 +135,8 @@ fn blocks(readings: &[(f64, f64)]) -> Vec<(f64, f64)> {
     {
         let (began, _) = readings[0];
         let middle = (block_of(began, *first, length) as f64 + 0.5) * length;
-        let mut values: Vec<f64> = readings.iter().map(|(_, value)| *value).collect();
-        if let Some(median) = median(&mut values) {
+        let values: Vec<f64> = readings.iter().map(|(_, value)| *value).collect();
+        if let Some(median) = median(&values) {
             blocks.push((middle, median));
         }
     }
@@ -145,16 +148,8 @@ fn block_of(at: f64, first: f64, length: f64) -> usize {
     ((at - first) / length) as usize
 }
 
-/// The median; the values are sorted afterwards.
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let high = values.get(middle)?;
-    Some(if values.len() % 2 == 1 {
-        *high
-    } else {
-        (values[middle - 1] + high) / 2.0
-    })
+fn median(values: &[f64]) -> Option<f64> {
+    Spread::of(values).map(|spread| spread.median)
 }
 
 #[cfg(test)]

@@ -127,6 +127,6 @@ impl Seen {
                 format!("Redis holds {held} fans, {fans} are there"),
             );
         }
-        report.must_have_no_errors(&self.tally);
+        report.must_have_no_errors(&self.tally.errors);
     }
 }

@@ -2,30 +2,11 @@
 //! left behind. How fast they are is not looked at.
 
 use std::path::{Path, PathBuf};
-use std::process::Output;
 
 use serde_json::Value;
-use tokio::process::Command;
 
-async fn bench(flags: &str, files: &[(&str, &Path)]) -> Output {
-    let program = Path::new(env!("CARGO_BIN_EXE_loadtest"));
-    let gateway = program.with_file_name("rollcall");
-    assert!(
-        gateway.is_file(),
-        "{} is not there: cargo build -p rollcall",
-        gateway.display()
-    );
-    let mut command = Command::new(program);
-    command.arg("bench").args(flags.split_whitespace());
-    for (flag, file) in files {
-        command.arg(flag).arg(file);
-    }
-    command
-        .kill_on_drop(true)
-        .output()
-        .await
-        .expect("the program runs")
-}
+use crate::gateway;
+use crate::run::run_with_files;
 
 fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
@@ -42,17 +23,18 @@ fn value(report: &Value, row: &str, measure: &str, who: &str) -> f64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_row_runs_in_small() {
     let (json, html) = (scratch("bench.json"), scratch("bench.html"));
-    let output = bench(
-        "--quick --in-process 500 --lives 20",
-        &[("--json", &json), ("--report", &html)],
+    let gateway = gateway::gateway();
+    let ran = run_with_files(
+        "bench --quick --in-process 500 --lives 20",
+        &[
+            ("--json", &json),
+            ("--report", &html),
+            ("--gateway-bin", &gateway),
+        ],
     )
     .await;
-    let said = format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(output.status.success(), "{said}");
+    let said = format!("{}{}", ran.said, ran.errors);
+    assert_eq!(ran.code, Some(0), "{said}");
     let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     assert_eq!(report["not_run"], serde_json::json!({}), "{said}");
     for who in ["rollcall", "bare", "naive"] {
@@ -118,23 +100,4 @@ async fn every_row_runs_in_small() {
         page.contains("<svg") && page.contains("closed-loop: heartbeats"),
         "{page}"
     );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn wrong_usage_is_refused_before_anything_starts() {
-    for (flags, reason) in [
-        ("--only closed-lop", "no row \"closed-lop\""),
-        ("--quick --check", "cannot be used with"),
-        ("--rounds 0", "--rounds"),
-        ("--gateways 0", "--gateways"),
-        ("--shared-lives 0", "--shared-lives"),
-        ("--gateway-bin /nowhere/rollcall", "is not there"),
-    ] {
-        let output = bench(flags, &[]).await;
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && errors.contains(reason),
-            "{flags}: {errors}"
-        );
-    }
 }

@@ -1,7 +1,7 @@
 //! `loadtest crowd` against a fake gateway: its figures are right, and each fault of the gateway is
 //! seen.
 
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -9,47 +9,23 @@ use tokio::process::{Child, Command};
 
 use crate::fake::{FakeGateway, Fault};
 use crate::gateway;
+use crate::run::{Ran, run};
 
-async fn crowd(fake: &FakeGateway, flags: &str) -> Output {
+async fn crowd(fake: &FakeGateway, flags: &str) -> Ran {
     crowd_at(&fake.address.to_string(), flags).await
 }
 
-async fn crowd_at(address: &str, flags: &str) -> Output {
-    let url = format!("ws://{address}");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loadtest"));
-    command.args([
-        "crowd",
-        "--json",
-        "--viewers",
-        "50",
-        "--lives",
-        "4",
-        "--duration",
-        "1s",
-    ]);
-    if !flags.contains("--heartbeat") {
-        command.args(["--heartbeat", "200ms"]);
-    }
-    command
-        .args([
-            "--verify-timeout",
-            "1s",
-            "--ack-timeout",
-            "1s",
-            "--url",
-            &url,
-        ])
-        .args(flags.split_whitespace());
-    command
-        .kill_on_drop(true)
-        .output()
-        .await
-        .expect("the program runs")
-}
-
-fn report(output: &Output) -> Value {
-    let errors = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"))
+async fn crowd_at(address: &str, flags: &str) -> Ran {
+    let beat = if flags.contains("--heartbeat") {
+        ""
+    } else {
+        "--heartbeat 200ms"
+    };
+    run(&format!(
+        "crowd --json --viewers 50 --lives 4 --duration 1s {beat} --verify-timeout 1s --ack-timeout 1s \
+         --url ws://{address} {flags}"
+    ))
+    .await
 }
 
 fn number(report: &Value, pointer: &str) -> f64 {
@@ -113,9 +89,9 @@ fn assert_whole(report: &Value) {
 async fn a_whole_crowd_passes_and_cleans_up() {
     let fake = FakeGateway::start("127.0.0.1:0", Fault::None).await;
     let own_pid = std::process::id();
-    let output = crowd(&fake, &format!("--check --verify --pid {own_pid}")).await;
-    let report = report(&output);
-    assert!(output.status.success());
+    let ran = crowd(&fake, &format!("--check --verify --pid {own_pid}")).await;
+    let report = ran.report();
+    assert_eq!(ran.code, Some(0));
     assert_whole(&report);
     assert!(number(&report, "/server/idle/rss_bytes") > 0.0);
     assert!(
@@ -129,13 +105,13 @@ async fn a_whole_crowd_passes_and_cleans_up() {
 #[tokio::test(flavor = "multi_thread")]
 async fn three_processes_make_the_same_crowd() {
     let fake = FakeGateway::start("127.0.0.1:0", Fault::None).await;
-    let output = crowd(
+    let ran = crowd(
         &fake,
         "--check --verify --keep --processes 3 --join url --spread even",
     )
     .await;
-    let report = report(&output);
-    assert!(output.status.success());
+    let report = ran.report();
+    assert_eq!(ran.code, Some(0));
     assert_whole(&report);
     assert_close(&report, "/generator/processes", 3.0, 0.0);
     assert_eq!((fake.open_lives(), fake.follows()), (4, 15));
@@ -178,9 +154,9 @@ async fn a_crowd_without_sockets_is_counted_like_any_other() {
     let gateway = RealGateway::start().await;
     for way in ["http --connections 7", "udp", "udp --processes 2"] {
         let flags = format!("--by {way} --heartbeat 500ms --check --verify");
-        let output = crowd_at(&gateway.address, &flags).await;
-        let report = report(&output);
-        assert!(output.status.success(), "{way}: {report:#}");
+        let ran = crowd_at(&gateway.address, &flags).await;
+        let report = ran.report();
+        assert_eq!(ran.code, Some(0), "{way}: {report:#}");
         assert_close(&report, "/join/joined", 50.0, 0.0);
         assert_close(&report, "/connect/connected", 0.0, 0.0);
         assert_close(&report, "/sockets/left", 50.0, 0.0);
@@ -194,17 +170,17 @@ async fn a_crowd_without_sockets_is_counted_like_any_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_takes_no_datagrams_fails_the_run() {
     let fake = FakeGateway::start("127.0.0.1:0", Fault::None).await;
-    let output = crowd(&fake, "--by udp").await;
-    assert_eq!(output.status.code(), Some(1));
-    assert_close(&report(&output), "/errors/http_status:404", 50.0, 0.0);
+    let ran = crowd(&fake, "--by udp").await;
+    assert_eq!(ran.code, Some(1));
+    assert_close(&ran.report(), "/errors/http_status:404", 50.0, 0.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_closed_loop_outruns_the_clock() {
     let fake = FakeGateway::start("127.0.0.1:0", Fault::None).await;
-    let output = crowd(&fake, "--check --closed-loop --no-setup --fans 0").await;
-    let report = report(&output);
-    assert!(output.status.success());
+    let ran = crowd(&fake, "--check --closed-loop --no-setup --fans 0").await;
+    let report = ran.report();
+    assert_eq!(ran.code, Some(0));
     assert!(
         number(&report, "/heartbeats/acked_per_second") > 1000.0,
         "{report:#}"
@@ -216,9 +192,9 @@ async fn the_closed_loop_outruns_the_clock() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_ack_fails_the_check() {
     let fake = FakeGateway::start("127.0.0.1:0", Fault::DropAcks(20)).await;
-    let output = crowd(&fake, "--check").await;
-    let report = report(&output);
-    assert_eq!(output.status.code(), Some(1));
+    let ran = crowd(&fake, "--check").await;
+    let report = ran.report();
+    assert_eq!(ran.code, Some(1));
     let missing = number(&report, "/heartbeats/unanswered");
     assert_close(
         &report,
@@ -238,17 +214,17 @@ async fn a_dropped_ack_fails_the_check() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_check_the_same_run_only_reports() {
     let fake = FakeGateway::start("127.0.0.1:0", Fault::DropAcks(20)).await;
-    let output = crowd(&fake, "").await;
-    assert!(output.status.success());
-    assert!(number(&report(&output), "/errors/missing_ack") > 0.0);
+    let ran = crowd(&fake, "").await;
+    assert_eq!(ran.code, Some(0));
+    assert!(number(&ran.report(), "/errors/missing_ack") > 0.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_closed_socket_fails_the_check() {
     let fake = FakeGateway::start("127.0.0.1:0", Fault::CloseSocket(30)).await;
-    let output = crowd(&fake, "--check").await;
-    let report = report(&output);
-    assert_eq!(output.status.code(), Some(1));
+    let ran = crowd(&fake, "--check").await;
+    let report = ran.report();
+    assert_eq!(ran.code, Some(1));
     assert_close(&report, "/sockets/lost", 1.0, 0.0);
     assert_close(&report, "/errors/close_code:4008", 1.0, 0.0);
     assert_close(&report, "/heartbeats/unanswered", 1.0, 0.0);
@@ -257,9 +233,9 @@ async fn a_closed_socket_fails_the_check() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_count_fails_the_check() {
     let fake = FakeGateway::start("127.0.0.1:0", Fault::MiscountViewers).await;
-    let output = crowd(&fake, "--check --verify").await;
-    let report = report(&output);
-    assert_eq!(output.status.code(), Some(1));
+    let ran = crowd(&fake, "--check --verify").await;
+    let report = ran.report();
+    assert_eq!(ran.code, Some(1));
     assert_close(&report, "/verify/joined/correct", 0.0, 0.0);
     assert_eq!(
         report["verify"]["joined"]["time_to_correct_ms"],
@@ -270,9 +246,9 @@ async fn a_wrong_count_fails_the_check() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_lets_nobody_in_fails_the_run() {
     let fake = FakeGateway::start("127.0.0.1:0", Fault::RefuseUpgrades).await;
-    let output = crowd(&fake, "").await;
-    assert_eq!(output.status.code(), Some(1));
-    assert_close(&report(&output), "/errors/upgrade_status:503", 50.0, 0.0);
+    let ran = crowd(&fake, "").await;
+    assert_eq!(ran.code, Some(1));
+    assert_close(&ran.report(), "/errors/upgrade_status:503", 50.0, 0.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -291,9 +267,9 @@ async fn wrong_usage_is_refused_with_its_reason() {
         ("--prefix {x}", "--prefix must be"),
         ("--pid 999999999", "--pid 999999999"),
     ] {
-        let output = crowd(&fake, flags).await;
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(64), "{flags}: {errors}");
+        let ran = crowd(&fake, flags).await;
+        let errors = &ran.errors;
+        assert_eq!(ran.code, Some(64), "{flags}: {errors}");
         assert!(errors.contains(reason), "{flags}: {errors}");
     }
     assert_eq!(fake.http_calls(), 0);

@@ -3,16 +3,17 @@
 //! told apart.
 
 use std::net::SocketAddr;
-use std::process::{Output, Stdio};
+use std::process::Output;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::time::timeout;
 
 use crate::fake::{FakeGateway, Fault};
+use crate::run::command;
 
 const DEADLINE: Duration = Duration::from_secs(40);
 
@@ -25,34 +26,12 @@ struct Coordinator {
 
 impl Coordinator {
     async fn start(fake: &FakeGateway, flags: &str) -> Self {
-        let url = format!("ws://{}", fake.address);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_loadtest"));
-        command.args([
-            "crowd",
-            "--json",
-            "--viewers",
-            "60",
-            "--lives",
-            "3",
-            "--heartbeat",
-            "200ms",
-            "--url",
-            &url,
-        ]);
-        command.args([
-            "--verify-timeout",
-            "1s",
-            "--ack-timeout",
-            "1s",
-            "--coordinator",
-            "127.0.0.1:0",
-        ]);
-        command
-            .args(flags.split_whitespace())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        let mut child = command.spawn().expect("the program runs");
+        let words = format!(
+            "crowd --json --viewers 60 --lives 3 --heartbeat 200ms --verify-timeout 1s --ack-timeout 1s \
+             --coordinator 127.0.0.1:0 --url ws://{} {flags}",
+            fake.address
+        );
+        let mut child = command(&words).spawn().expect("the program runs");
         let mut errors = BufReader::new(child.stderr.take().expect("standard error"));
         let mut line = String::new();
         timeout(DEADLINE, errors.read_line(&mut line))
@@ -88,13 +67,8 @@ impl Coordinator {
 }
 
 fn joiner(at: SocketAddr) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loadtest"));
-    command
-        .args(["join", &at.to_string()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    command.spawn().expect("the program runs")
+    let joiner = command(&format!("join {at}")).spawn();
+    joiner.expect("the program runs")
 }
 
 async fn ended(joiner: Child) -> Output {

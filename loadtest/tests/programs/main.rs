@@ -4,15 +4,13 @@
 mod fake;
 #[path = "../support/gateway.rs"]
 mod gateway;
+#[path = "../support/run.rs"]
+mod run;
 
 mod bench;
 mod chaos;
 mod crowd;
-mod fan_source_outage;
-mod fanout;
-mod hostile;
 mod machines;
 mod soak;
 mod storm;
-mod takeover;
-mod webhooks;
+mod tools;

@@ -2,34 +2,28 @@
 //! nobody is missing, and a run this short does not pretend to know whether memory grows.
 
 use serde_json::Value;
-use tokio::process::Command;
 
 use crate::gateway;
+use crate::run::run_with_files;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_short_day_leaves_nothing_behind_and_does_not_judge_memory() {
     let dir = tempfile::tempdir().expect("a folder");
     let (json, page) = (dir.path().join("soak.json"), dir.path().join("soak.html"));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loadtest"));
-    let flags = "soak --check --timing fast --hours 0.003 --seed 5 --viewers 40 --lives 2 --quiet 1 --pace 3s \
-                 --callers 4 --errand 500ms --live 2s --sample 1s --gateway-bin";
-    command
-        .args(flags.split_whitespace())
-        .arg(gateway::gateway())
-        .arg("--json")
-        .arg(&json)
-        .arg("--report")
-        .arg(&page);
-    let output = command
-        .kill_on_drop(true)
-        .output()
-        .await
-        .expect("the program runs");
-    let (said, errors) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(output.status.success(), "{said}\n{errors}");
+    let words = "soak --check --timing fast --hours 0.003 --seed 5 --viewers 40 --lives 2 --quiet 1 --pace 3s \
+                 --callers 4 --errand 500ms --live 2s --sample 1s";
+    let gateway = gateway::gateway();
+    let ran = run_with_files(
+        words,
+        &[
+            ("--json", &json),
+            ("--report", &page),
+            ("--gateway-bin", &gateway),
+        ],
+    )
+    .await;
+    let said = &ran.said;
+    assert_eq!(ran.code, Some(0), "{said}\n{}", ran.errors);
     let report: Value =
         serde_json::from_slice(&std::fs::read(&json).expect("a document")).expect("JSON");
 
@@ -91,29 +85,4 @@ async fn a_short_day_leaves_nothing_behind_and_does_not_judge_memory() {
     );
     let logs = report["logs"].as_str().expect("where the logs are");
     std::fs::remove_dir_all(logs).expect("the logs are ours");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn wrong_usage_is_refused_before_anything_starts() {
-    for (flags, reason) in [
-        (["--hours", "0"], "--hours"),
-        (["--hours", "1000"], "--hours"),
-        (["--viewers", "0"], "--viewers"),
-        (["--fans", "2"], "--fans"),
-        (["--sample", "1ms"], "--sample"),
-        (["--gateway-bin", "/nowhere/rollcall"], "is not there"),
-    ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_loadtest"));
-        let output = command
-            .arg("soak")
-            .args(flags)
-            .output()
-            .await
-            .expect("the program runs");
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && errors.contains(reason),
-            "{flags:?}: {errors}"
-        );
-    }
 }

@@ -1,57 +1,24 @@
 //! `loadtest storm` against a fake gateway that forgets who vanished at once: everybody comes back,
 //! as they are told, and the dip of the figures is seen.
 
-use std::process::Output;
-
-use serde_json::Value;
-use tokio::process::Command;
-
 use crate::fake::{FakeGateway, Fault};
+use crate::run::{Ran, run};
 
-async fn storm(fake: &FakeGateway, flags: &str) -> Output {
-    let url = format!("ws://{}", fake.address);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loadtest"));
-    command.args([
-        "storm",
-        "--json",
-        "--viewers",
-        "40",
-        "--bystanders",
-        "10",
-        "--lives",
-        "2",
-        "--heartbeat",
-        "100ms",
-    ]);
-    command.args([
-        "--duration",
-        "3s",
-        "--verify-timeout",
-        "1s",
-        "--ack-timeout",
-        "1s",
-        "--url",
-        &url,
-    ]);
-    command
-        .args(flags.split_whitespace())
-        .kill_on_drop(true)
-        .output()
-        .await
-        .expect("the program runs")
-}
-
-fn report(output: &Output) -> Value {
-    let errors = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"))
+async fn storm(fake: &FakeGateway, flags: &str) -> Ran {
+    run(&format!(
+        "storm --json --viewers 40 --bystanders 10 --lives 2 --heartbeat 100ms --duration 3s \
+         --verify-timeout 1s --ack-timeout 1s --url ws://{} {flags}",
+        fake.address
+    ))
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everybody_comes_back_as_told_and_a_dip_fails_the_check() {
     // 50 viewers and 2 dashboards are in before anybody is refused.
     let fake = FakeGateway::start("127.0.0.1:0", Fault::CrowdedFrom(53)).await;
-    let output = storm(&fake, "--check --processes 2").await;
-    let report = report(&output);
+    let ran = storm(&fake, "--check --processes 2").await;
+    let report = ran.report();
     for (name, expected) in [
         ("returned", 40),
         ("stranded", 0),
@@ -85,24 +52,24 @@ async fn everybody_comes_back_as_told_and_a_dip_fails_the_check() {
         "{failures}"
     );
     assert_eq!(report["after"]["correct"], 2, "{report:#}");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(ran.code, Some(1));
     assert_eq!((fake.open_lives(), fake.follows()), (0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_check_the_same_run_only_reports() {
     let fake = FakeGateway::start("127.0.0.1:0", Fault::None).await;
-    let output = storm(&fake, "--fans 0 --no-setup").await;
-    assert!(output.status.success());
-    assert_eq!(report(&output)["told_later"], 0);
+    let ran = storm(&fake, "--fans 0 --no-setup").await;
+    assert_eq!(ran.code, Some(0));
+    assert_eq!(ran.report()["told_later"], 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_of_viewers_without_sockets_is_refused() {
     let fake = FakeGateway::start("127.0.0.1:0", Fault::None).await;
-    let output = storm(&fake, "--by http").await;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(64), "{errors}");
+    let ran = storm(&fake, "--by http").await;
+    let errors = &ran.errors;
+    assert_eq!(ran.code, Some(64), "{errors}");
     assert!(errors.contains("--by must be ws"), "{errors}");
     assert_eq!(fake.http_calls(), 0);
 }

@@ -7,7 +7,7 @@ use mio::net::TcpStream;
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 
 use super::order::{Crowd, Enter, live, streamer, user};
-use crate::entry::token;
+use crate::entry::Entry;
 
 /// Of one source address; Linux has 28,232 ports for each, but searches long once half of them are
 /// taken.
@@ -54,18 +54,16 @@ pub(super) fn request(crowd: &Crowd, number: usize) -> String {
     } else {
         String::new()
     };
+    let plain = format!("user_id={user}&{place}{join}");
+    let entry = Entry {
+        secret: crowd.secret.clone(),
+        ..Entry::default()
+    };
     // A secret that cannot be read is noticed when the gateway is started with it; here the upgrade
     // would be refused.
-    let token = crowd
-        .secret
-        .as_ref()
-        .and_then(|secret| token(secret, &user, "viewer").ok());
-    let who = token.map_or_else(
-        || format!("user_id={user}"),
-        |token| format!("token={token}"),
-    );
+    let query = entry.query(&plain).unwrap_or(plain);
     format!(
-        "GET /ws?{who}&{place}{join} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+        "GET /ws?{query} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
         crowd.server
     )

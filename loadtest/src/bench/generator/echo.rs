@@ -16,7 +16,7 @@ const LENGTH: usize = 42;
 const NUMBER: usize = 22;
 
 /// Clients of the echo.
-pub(crate) struct EchoClients {
+pub(super) struct EchoClients {
     server: SocketAddr,
     sockets: ClientSockets,
     /// How many beats each has sent.

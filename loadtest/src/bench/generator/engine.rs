@@ -14,6 +14,7 @@ use super::dial::{dial, request};
 use super::frames::{self, CLOSE, PING, PONG, TEXT};
 use super::order::{Crowd, Enter, live};
 use super::pace::{Clients, NAP, Seen};
+use crate::tally::unix_micros;
 
 /// How long all sockets together may take to close.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -38,7 +39,7 @@ struct Socket {
 }
 
 /// The sockets of one generator.
-pub(crate) struct Engine {
+pub(super) struct Engine {
     poll: Poll,
     events: Events,
     buffer: Vec<u8>,
@@ -57,7 +58,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         // With its id echoed, the answer is as long as the question. 4,096 bytes is the most a
         // message may have.
         let large = format!(r#"{{"type":"heartbeat","id":"{}"}}"#, "x".repeat(3_900));
@@ -128,16 +129,16 @@ impl Engine {
         self.large = frame;
     }
 
-    /// Asks to join; answers which user that is.
-    pub(super) fn join(&mut self, position: usize) -> Option<usize> {
-        let number = self.sockets.get(position)?.as_ref()?.number;
-        let live = live(number % self.crowd.as_ref()?.lives);
-        let frame = frames::encode(
-            TEXT,
-            format!(r#"{{"type":"join","live_id":"{live}"}}"#).as_bytes(),
-        );
+    /// Asks to join.
+    pub(super) fn join(&mut self, position: usize) {
+        let (Some(Some(socket)), Some(crowd)) = (self.sockets.get(position), &self.crowd) else {
+            return;
+        };
+        let live = live(socket.number % crowd.lives);
+        let join = format!(r#"{{"type":"join","live_id":"{live}"}}"#);
+        let frame = frames::encode(TEXT, join.as_bytes());
         self.write(position, &frame);
-        Some(number)
+        self.seen.asked_at.push(unix_micros());
     }
 
     fn ask(&mut self, position: usize, frame: &[u8]) {

@@ -134,6 +134,8 @@ pub(crate) struct Outcome {
     pub(crate) sockets: usize,
     pub(crate) sent: u64,
     pub(crate) answered: u64,
+    /// When each asked to join, in Unix microseconds.
+    pub(crate) asked_at: Vec<u64>,
     pub(crate) seconds: f64,
     /// CPU time of the generator.
     pub(crate) cpu_seconds: f64,

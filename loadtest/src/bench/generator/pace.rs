@@ -18,6 +18,8 @@ pub(crate) struct Seen {
     pub(crate) beats: u64,
     pub(crate) answered: u64,
     pub(crate) latency: Latencies,
+    /// When each asked to join, in Unix microseconds.
+    pub(super) asked_at: Vec<u64>,
     /// The first refusal or loss.
     pub(crate) trouble: Option<String>,
 }

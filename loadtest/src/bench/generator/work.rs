@@ -1,8 +1,6 @@
 //! The orders, carried out: each turns the clients until it is done or its time is over.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
@@ -13,8 +11,7 @@ use super::engine::Engine;
 use super::http::{HttpClients, TO_BEGIN};
 use super::order::{By, Crowd, Order, Outcome, Viewers};
 use super::pace::{Clients, NAP, await_answers, each_at, pace};
-use crate::bench::cpu;
-use crate::tally::unix_micros;
+use crate::proc_stats::cpu_seconds_of_this_thread;
 
 /// How long a crowd may take beyond its own rate.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,11 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long long answers may take.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// When each user asked to join, in Unix microseconds, 0 before that; by user number.
-pub(crate) type JoinClock = Arc<Vec<AtomicU64>>;
-
 /// The clients of this process.
-pub(crate) enum AnyClients {
+pub(super) enum AnyClients {
     Sockets(Engine),
     Http(HttpClients),
     Datagrams(DatagramClients),
@@ -35,7 +29,7 @@ pub(crate) enum AnyClients {
 
 impl AnyClients {
     /// Sockets, none of which is there yet.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         Engine::new().map(Self::Sockets)
     }
 
@@ -49,16 +43,12 @@ impl AnyClients {
     }
 }
 
-/// Carries out one order. The clock, if there is one, records when each join is sent.
-pub(crate) fn carry_out(
-    clients: &mut AnyClients,
-    order: Order,
-    clock: Option<&JoinClock>,
-) -> anyhow::Result<Outcome> {
-    let cpu = cpu::this_thread();
+/// Carries out one order.
+pub(super) fn carry_out(clients: &mut AnyClients, order: Order) -> anyhow::Result<Outcome> {
+    let cpu = cpu_seconds_of_this_thread();
     *clients.get().seen() = Default::default();
     let began = Instant::now();
-    let done = obey(clients, order, clock)?;
+    let done = obey(clients, order)?;
     let seconds = began.elapsed().as_secs_f64();
     let clients = clients.get();
     let mut seen = std::mem::take(clients.seen());
@@ -70,15 +60,16 @@ pub(crate) fn carry_out(
         sockets: clients.entered(),
         sent: seen.beats,
         answered: seen.answered,
+        asked_at: seen.asked_at,
         seconds,
-        cpu_seconds: cpu::this_thread() - cpu,
+        cpu_seconds: cpu_seconds_of_this_thread() - cpu,
         latency: seen.latency,
         gave_up: seen.trouble,
     })
 }
 
 /// False if it takes too long.
-fn obey(clients: &mut AnyClients, order: Order, clock: Option<&JoinClock>) -> anyhow::Result<bool> {
+fn obey(clients: &mut AnyClients, order: Order) -> anyhow::Result<bool> {
     let done = match (order, &mut *clients) {
         (Order::Connect(crowd), AnyClients::Sockets(engine)) => connect(engine, crowd)?,
         (Order::Begin(viewers), _) => {
@@ -89,9 +80,7 @@ fn obey(clients: &mut AnyClients, order: Order, clock: Option<&JoinClock>) -> an
             http.connect(connections)?;
             http.beat_over_each_connection()?
         }
-        (Order::Join { per_second }, AnyClients::Sockets(engine)) => {
-            join(engine, per_second, clock)?
-        }
+        (Order::Join { per_second }, AnyClients::Sockets(engine)) => join(engine, per_second)?,
         (Order::Loop { seconds }, AnyClients::Sockets(engine)) => {
             run_loop(engine, seconds)?;
             true
@@ -156,15 +145,9 @@ fn connect(engine: &mut Engine, crowd: Crowd) -> io::Result<bool> {
     Ok(true)
 }
 
-fn join(engine: &mut Engine, per_second: f64, clock: Option<&JoinClock>) -> io::Result<bool> {
+fn join(engine: &mut Engine, per_second: f64) -> io::Result<bool> {
     let count = engine.count();
-    each_at(engine, count, per_second, |engine, position| {
-        if let (Some(number), Some(clock)) = (engine.join(position), clock)
-            && let Some(at) = clock.get(number)
-        {
-            at.store(unix_micros(), Ordering::Release);
-        }
-    })?;
+    each_at(engine, count, per_second, Engine::join)?;
     let began = Instant::now();
     while engine.joined() + engine.lost() < count {
         engine.turn(NAP)?;

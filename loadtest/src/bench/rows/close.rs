@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use reqwest::Method;
-use rollcall::base::ids::{LiveId, SliceId, UserId};
+use rollcall::base::ids::{LiveId, OnlineSet, UserId};
 use rollcall::store::LiveStore;
 
-use super::holder::Holder;
+use super::holder::{Holder, by_slice};
 use crate::bench::dashboard::DashboardLog;
 use crate::bench::generator::order::{live, user};
 use crate::bench::ping::Pinger;
@@ -29,18 +29,18 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let redis = Redis::start().await?;
     let store = redis.store().await?;
     let opener = bench.programs.gateway(&redis).await?;
+    let id = LiveId::parse(&live(0))?;
     for _ in 0..bench.rounds().min(3) {
         opener.open(1, Some(SLICES)).await?;
-        let record = store
-            .load_live(&LiveId::parse(&live(0))?)
-            .await?
-            .context("the record of the live")?;
-        let _holder =
-            Holder::start(&store, record.epoch, fans_by_slice(fans)?, |_| Vec::new()).await?;
+        let record = store.load_live(&id).await?;
+        let record = record.context("the record of the live")?;
+        let users: Result<Vec<UserId>, _> = (0..fans).map(|n| UserId::parse(&user(n))).collect();
+        let slices = by_slice(&OnlineSet::Live(id.clone()), SLICES, users?.into_iter());
+        let _holder = Holder::start(&store, record.epoch, slices, |_| Vec::new()).await?;
         // A gateway that meets the live now reads its sizes. The opener has read them, and would
         // hear of changes from gateways only.
         let gateway = bench.programs.gateway(&redis).await?;
-        let dashboard = DashboardLog::open(gateway.server.addr, 0).await?;
+        let mut dashboard = DashboardLog::open(gateway.server.addr, 0).await?;
         dashboard.shows(fans as u64, fans as u64).await?;
 
         let sent = gateway.metric("rollcall_store_calls_total").await?;
@@ -67,21 +67,6 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
         bench.ours("PING max just before, ms", before.ms_at(1.0));
     }
     Ok(())
-}
-
-/// Users 0 to `fans`, by their slices of live 0.
-fn fans_by_slice(fans: usize) -> anyhow::Result<Vec<(SliceId, Vec<UserId>)>> {
-    let live = LiveId::parse(&live(0))?;
-    let mut slices: Vec<(SliceId, Vec<UserId>)> = Vec::new();
-    for index in 1..=SLICES {
-        slices.push((SliceId::of_live(live.clone(), index, SLICES), Vec::new()));
-    }
-    for number in 0..fans {
-        let user = UserId::parse(&user(number))?;
-        let (_, inside) = &mut slices[user.slice_index(SLICES) as usize - 1];
-        inside.push(user);
-    }
-    Ok(slices)
 }
 
 struct Reads {

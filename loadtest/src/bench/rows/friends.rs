@@ -9,13 +9,12 @@ use anyhow::ensure;
 use fred::interfaces::SortedSetsInterface;
 use reqwest::Method;
 use rollcall::base::clock::unix_now;
-use rollcall::base::ids::{LiveId, OnlineSet, PLATFORM_EPOCH, SliceId, USERS_SLICES, UserId};
+use rollcall::base::ids::{LiveId, OnlineSet, PLATFORM_EPOCH, USERS_SLICES, UserId};
 use rollcall::store::LastSeen;
 use rollcall::store::redis::RedisStore;
 
 use super::answers::Answers;
-use super::holder::Holder;
-use super::users::user;
+use super::holder::{Holder, by_slice, platform_user as user};
 use crate::bench::servers::Redis;
 use crate::bench::settings::Bench;
 
@@ -34,7 +33,8 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let store = redis.store().await?;
     let live = LiveId::parse("42")?;
     let friends: HashSet<UserId> = friends_online().collect();
-    let _holder = Holder::start(&store, PLATFORM_EPOCH, users_by_slice(users), |user| {
+    let everybody = by_slice(&OnlineSet::Users, USERS_SLICES, (0..users).map(user));
+    let _holder = Holder::start(&store, PLATFORM_EPOCH, everybody, |user| {
         if friends.contains(user) {
             vec![live.clone()]
         } else {
@@ -78,25 +78,6 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Users 0 to `users`, by their slices of the platform.
-fn users_by_slice(users: usize) -> Vec<(SliceId, Vec<UserId>)> {
-    let mut slices: Vec<(SliceId, Vec<UserId>)> = Vec::new();
-    for index in 1..=USERS_SLICES {
-        let slice = SliceId {
-            set: OnlineSet::Users,
-            index,
-            of: USERS_SLICES,
-        };
-        slices.push((slice, Vec::new()));
-    }
-    for user in (0..users).map(user) {
-        let place = user.slice_index(USERS_SLICES) as usize - 1;
-        let (_, inside) = &mut slices[place];
-        inside.push(user);
-    }
-    slices
 }
 
 /// The followed users who are online, in live 42.

@@ -39,15 +39,8 @@ impl Holder {
                     (users, Vec::new())
                 };
                 let call = Apply {
-                    slice: slice.clone(),
-                    epoch,
-                    gateway: gateway.clone(),
                     number,
                     follows: if number > 1 { Some(number - 1) } else { None },
-                    known: SliceSize::default(),
-                    more: false,
-                    bye: false,
-                    uniques: false,
                     since: vec![1; fans.len()],
                     lives: if slice.set == OnlineSet::Users {
                         joins.iter().map(&lives).collect()
@@ -56,8 +49,7 @@ impl Holder {
                     },
                     joins,
                     fans,
-                    left: None,
-                    leaves: Vec::new(),
+                    ..first_call(slice.clone(), epoch, gateway.clone())
                 };
                 let reply = store.apply(&call).await?;
                 ensure!(
@@ -70,6 +62,45 @@ impl Holder {
             _lease: AbortOnDropHandle::new(tokio::spawn(keep(store.clone(), gateway, lease))),
         })
     }
+}
+
+/// The first call of a gateway for a slice, in which nobody comes or goes.
+pub(super) fn first_call(slice: SliceId, epoch: Epoch, gateway: GatewayId) -> Apply {
+    Apply {
+        slice,
+        epoch,
+        gateway,
+        number: 1,
+        follows: None,
+        known: SliceSize::default(),
+        more: false,
+        bye: false,
+        uniques: false,
+        joins: Vec::new(),
+        fans: Vec::new(),
+        since: Vec::new(),
+        lives: Vec::new(),
+        left: None,
+        leaves: Vec::new(),
+    }
+}
+
+/// The slices of a set, each with its users.
+pub(super) fn by_slice(
+    set: &OnlineSet,
+    of: u32,
+    users: impl Iterator<Item = UserId>,
+) -> Vec<(SliceId, Vec<UserId>)> {
+    let mut slices: Vec<(SliceId, Vec<UserId>)> = Vec::new();
+    for index in 1..=of {
+        let set = set.clone();
+        slices.push((SliceId { set, index, of }, Vec::new()));
+    }
+    for user in users {
+        let (_, inside) = &mut slices[user.slice_index(of) as usize - 1];
+        inside.push(user);
+    }
+    slices
 }
 
 async fn keep(
@@ -100,4 +131,11 @@ async fn renew(
         LeaseReply::Renewed(leases) => Ok(leases.own),
         LeaseReply::Dead => bail!("the gateway that holds the users was buried"),
     }
+}
+
+/// The n-th user of the platform, with an id that fits four bytes: a number of up to ten digits,
+/// each once, in no order.
+pub(super) fn platform_user(n: usize) -> UserId {
+    let number = (n as u32).wrapping_mul(2_654_435_761);
+    UserId::parse(&number.to_string()).unwrap_or_else(|_| unreachable!("a number is an id"))
 }

@@ -9,7 +9,7 @@ mod four_calls;
 mod hosts;
 mod many_lives;
 mod memory_socket;
-mod one;
+mod one_live;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ use rollcall::session::Handshake;
 use rollcall::store::{OpenedBy, Terms};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::cpu;
 use crate::bench::generator::order::{live, streamer, user};
+use crate::proc_stats::{ProcStats, cpu_seconds, cpu_seconds_of_this_thread};
 use memory_socket::{MemorySocket, Received};
 
 pub(crate) use hosts::child_main;
 pub(super) use many_lives::{many_gateways, small_lives};
-pub(super) use one::run as one;
+pub(super) use one_live::run as run_one_live;
 
 /// A row that needs more is given up, because other programs need memory, too.
 const MOST_MEMORY: f64 = 12.0 * (1_u64 << 30) as f64;
@@ -216,7 +216,10 @@ impl InProcessGateway {
                     }
                 }
                 done = due;
-                noted.store((cpu::this_thread() * 1e9) as usize, Ordering::Relaxed);
+                noted.store(
+                    (cpu_seconds_of_this_thread() * 1e9) as usize,
+                    Ordering::Relaxed,
+                );
                 std::thread::sleep(TICK);
             }
         });
@@ -264,11 +267,12 @@ impl Drop for Clients {
 }
 
 fn own_rss() -> anyhow::Result<f64> {
-    cpu::rss(std::process::id()).context("the memory of this process")
+    let stats = ProcStats::read(std::process::id()).context("the memory of this process")?;
+    Ok(stats.rss_bytes as f64)
 }
 
 fn own_cpu() -> anyhow::Result<f64> {
-    cpu::process(std::process::id()).context("the CPU time of this process")
+    cpu_seconds(std::process::id()).context("the CPU time of this process")
 }
 
 #[cfg(test)]

@@ -1,16 +1,14 @@
 //! How long a join takes to reach Redis and the dashboard, at 2,000 joins a second on a gateway
 //! with another live; and how fast a dashboard shows the first fan's join and the last fan's leave.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
 use fred::interfaces::SetsInterface;
 
 use crate::bench::dashboard::{DashboardLog, Shown, send, socket};
-use crate::bench::generator::order::{Crowd, Enter, Order, Outcome, live, user};
-use crate::bench::generator::{AnyClients, JoinClock, carry_out};
+use crate::bench::generator::Generator;
+use crate::bench::generator::order::{Crowd, Enter, Order, live, user};
 use crate::bench::servers::{Gateway, Redis};
 use crate::bench::settings::Bench;
 use crate::client::{self, Socket};
@@ -18,7 +16,7 @@ use crate::tally::{Latencies, unix_micros};
 
 const PER_SECOND: f64 = 2_000.0;
 const POLL: Duration = Duration::from_millis(2);
-const ASKED_AT_ONCE: usize = 1_000;
+const DEADLINE: Duration = Duration::from_secs(60);
 /// After this time the throttle of counts is over, so that a dashboard hears of the next change at
 /// once.
 const QUIET: Duration = Duration::from_millis(800);
@@ -29,14 +27,14 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let sockets = bench.pick(6_000, 300);
     let (redis, gateway) = bench.place(sockets, 1, &[]).await?;
     gateway.open(2, None).await?;
-    let dashboard = DashboardLog::open(gateway.server.addr, 0).await?;
+    let mut dashboard = DashboardLog::open(gateway.server.addr, 0).await?;
     let neighbour = Neighbour::start(&gateway, user(sockets)).await?;
     for _ in 0..bench.rounds().min(5) {
         dashboard.shows(0, 0).await?;
         dashboard.take();
-        let (in_redis, clock) = one_crowd(&redis, &gateway, sockets).await?;
-        let shown = dashboard.take();
-        let on_dashboard = until_shown(&clock, &shown)?;
+        let (asked, in_redis) = one_crowd(&redis, &gateway, sockets).await?;
+        let in_redis = until_shown(asked.clone(), &in_redis)?;
+        let on_dashboard = until_shown(asked, &dashboard.take())?;
         for (what, latency) in [
             ("join to member in Redis", &in_redis),
             ("join to dashboard", &on_dashboard),
@@ -51,7 +49,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let mut first = Latencies::default();
     let mut last = Latencies::default();
     for _ in 0..bench.pick(20, 1) {
-        let (came, left) = come_and_go(&gateway, &dashboard).await?;
+        let (came, left) = come_and_go(&gateway, &mut dashboard).await?;
         first.record(came);
         last.record(left);
     }
@@ -96,94 +94,52 @@ impl Drop for Neighbour {
     }
 }
 
-/// Opens the sockets, then lets them join at the rate. Returns how long each took to become a
-/// member in Redis, and when each asked.
+/// Opens the sockets, then lets them join at the rate, and leave. Returns when each asked, in Unix
+/// microseconds, and what the set in Redis had meanwhile.
 async fn one_crowd(
     redis: &Redis,
     gateway: &Gateway,
     sockets: usize,
-) -> anyhow::Result<(Latencies, JoinClock)> {
-    let clock: JoinClock = Arc::new((0..sockets).map(|_| AtomicU64::new(0)).collect());
-    let done = Arc::new(AtomicBool::new(false));
-    let all_seen = Arc::new(AtomicBool::new(false));
+) -> anyhow::Result<(Vec<u64>, Vec<Shown>)> {
+    let mut generator = Generator::start()?;
     let crowd = Crowd::new(gateway.server.addr, sockets, Enter::Upgraded);
-    let generator = {
-        let clock = clock.clone();
-        let done = done.clone();
-        let all_seen = all_seen.clone();
-        std::thread::spawn(move || {
-            let outcome = drive(crowd, &clock, &all_seen);
-            done.store(true, Ordering::Release);
-            outcome
-        })
+    generator.carry_out(&Order::Connect(crowd)).await?;
+    let join = Order::Join {
+        per_second: PER_SECOND,
     };
+    let join = generator.carry_out(&join);
+    let (joined, in_redis) = tokio::try_join!(join, until_all_are_members(redis, sockets))?;
+    // The dashboard gets its last message within twice its throttle.
+    generator.carry_out(&Order::Rest { seconds: 1.5 }).await?;
+    generator.carry_out(&Order::Leave).await?;
+    Ok((joined.asked_at, in_redis))
+}
+
+async fn until_all_are_members(redis: &Redis, sockets: usize) -> anyhow::Result<Vec<Shown>> {
     let key = format!("online-fans:{}", live(0));
-    let mut latency = Latencies::default();
-    let mut unseen: Vec<usize> = (0..sockets).collect();
-    while !unseen.is_empty() {
-        ensure!(
-            !done.load(Ordering::Acquire),
-            "the crowd left before all were members: {} are missing",
-            unseen.len()
-        );
-        let asked: Vec<usize> = unseen
-            .iter()
-            .copied()
-            .filter(|&n| clock[n].load(Ordering::Acquire) > 0)
-            .take(ASKED_AT_ONCE)
-            .collect();
-        if !asked.is_empty() {
-            let names: Vec<String> = asked.iter().map(|&n| user(n)).collect();
-            let joined: Vec<bool> = redis.client.smismember(&key, names).await?;
-            let now = unix_micros();
-            for (&number, _) in asked.iter().zip(&joined).filter(|(_, joined)| **joined) {
-                latency.record(Duration::from_micros(
-                    now.saturating_sub(clock[number].load(Ordering::Acquire)),
-                ));
-            }
-            let seen: Vec<usize> = asked
-                .iter()
-                .zip(joined)
-                .filter(|(_, joined)| *joined)
-                .map(|(&n, _)| n)
-                .collect();
-            unseen.retain(|number| seen.binary_search(number).is_err());
+    let began = Instant::now();
+    let mut seen = Vec::new();
+    loop {
+        let fans: u64 = redis.client.scard(&key).await?;
+        seen.push(Shown {
+            at: unix_micros(),
+            viewers: fans,
+            fans,
+        });
+        if fans == sockets as u64 {
+            return Ok(seen);
         }
+        ensure!(
+            began.elapsed() < DEADLINE,
+            "{fans} of {sockets} became members in {DEADLINE:?}"
+        );
         tokio::time::sleep(POLL).await;
     }
-    all_seen.store(true, Ordering::Release);
-    let joined = tokio::task::spawn_blocking(move || generator.join()).await?;
-    let outcome = joined.ok().context("the generator's thread")??;
-    ensure!(outcome.gave_up.is_none(), "{:?}", outcome.gave_up);
-    Ok((latency, clock))
 }
 
-fn drive(crowd: Crowd, clock: &JoinClock, all_seen: &AtomicBool) -> anyhow::Result<Outcome> {
-    let mut clients = AnyClients::new()?;
-    carry_out(&mut clients, Order::Connect(crowd), None)?;
-    let joined = carry_out(
-        &mut clients,
-        Order::Join {
-            per_second: PER_SECOND,
-        },
-        Some(clock),
-    )?;
-    // The dashboard gets its last message within twice its throttle.
-    carry_out(&mut clients, Order::Rest { seconds: 1.5 }, None)?;
-    for _ in 0..20 {
-        if all_seen.load(Ordering::Acquire) {
-            break;
-        }
-        carry_out(&mut clients, Order::Rest { seconds: 0.5 }, None)?;
-    }
-    carry_out(&mut clients, Order::Leave, None)?;
-    Ok(joined)
-}
-
-/// A dashboard shows how many fans there are, not who: the k-th join is shown once the number is k
-/// or more.
-fn until_shown(clock: &JoinClock, shown: &[Shown]) -> anyhow::Result<Latencies> {
-    let mut asked: Vec<u64> = clock.iter().map(|at| at.load(Ordering::Acquire)).collect();
+/// A dashboard shows how many fans there are, not who, and so does the size of the set: the k-th join
+/// is shown once the number is k or more.
+fn until_shown(mut asked: Vec<u64>, shown: &[Shown]) -> anyhow::Result<Latencies> {
     asked.sort_unstable();
     let mut latency = Latencies::default();
     let mut shown = shown.iter();
@@ -205,7 +161,7 @@ fn until_shown(clock: &JoinClock, shown: &[Shown]) -> anyhow::Result<Latencies> 
 /// each.
 async fn come_and_go(
     gateway: &Gateway,
-    dashboard: &DashboardLog,
+    dashboard: &mut DashboardLog,
 ) -> anyhow::Result<(Duration, Duration)> {
     let mut fan = socket(gateway.server.addr, &format!("user_id={}", user(0))).await?;
     tokio::time::sleep(QUIET).await;
@@ -233,19 +189,14 @@ mod tests {
 
     #[test]
     fn a_join_is_shown_by_the_first_number_that_can_hold_it() {
-        let clock: JoinClock = Arc::new(
-            [1_000, 3_000, 2_000]
-                .into_iter()
-                .map(AtomicU64::new)
-                .collect(),
-        );
+        let asked = vec![1_000, 3_000, 2_000];
         let shown = |at, fans| Shown {
             at,
             viewers: fans,
             fans,
         };
         let latency = until_shown(
-            &clock,
+            asked.clone(),
             &[shown(1_500, 1), shown(9_000, 2), shown(10_000, 3)],
         )
         .unwrap();
@@ -254,6 +205,6 @@ mod tests {
             (3, 7_003),
             "three digits of 7,000"
         );
-        assert!(until_shown(&clock, &[shown(1_500, 1), shown(9_000, 2)]).is_err());
+        assert!(until_shown(asked.clone(), &[shown(1_500, 1), shown(9_000, 2)]).is_err());
     }
 }

@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use fred::interfaces::SortedSetsInterface;
+use fred::interfaces::{HashesInterface, SetsInterface, SortedSetsInterface};
 use rollcall::base::clock::unix_now;
-use rollcall::base::ids::UserId;
+use rollcall::base::ids::{OnlineSet, USERS_SLICES, UserId};
 use rollcall::config::SeenIds;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{LastSeen, MAX_BATCH};
 
-use super::users::{seed_claims, seed_sets, user};
+use super::holder::{by_slice, platform_user as user};
 use crate::bench::figures::Who;
 use crate::bench::servers::Redis;
 use crate::bench::settings::Bench;
@@ -37,16 +37,14 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
             .await?;
         note(bench, Who::Naive, "last seen, one plain ZSET", plain, users);
         let online = Filled::new(users).await?;
-        let set = online.grows(async |it| {
-            seed_sets(&it.redis, it.users, |k| format!("online-users_slice{k}")).await
-        });
-        note(bench, Who::Rollcall, "online", set.await?, users);
+        let set = online.grows(async |filled| filled.online().await).await?;
+        note(bench, Who::Rollcall, "online", set, users);
         for (what, claims) in [
             ("online, claimed by a gateway", ONLINE),
             ("in which live, on one gateway", IN_A_LIVE),
         ] {
             let grown = online
-                .grows(async |it| seed_claims(&it.redis, it.users, claims).await)
+                .grows(async |filled| filled.claim(claims).await)
                 .await?;
             note(bench, Who::Rollcall, what, grown, users);
         }
@@ -108,5 +106,38 @@ impl Filled {
                 .await?;
         }
         Ok(())
+    }
+
+    /// Puts the users into the sets of their slices.
+    async fn online(&self) -> anyhow::Result<()> {
+        for (index, users) in self.slices() {
+            let key = format!("online-users_slice{index}");
+            for some in users.chunks(MAX_BATCH) {
+                self.redis
+                    .client
+                    .sadd::<(), _, _>(&key, some.to_vec())
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the same claims on all users, as those of one gateway.
+    async fn claim(&self, claims: &str) -> anyhow::Result<()> {
+        for (index, users) in self.slices() {
+            let key = format!("{{online-users_slice{index}}}:who");
+            for some in users.chunks(MAX_BATCH) {
+                let fields: Vec<(String, &str)> =
+                    some.iter().map(|user| (user.clone(), claims)).collect();
+                self.redis.client.hset::<(), _, _>(&key, fields).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn slices(&self) -> impl Iterator<Item = (u32, Vec<String>)> {
+        let everybody = (0..self.users).map(user);
+        let slices = by_slice(&OnlineSet::Users, USERS_SLICES, everybody).into_iter();
+        slices.map(|(slice, users)| (slice.index, users.iter().map(UserId::to_string).collect()))
     }
 }

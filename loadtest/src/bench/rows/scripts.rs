@@ -17,6 +17,7 @@ use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{Apply, ApplyReply, Follows, Pass, SliceSize, Slices};
 
+use super::holder::first_call;
 use crate::bench::figures::Who;
 use crate::bench::generator::order::{live, streamer, user};
 use crate::bench::servers::Redis;
@@ -230,21 +231,9 @@ impl Scripted {
     fn join(&self, number: usize, batch: Batch) -> anyhow::Result<Apply> {
         let users = (0..batch.members).map(|number| UserId::parse(&user(number)));
         Ok(Apply {
-            slice: slice(number)?,
-            epoch: Epoch(batch.epoch),
-            gateway: self.me.clone(),
-            number: 1,
-            follows: None,
-            known: SliceSize::default(),
-            more: false,
-            bye: false,
-            uniques: false,
-            joins: Vec::new(),
             fans: users.collect::<Result<_, _>>()?,
             since: vec![1; batch.members],
-            lives: Vec::new(),
-            left: None,
-            leaves: Vec::new(),
+            ..first_call(slice(number)?, Epoch(batch.epoch), self.me.clone())
         })
     }
 
