@@ -15,7 +15,7 @@ use tokio::net::UdpSocket;
 const BUFFER: usize = 2_048;
 
 /// Where a client says whether it wants an answer.
-const WANTS_ANSWER: usize = 1;
+pub(crate) const WANTS_ANSWER: usize = 1;
 
 /// Serves until the process ends.
 pub(crate) async fn serve(listen: SocketAddr) -> anyhow::Result<()> {

@@ -9,7 +9,6 @@
 
 pub(crate) mod datagrams;
 mod dial;
-mod echo;
 mod engine;
 pub(crate) mod frames;
 pub(crate) mod http;

@@ -96,10 +96,13 @@ async fn receive(socket: Arc<UdpSocket>, waiting: Arc<Waiting>) {
     }
 }
 
-/// The number of the datagram that a gateway answers. It stands after the kind, the flags and the
+/// Where the number of the datagram stands that a gateway answers: after the kind, the flags and the
 /// channel.
+pub(crate) const NUMBER: usize = 6;
+
+/// The number of the datagram that is answered.
 pub(crate) fn number_of(answer: &[u8]) -> Option<u32> {
-    let bytes = answer.get(6..10)?;
+    let bytes = answer.get(NUMBER..NUMBER + 4)?;
     Some(u32::from_be_bytes(bytes.try_into().ok()?))
 }
 

@@ -5,11 +5,11 @@
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::Message;
@@ -93,19 +93,11 @@ impl FakeGateway {
     }
 
     pub(crate) fn open_lives(&self) -> usize {
-        self.gateway
-            .lives
-            .lock()
-            .expect("no panic under the lock")
-            .len()
+        lock(&self.gateway.lives).len()
     }
 
     pub(crate) fn follows(&self) -> usize {
-        self.gateway
-            .follows
-            .lock()
-            .expect("no panic under the lock")
-            .len()
+        lock(&self.gateway.follows).len()
     }
 }
 
@@ -237,22 +229,14 @@ fn json_fields([viewers, fans]: [i64; 2]) -> String {
 
 impl Gateway {
     fn live(&self, live_id: &str) -> Option<Arc<Live>> {
-        self.lives
-            .lock()
-            .expect("no panic under the lock")
-            .get(live_id)
-            .cloned()
+        lock(&self.lives).get(live_id).cloned()
     }
 
     fn join(&self, user_id: &str, live_id: &str, membership: &mut Membership) -> String {
         let Some(live) = self.live(live_id) else {
             return r#"{"type":"error","code":"live_not_open","message":""}"#.to_owned();
         };
-        let fan = self
-            .follows
-            .lock()
-            .expect("no panic under the lock")
-            .contains(&(user_id.to_owned(), live.streamer_id.clone()));
+        let fan = lock(&self.follows).contains(&(user_id.to_owned(), live.streamer_id.clone()));
         live.change(1, fan);
         let counts = json_fields(*live.counts.borrow());
         let streamer_id = &live.streamer_id;
@@ -322,34 +306,20 @@ impl Gateway {
                         ..Live::default()
                     })
                 };
-                self.lives
-                    .lock()
-                    .expect("no panic under the lock")
+                lock(&self.lives)
                     .entry((*live_id).to_owned())
                     .or_insert_with(live);
             }
             ("DELETE", ["v1", "lives", live_id]) => {
-                if self
-                    .lives
-                    .lock()
-                    .expect("no panic under the lock")
-                    .remove(*live_id)
-                    .is_none()
-                {
+                if lock(&self.lives).remove(*live_id).is_none() {
                     return "404 Not Found";
                 }
             }
             ("PUT", ["v1", "users", user, "following", streamer]) => {
-                self.follows
-                    .lock()
-                    .expect("no panic under the lock")
-                    .insert(((*user).to_owned(), (*streamer).to_owned()));
+                lock(&self.follows).insert(((*user).to_owned(), (*streamer).to_owned()));
             }
             ("DELETE", ["v1", "users", user, "following", streamer]) => {
-                self.follows
-                    .lock()
-                    .expect("no panic under the lock")
-                    .remove(&((*user).to_owned(), (*streamer).to_owned()));
+                lock(&self.follows).remove(&((*user).to_owned(), (*streamer).to_owned()));
             }
             _ => return "404 Not Found",
         }
@@ -358,42 +328,12 @@ impl Gateway {
 }
 
 /// Answers the requests of one connection one after the other.
-async fn serve_http(gateway: &Gateway, mut stream: TcpStream) {
-    let mut read = Vec::new();
-    let mut chunk = [0; 2048];
-    loop {
-        let text = String::from_utf8_lossy(&read).into_owned();
-        let parsed = text.split_once("\r\n\r\n").and_then(|(head, rest)| {
-            let header = |line: &str| {
-                line.to_ascii_lowercase()
-                    .strip_prefix("content-length:")
-                    .map(|n| n.trim().parse())
-            };
-            let length = head
-                .lines()
-                .find_map(header)
-                .map_or(0, |length: Result<usize, _>| length.expect("a length"));
-            (rest.len() >= length).then(|| {
-                (
-                    head.to_owned(),
-                    rest[..length].to_owned(),
-                    head.len() + 4 + length,
-                )
-            })
-        });
-        let Some((head, body, consumed)) = parsed else {
-            match stream.read(&mut chunk).await {
-                Ok(length) if length > 0 => read.extend_from_slice(&chunk[..length]),
-                _ => return,
-            }
-            continue;
-        };
-        read.drain(..consumed);
-        let mut words = head.split(' ');
-        let (method, path) = (
-            words.next().unwrap_or_default(),
-            words.next().unwrap_or_default(),
-        );
+async fn serve_http(gateway: &Gateway, stream: TcpStream) {
+    let mut stream = BufReader::new(stream);
+    while let Some((request, body)) = read_request(&mut stream).await {
+        let mut words = request.split(' ');
+        let method = words.next().unwrap_or_default();
+        let path = words.next().unwrap_or_default();
         let status = gateway.http(method, path, &body);
         let answer = format!(
             "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
@@ -402,4 +342,31 @@ async fn serve_http(gateway: &Gateway, mut stream: TcpStream) {
             return;
         }
     }
+}
+
+/// The first line of a request, and its body; `None` at the end.
+async fn read_request(stream: &mut BufReader<TcpStream>) -> Option<(String, String)> {
+    let mut request = String::new();
+    stream.read_line(&mut request).await.ok()?;
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).await.ok()? == 0 {
+            return None;
+        }
+        let line = line.trim().to_ascii_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().expect("a length");
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    Some((request, String::from_utf8(body).expect("text")))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic under the lock")
 }

@@ -1,5 +1,7 @@
 //! Sessions that beat by datagram, over few sockets: a gateway tells sessions by their key and not
-//! by their address, so one socket can carry any number of them.
+//! by their address, so one socket can carry any number of them. Clients of the bare echo have no
+//! session: what they send is as long as a beat, and says no more than its number and whether an
+//! answer is wanted.
 //!
 //! An answer does not say which session it is for. So no two datagrams of this process have the
 //! same number, and the number in an answer says it.
@@ -10,14 +12,13 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use rollcall::base::session_key::SessionKey;
-use rollcall::edge::datagrams::wire::{
-    self, Ack, Answer, Challenge, Counter, DatagramKey, SHORT, Status,
-};
+use rollcall::edge::datagrams::wire::{Ack, Answer, SHORT, Status};
+use simulation::crowd::datagrams::DatagramSession;
 
 use super::pace::{Clients, NAP, Seen, await_answers, wants_answer};
 use super::udp::ClientSockets;
-use crate::client::datagrams::number_of;
+use crate::bench::bare_datagrams::WANTS_ANSWER;
+use crate::client::datagrams::{NUMBER, number_of};
 use crate::client::presence::Session;
 
 /// A session tries its next address when so many datagrams in a row were not answered.
@@ -32,18 +33,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How many sessions say hello, or leave, in a turn of one millisecond.
 const IN_A_TURN: usize = 20;
 
-/// The channel of a datagram before the first challenge.
-const NO_CHANNEL: u32 = 0;
-
-/// One session, as its client knows it.
+/// One session, as its client knows it, or a client of the echo.
 struct Client {
-    ticket: String,
-    session: SessionKey,
-    key: DatagramKey,
+    /// `None`: the server is the echo.
+    session: Option<DatagramSession>,
     addresses: Vec<SocketAddr>,
     /// Which of the addresses it uses.
     address: usize,
-    channel: u32,
     beats: u32,
     unanswered: u8,
     /// Whether a gateway has acknowledged a datagram from the present address.
@@ -77,6 +73,16 @@ impl DatagramClients {
         for session in sessions {
             clients.push(Client::of(session)?);
         }
+        Ok(Self::new(clients)?)
+    }
+
+    /// Clients of the echo.
+    pub(super) fn of_echo(server: SocketAddr, count: usize) -> io::Result<Self> {
+        let client = |_| Client::new(None, vec![server]);
+        Self::new((0..count).map(client).collect())
+    }
+
+    fn new(clients: Vec<Client>) -> io::Result<Self> {
         Ok(Self {
             sockets: ClientSockets::open()?,
             clients,
@@ -104,10 +110,9 @@ impl DatagramClients {
 
     /// A beat of the session at this position, as somebody on the way reads it.
     pub(crate) fn overheard(&mut self, position: usize) -> [u8; SHORT] {
-        let counter = self.next_counter(position);
-        let client = &self.clients[position];
-        let beat = wire::beat(&client.key, &client.session, counter, true);
-        self.ask(position, counter, &beat);
+        let number = self.next_number();
+        let beat = self.clients[position].datagram(number, true);
+        self.ask(position, number, &beat);
         beat
     }
 
@@ -135,31 +140,28 @@ impl DatagramClients {
             .retain(|_, asked| asked.at.elapsed() < LOST_AFTER);
     }
 
-    fn next_counter(&mut self, position: usize) -> Counter {
+    fn next_number(&mut self) -> u32 {
         self.number += 1;
-        Counter {
-            channel: self.clients[position].channel,
-            number: self.number,
-        }
+        self.number
     }
 
     fn send_beat(&mut self, position: usize, wants_answer: bool) {
-        let counter = self.next_counter(position);
+        let number = self.next_number();
         let client = &self.clients[position];
-        let beat = wire::beat(&client.key, &client.session, counter, wants_answer);
+        let beat = client.datagram(number, wants_answer);
         if wants_answer {
-            self.ask(position, counter, &beat);
+            self.ask(position, number, &beat);
         } else {
             self.sockets.send(position, &beat, client.address());
         }
     }
 
     /// Sends a datagram whose answer is awaited.
-    fn ask(&mut self, position: usize, counter: Counter, datagram: &[u8]) {
+    fn ask(&mut self, position: usize, number: u32, datagram: &[u8]) {
         let client = &mut self.clients[position];
         client.count_unanswered();
         let at = Instant::now();
-        self.asked.insert(counter.number, Asked { position, at });
+        self.asked.insert(number, Asked { position, at });
         self.sockets.send(position, datagram, client.address());
     }
 
@@ -172,20 +174,30 @@ impl DatagramClients {
         };
         let position = *position;
         let latency = at.elapsed();
-        // Anything else is no answer to this datagram.
-        let Some(answer) = Answer::read(datagram, &self.clients[position].key) else {
-            return;
+        let client = &mut self.clients[position];
+        let answer = match &mut client.session {
+            None => None,
+            // Anything else is no answer to this datagram.
+            Some(session) => match session.hears(datagram) {
+                None => return,
+                answer => answer,
+            },
         };
         self.asked.remove(&number);
-        self.clients[position].unanswered = 0;
-        match answer {
-            Answer::Ack(ack) => {
-                self.clients[position].is_heard = true;
-                self.seen.answered += 1;
-                self.seen.latency.record(latency);
-                self.note_status(&ack);
+        client.unanswered = 0;
+        if let Some(Answer::Challenge(challenge)) = answer {
+            let number = self.next_number();
+            if let Some(session) = &self.clients[position].session {
+                let hello = session.hello(number, challenge.cookie);
+                self.ask(position, number, &hello);
             }
-            Answer::Challenge(challenge) => self.say_hello_to(position, &challenge),
+            return;
+        }
+        client.is_heard = true;
+        self.seen.answered += 1;
+        self.seen.latency.record(latency);
+        if let Some(Answer::Ack(ack)) = answer {
+            self.note_status(&ack);
         }
     }
 
@@ -195,20 +207,6 @@ impl DatagramClients {
             let trouble = format!("a session is told {status:?}");
             self.seen.trouble.get_or_insert(trouble);
         }
-    }
-
-    fn say_hello_to(&mut self, position: usize, challenge: &Challenge) {
-        self.clients[position].channel = challenge.cookie.channel();
-        let counter = self.next_counter(position);
-        let client = &self.clients[position];
-        let hello = wire::hello_to(
-            &client.key,
-            &client.session,
-            counter,
-            challenge.cookie,
-            &client.ticket,
-        );
-        self.ask(position, counter, &hello);
     }
 }
 
@@ -222,17 +220,30 @@ impl Client {
         if addresses.is_empty() {
             bail!("the gateway takes no datagrams on this machine");
         }
-        Ok(Self {
-            ticket: offer.ticket.clone(),
-            session: offer.session_key().context("the key of a session")?,
-            key: offer.datagram_key().context("the key of datagrams")?,
+        let session = DatagramSession::of(offer).context("the keys of a session")?;
+        Ok(Self::new(Some(session), addresses))
+    }
+
+    fn new(session: Option<DatagramSession>, addresses: Vec<SocketAddr>) -> Self {
+        Self {
+            session,
             addresses,
             address: 0,
-            channel: NO_CHANNEL,
             beats: 0,
             unanswered: 0,
             is_heard: false,
-        })
+        }
+    }
+
+    /// A beat.
+    fn datagram(&self, number: u32, wants_answer: bool) -> [u8; SHORT] {
+        if let Some(session) = &self.session {
+            return session.beat(number, wants_answer);
+        }
+        let mut datagram = [0; SHORT];
+        datagram[WANTS_ANSWER] = u8::from(wants_answer);
+        datagram[NUMBER..NUMBER + 4].copy_from_slice(&number.to_be_bytes());
+        datagram
     }
 
     fn address(&self) -> SocketAddr {
@@ -284,10 +295,13 @@ impl Clients for DatagramClients {
     /// Ends all sessions. A leave that is lost on the way does no harm: its session falls silent.
     fn leave(&mut self) -> io::Result<bool> {
         for position in 0..self.clients.len() {
-            let counter = self.next_counter(position);
-            let client = &self.clients[position];
-            let leave = wire::leave(&client.key, &client.session, counter);
-            self.ask(position, counter, &leave);
+            let number = self.next_number();
+            // The echo knows no sessions.
+            let Some(session) = &self.clients[position].session else {
+                continue;
+            };
+            let leave = session.leave(number);
+            self.ask(position, number, &leave);
             if position % IN_A_TURN == 0 {
                 self.turn(NAP)?;
             }

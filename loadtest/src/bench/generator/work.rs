@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 
 use super::datagrams::DatagramClients;
-use super::echo::EchoClients;
 use super::engine::Engine;
 use super::http::{HttpClients, TO_BEGIN};
 use super::order::{By, Crowd, Order, Outcome, Viewers};
@@ -24,7 +23,6 @@ pub(super) enum AnyClients {
     Sockets(Engine),
     Http(HttpClients),
     Datagrams(DatagramClients),
-    Echo(EchoClients),
 }
 
 impl AnyClients {
@@ -38,7 +36,6 @@ impl AnyClients {
             Self::Sockets(clients) => clients,
             Self::Http(clients) => clients,
             Self::Datagrams(clients) => clients,
-            Self::Echo(clients) => clients,
         }
     }
 }
@@ -177,8 +174,8 @@ fn run_loop(engine: &mut Engine, seconds: f64) -> io::Result<()> {
 
 fn begin(viewers: &Viewers) -> anyhow::Result<AnyClients> {
     if viewers.by == By::Echo {
-        let clients = EchoClients::new(viewers.server, viewers.count)?;
-        return Ok(AnyClients::Echo(clients));
+        let clients = DatagramClients::of_echo(viewers.server, viewers.count)?;
+        return Ok(AnyClients::Datagrams(clients));
     }
     let mut clients = HttpClients::new(viewers.server)?;
     clients.connect(TO_BEGIN.min(viewers.count))?;
