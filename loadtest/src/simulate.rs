@@ -174,13 +174,9 @@ fn history(args: &SimulateArgs, seed: u64) -> HistoryArgs {
     HistoryArgs {
         seed,
         gateways: args.gateways,
-        socketless: None,
         rounds: args.rounds,
         faults: args.faults.clone(),
-        without: Vec::new(),
-        people: None,
-        table: false,
-        print: false,
+        ..HistoryArgs::default()
     }
 }
 

@@ -28,7 +28,7 @@ use super::support::redis_server::{RedisServer, faketime, free_port};
 use crate::api::http_client;
 use simulation::crowd::Mode;
 use simulation::crowd::person::Person;
-use simulation::expectation::{How, Live};
+use simulation::expectation::{How, Live, User};
 
 /// The secret by which the gateways know each other's sessions without a socket.
 const PRESENCE_SECRET: &str = "all gateways of a run share this";
@@ -390,45 +390,35 @@ impl Testbed {
 }
 
 async fn write_follows(state: &RunState, reader: &Reader) -> anyhow::Result<()> {
-    let lives = state.lives();
-    let mut followers = Vec::new();
-    let mut following = Vec::new();
-    for live in 0..lives {
-        let fans: Vec<u32> = (0..state.people)
-            .filter(|user| state.is_fan(*user, live))
-            .collect();
+    let mut calls = Vec::new();
+    for live in 0..state.lives() {
+        let is_fan = |user: &User| state.is_fan(*user, live);
+        let fans: Vec<User> = (0..state.people).filter(is_fan).collect();
+        let key = format!("followers:{}", state.streamer_id(live));
         for some in fans.chunks(500) {
-            let pairs = some
-                .iter()
-                .flat_map(|user| ["1".to_owned(), state.user_id(*user)]);
-            followers.push(
-                [format!("followers:{}", state.streamer_id(live))]
-                    .into_iter()
-                    .chain(pairs)
-                    .collect(),
-            );
+            calls.push(edges(&key, some.iter().map(|user| state.user_id(*user))));
         }
     }
     for user in 0..state.people {
-        let streamers = (0..lives).filter(|live| state.is_fan(user, *live));
-        let pairs: Vec<String> = streamers
-            .flat_map(|live| ["1".to_owned(), state.streamer_id(live)])
-            .collect();
-        if !pairs.is_empty() {
-            following.push(
-                [format!("following:{}", state.user_id(user))]
-                    .into_iter()
-                    .chain(pairs)
-                    .collect(),
-            );
+        let follows = |live: &Live| state.is_fan(user, *live);
+        let streamers = (0..state.lives()).filter(follows);
+        let key = format!("following:{}", state.user_id(user));
+        let words = edges(&key, streamers.map(|live| state.streamer_id(live)));
+        if words.len() > 1 {
+            calls.push(words);
         }
     }
     reader
-        .run_all("ZADD", following)
-        .await
-        .context("the follow graph")?;
-    reader
-        .run_all("ZADD", followers)
+        .run_all("ZADD", calls)
         .await
         .context("the follow graph")
+}
+
+/// The words of a command that adds these to a set of the follow graph.
+fn edges(key: &str, others: impl Iterator<Item = String>) -> Vec<String> {
+    let mut words = vec![key.to_owned()];
+    for other in others {
+        words.extend(["1".to_owned(), other]);
+    }
+    words
 }

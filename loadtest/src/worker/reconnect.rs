@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::state::WorkerState;
-use super::viewer::join;
-use crate::client::{self, Failure, Socket};
+use super::viewer::come_in;
+use crate::client::{Failure, Socket};
 use crate::error_kind::{self, Kind};
+use crate::plan::JoinBy;
 
 const MAX_TRIES: u32 = 20;
 /// Between two tries when the gateway did not say how long to wait.
@@ -41,8 +42,6 @@ pub(super) async fn reconnect(worker: &WorkerState, number: usize) -> Result<Soc
 
 async fn enter(worker: &WorkerState, number: usize) -> Result<Socket, Failure> {
     let plan = &worker.plan;
-    let live_id = plan.live_id(worker.role(number).live);
-    let query = format!("user_id={}&role=viewer", plan.user_id(number));
     // From other source addresses than before: the ports of those are still taken by the cut
     // connections.
     let source = if plan.target.address.is_ipv4() {
@@ -50,10 +49,6 @@ async fn enter(worker: &WorkerState, number: usize) -> Result<Socket, Failure> {
     } else {
         None
     };
-    let mut socket = client::connect(&plan.target, source, &query, plan.connect_timeout).await?;
-    let joining = timeout(plan.connect_timeout, join(&mut socket, Some(&live_id)));
-    joining
-        .await
-        .unwrap_or_else(|_| Err(error_kind::JOIN_TIMEOUT.into()))?;
+    let (socket, _) = come_in(worker, number, source, JoinBy::Message, |_| {}).await?;
     Ok(socket)
 }

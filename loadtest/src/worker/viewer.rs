@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
@@ -35,50 +36,61 @@ pub(super) async fn enter(worker: &WorkerState, number: usize) -> Result<Line, F
             Ok(line)
         }
         None => {
-            let socket = open_socket(worker, number, &live_id).await?;
+            let socket = open_socket(worker, number).await?;
             Ok(Line::Socket(Box::new(socket)))
         }
     }
 }
 
-async fn open_socket(
-    worker: &WorkerState,
-    number: usize,
-    live_id: &str,
-) -> Result<Socket, Failure> {
+async fn open_socket(worker: &WorkerState, number: usize) -> Result<Socket, Failure> {
     let plan = &worker.plan;
-    let by_url = plan.join == JoinBy::Url;
-    let mut query = format!("user_id={}&role=viewer", plan.user_id(number));
-    if by_url {
-        query.push_str(&format!("&live_id={live_id}"));
-    }
     let source = if plan.sources > 1 {
         Some(number % plan.sources)
     } else {
         None
     };
-    let began = Instant::now();
-    let mut socket = client::connect(&plan.target, source, &query, plan.connect_timeout).await?;
-    worker.tally(|tally| {
-        tally.connected += 1;
-        tally.connects.mark();
-        tally.connect.record(began.elapsed());
-    });
-    let by_message = if by_url { None } else { Some(live_id) };
-    let joining = timeout(plan.connect_timeout, join(&mut socket, by_message));
-    let asked = joining
-        .await
-        .unwrap_or_else(|_| Err(error_kind::JOIN_TIMEOUT.into()))?
-        .unwrap_or(began);
+    let connected = |took| {
+        worker.tally(|tally| {
+            tally.connected += 1;
+            tally.connects.mark();
+            tally.connect.record(took);
+        });
+    };
+    let (socket, asked) = come_in(worker, number, source, plan.join, connected).await?;
     worker.tally(|tally| tally.join.record(asked.elapsed()));
     Ok(socket)
 }
 
+/// Connects from this source and joins. Returns the time at which the viewer asked to join, too.
+pub(super) async fn come_in(
+    worker: &WorkerState,
+    number: usize,
+    source: Option<usize>,
+    by: JoinBy,
+    connected: impl FnOnce(Duration),
+) -> Result<(Socket, Instant), Failure> {
+    let plan = &worker.plan;
+    let live_id = plan.live_id(worker.role(number).live);
+    let mut query = format!("user_id={}&role=viewer", plan.user_id(number));
+    let by_message = match by {
+        JoinBy::Url => {
+            query.push_str(&format!("&live_id={live_id}"));
+            None
+        }
+        JoinBy::Message => Some(&*live_id),
+    };
+    let began = Instant::now();
+    let mut socket = client::connect(&plan.target, source, &query, plan.connect_timeout).await?;
+    connected(began.elapsed());
+    let joining = timeout(plan.connect_timeout, join(&mut socket, by_message));
+    let asked = joining
+        .await
+        .unwrap_or_else(|_| Err(error_kind::JOIN_TIMEOUT.into()))?;
+    Ok((socket, asked.unwrap_or(began)))
+}
+
 /// Waits for `joined`. With a live, asks for it after the welcome, and returns when it did.
-pub(super) async fn join(
-    socket: &mut Socket,
-    live_id: Option<&str>,
-) -> Result<Option<Instant>, Failure> {
+async fn join(socket: &mut Socket, live_id: Option<&str>) -> Result<Option<Instant>, Failure> {
     let mut asked = None;
     loop {
         let text = client::receive(socket).await?;

@@ -43,7 +43,7 @@ const PRESENCE_SECRET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/presence-sec
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Simulates one history
-#[derive(Debug, Clone, Parser)]
+#[derive(Debug, Clone, Default, Parser)]
 pub struct HistoryArgs {
     /// Decides everything
     #[arg(long)]

@@ -626,10 +626,7 @@ impl Network {
         there
             .health
             .send_if_modified(|present| std::mem::replace(present, health) != health);
-        let (gateway, channels) = (
-            there.gateway,
-            there.wanted.keys().cloned().collect::<Vec<_>>(),
-        );
+        let gateway = there.gateway;
         drop(state);
         self.trace
             .note(gateway, if is_away { "node away" } else { "node back" }, "");
@@ -638,27 +635,23 @@ impl Network {
             return;
         }
         self.doubt(link, node);
-        let mut here: Vec<Channel> = channels
-            .into_iter()
-            .filter(|channel| self.channel_node(channel) == node)
-            .collect();
+        let mut here = self.channels_on(link, node);
         here.sort_by_key(ToString::to_string);
         for channel in here {
             self.ask_ready(link, &channel);
         }
     }
 
+    /// The channels of a gateway that lie on a node.
+    fn channels_on(&self, link: usize, node: usize) -> Vec<Channel> {
+        let wanted = self.state.lock().links[link].wanted.clone();
+        let here = |channel: &Channel| self.channel_node(channel) == node;
+        wanted.into_keys().filter(here).collect()
+    }
+
     /// No messages come from a node.
     fn falls_silent(&self, link: usize, node: usize) {
-        let channels: Vec<Channel> = self.state.lock().links[link]
-            .wanted
-            .keys()
-            .cloned()
-            .collect();
-        let silent: Vec<Channel> = channels
-            .into_iter()
-            .filter(|channel| self.channel_node(channel) == node)
-            .collect();
+        let silent = self.channels_on(link, node);
         let doubt = self.doubt_about(node);
         let mut state = self.state.lock();
         let link = &mut state.links[link];

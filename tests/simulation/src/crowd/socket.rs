@@ -369,3 +369,6 @@ impl<S: Surroundings> SocketDevice<S> {
         End::Asked
     }
 }
+
+#[cfg(test)]
+mod tests;
