@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
@@ -126,13 +126,7 @@ pub(crate) fn main(args: &ChaosArgs) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
-    let found = runtime
-        .context("a runtime")
-        .and_then(|runtime| runtime.block_on(whole(args)));
+    let found = crate::report::on_runtime(whole(args));
     crate::report::print(found, args.json, args.check)
 }
 

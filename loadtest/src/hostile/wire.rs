@@ -11,6 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{interval, timeout};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::OpCode;
+
+use crate::bench::generator::frames;
 
 /// The connection ended with no close frame and no HTTP answer.
 pub(super) const ENDED: &str = "connection closed";
@@ -18,7 +21,6 @@ pub(super) const ENDED: &str = "connection closed";
 const FINAL: u8 = 0x80;
 const CONTINUATION: u8 = 0;
 const TEXT: u8 = 1;
-const CLOSE: u8 = 8;
 
 /// A whole text message.
 pub(super) fn text(payload: &str) -> Vec<u8> {
@@ -212,11 +214,11 @@ impl Ears {
                 return Ok(ENDED.to_owned());
             };
             match (opcode, &payload[..]) {
-                (CLOSE, [high, low, ..]) => {
+                (frames::CLOSE, [high, low, ..]) => {
                     return Ok(format!("close {}", u16::from_be_bytes([*high, *low])));
                 }
-                (CLOSE, _) => return Ok("close without a code".to_owned()),
-                (TEXT, payload) => {
+                (frames::CLOSE, _) => return Ok("close without a code".to_owned()),
+                (frames::TEXT, payload) => {
                     let message: Value =
                         serde_json::from_slice(payload).context("a message that is not JSON")?;
                     match message["type"].as_str().unwrap_or_default() {
@@ -251,17 +253,11 @@ impl Ears {
     }
 
     /// The next frame: its opcode and payload; `None` when the connection has ended.
-    async fn frame(&mut self) -> anyhow::Result<Option<(u8, Vec<u8>)>> {
+    async fn frame(&mut self) -> anyhow::Result<Option<(OpCode, Vec<u8>)>> {
         loop {
-            let (start, length): (usize, usize) = match self.buffer[..] {
-                [_, 126, high, low, ..] => (4, u16::from_be_bytes([high, low]).into()),
-                [_, length @ ..126, ..] => (2, usize::from(length)),
-                // A gateway sends no longer frames, and the header of this one may be incomplete.
-                _ => (0, usize::MAX),
-            };
-            if let Some(payload) = self.buffer.get(start..start.saturating_add(length)) {
-                let frame = (self.buffer[0] & 0x0f, payload.to_vec());
-                self.buffer.drain(..start + length);
+            if let Some((frame, used)) = frames::next(&self.buffer) {
+                let frame = (frame.opcode, frame.payload.to_vec());
+                self.buffer.drain(..used);
                 return Ok(Some(frame));
             }
             if !self.more().await? {
