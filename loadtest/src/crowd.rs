@@ -52,21 +52,15 @@ pub(crate) struct CrowdCommand {
 pub(crate) fn main(mut command: CrowdCommand) -> ExitCode {
     let args = &mut command.crowd;
     args.processes = command.machines.map_or(args.processes, usize::from);
-    let run = || {
+    let found = crate::report::on_runtime(async {
         let plan = args.plan()?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()?;
-        runtime.block_on(async {
-            let machines = match command.coordinator {
-                Some(at) => Some(gather(at, plan.processes, command.join_within).await?),
-                None => enough_files(&plan).map(|()| None)?,
-            };
-            Run::new(args, plan)?.finish(machines).await
-        })
-    };
-    crate::report::print(run(), args.json, args.check)
+        let machines = match command.coordinator {
+            Some(at) => Some(gather(at, plan.processes, command.join_within).await?),
+            None => enough_files(&plan).map(|()| None)?,
+        };
+        Run::new(args, plan)?.finish(machines).await
+    });
+    crate::report::print(found, args.json, args.check)
 }
 
 struct Run<'a> {

@@ -46,7 +46,15 @@ pub(crate) struct StormArgs {
     ack_within: Duration,
 }
 
-fn run_on_runtime(args: &StormArgs, cut: usize) -> anyhow::Result<Report> {
+/// Runs `loadtest storm`.
+pub(crate) fn main(mut args: StormArgs) -> ExitCode {
+    let cut = args.crowd.viewers;
+    args.crowd.viewers += args.bystanders;
+    let found = crate::report::on_runtime(run(&args, cut));
+    crate::report::print(found, args.crowd.json, args.crowd.check)
+}
+
+async fn run(args: &StormArgs, cut: usize) -> anyhow::Result<Report> {
     if args.crowd.by != By::Ws {
         return Err(ArgError::new("--by must be ws: a storm cuts the viewers' WebSockets").into());
     }
@@ -55,26 +63,10 @@ fn run_on_runtime(args: &StormArgs, cut: usize) -> anyhow::Result<Report> {
         ..args.crowd.plan()?
     };
     enough_files(&plan)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()?;
-    runtime.block_on(run(args, &plan, cut))
-}
-
-/// Runs `loadtest storm`.
-pub(crate) fn main(mut args: StormArgs) -> ExitCode {
-    let cut = args.crowd.viewers;
-    args.crowd.viewers += args.bystanders;
-    let found = run_on_runtime(&args, cut);
-    crate::report::print(found, args.crowd.json, args.crowd.check)
-}
-
-async fn run(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result<Report> {
-    let api = Api::of(&args.crowd, plan)?;
-    api.set_up(&args.crowd, plan).await?;
-    let seen = drive(args, plan, cut).await;
-    api.clear(&args.crowd, plan).await?;
+    let api = Api::of(&args.crowd, &plan)?;
+    api.set_up(&args.crowd, &plan).await?;
+    let seen = drive(args, &plan, cut).await;
+    api.clear(&args.crowd, &plan).await?;
     let asked = Asked {
         cut,
         bystanders: args.bystanders,
