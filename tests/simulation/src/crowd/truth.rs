@@ -143,27 +143,6 @@ pub struct Crowd {
     truth: Mutex<Truth>,
 }
 
-impl Online {
-    /// Notes when the user was last online. If the store may never have heard of the user, or a
-    /// gateway may yet read an older request of the user, nothing is expected.
-    fn ends(
-        &self,
-        troubles: &[Option<Trouble>],
-        unanswered_at: &BTreeMap<User, Instant>,
-        last_online: &mut BTreeMap<User, Instant>,
-    ) {
-        let is_well = troubles[self.place.gateway]
-            .is_none_or(|trouble| trouble.until.is_some_and(|at| at <= self.since));
-        let is_read_late = unanswered_at
-            .get(&self.user)
-            .is_some_and(|at| at.elapsed() < READ_LATE);
-        match is_well && !is_read_late && self.since.elapsed() > NOTICED {
-            true => drop(last_online.insert(self.user, Instant::now())),
-            false => drop(last_online.remove(&self.user)),
-        }
-    }
-}
-
 /// Somebody who is in a set of a live, or not, and should not be so.
 pub struct Wronged<'a> {
     /// Who.
@@ -233,12 +212,25 @@ impl Truth {
     /// Ends the connections of which this is true.
     fn end_online(&mut self, is_over: impl Fn(&Online) -> bool) {
         let ended = self.online.extract_if(.., |_, online| is_over(online));
-        for (_, online) in ended {
-            online.ends(
-                &self.rules.troubles,
-                &self.unanswered_at,
-                &mut self.last_online,
-            );
+        let ended: Vec<Online> = ended.map(|(_, online)| online).collect();
+        ended.iter().for_each(|online| self.note_end(online));
+    }
+
+    /// Notes when a user was last online whose connection has ended. If the store may never have
+    /// heard of the user, or a gateway may yet read an older request of the user, nothing is
+    /// expected.
+    fn note_end(&mut self, online: &Online) {
+        let Online {
+            place, user, since, ..
+        } = *online;
+        let is_well = self.rules.troubles[place.gateway]
+            .is_none_or(|trouble| trouble.until.is_some_and(|at| at <= since));
+        let unanswered_at = self.unanswered_at.get(&user);
+        let is_read_late = unanswered_at.is_some_and(|at| at.elapsed() < READ_LATE);
+        if is_well && !is_read_late && since.elapsed() > NOTICED {
+            self.last_online.insert(user, Instant::now());
+        } else {
+            self.last_online.remove(&user);
         }
     }
 
@@ -441,7 +433,10 @@ impl Crowd {
 
     /// The connection is no more.
     pub fn disconnected(&self, place: Place) {
-        self.truth().end_online(|online| online.place == place);
+        let mut truth = self.truth();
+        if let Some(online) = truth.online.remove(&place.socket) {
+            truth.note_end(&online);
+        }
     }
 
     /// A join is on its way.
