@@ -34,6 +34,7 @@ mod support {
     pub mod running;
     pub mod socket;
     pub mod stores;
+    pub mod story;
     pub mod terminal;
     pub mod tls_client;
     pub mod tls_door;

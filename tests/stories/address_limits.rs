@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::Error;
 
 use crate::support::certificates::Certificates;
 use crate::support::socket::Socket;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::tls_client::connect;
 use crate::support::wait::{PATIENCE, until};
 use crate::support::world::World;
@@ -57,9 +57,9 @@ async fn is_refused(world: &World, headers: &[(&str, &str)]) {
     assert!(problem.contains("\"too_many_sockets\""), "{problem}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_address_behind_a_trusted_proxy_has_so_many_sockets() {
-    within_deadline(async {
+#[test]
+fn an_address_behind_a_trusted_proxy_has_so_many_sockets() {
+    story(async {
         let world = World::on_memory(one_each).await;
         let first = comes(&world, &[("x-forwarded-for", "192.0.2.7")])
             .await
@@ -121,13 +121,12 @@ async fn an_address_behind_a_trusted_proxy_has_so_many_sockets() {
                 .map(drop)
         })
         .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_no_trusted_proxy_is_not_believed_and_loopback_has_no_limit() {
-    within_deadline(async {
+#[test]
+fn who_is_no_trusted_proxy_is_not_believed_and_loopback_has_no_limit() {
+    story(async {
         let world = World::on_memory(|config| config.sockets_per_ip = 1).await;
         let mut sockets = Vec::new();
         for _ in 0..5 {
@@ -138,8 +137,7 @@ async fn who_is_no_trusted_proxy_is_not_believed_and_loopback_has_no_limit() {
             );
             sockets.push(comes(&world, &[]).await.unwrap());
         }
-    })
-    .await;
+    });
 }
 
 fn v2(client: [u8; 4]) -> Vec<u8> {
@@ -172,9 +170,9 @@ async fn proxied(world: &World, start: &[u8]) -> (String, TcpStream) {
     (status, tcp)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_balancer_that_speaks_the_proxy_protocol_names_the_client() {
-    within_deadline(async {
+#[test]
+fn a_balancer_that_speaks_the_proxy_protocol_names_the_client() {
+    story(async {
         let world = World::on_memory(behind_a_balancer).await;
         let v1 = b"PROXY TCP4 192.0.2.7 127.0.0.1 4711 443\r\n".as_slice();
         let (status, _first) = proxied(&world, v1).await;
@@ -202,13 +200,12 @@ async fn a_balancer_that_speaks_the_proxy_protocol_names_the_client() {
         }
         // The internal port takes none.
         world.admin().get("/healthz").await.is(200);
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_without_a_proxy_header_is_cut_and_counted() {
-    within_deadline(async {
+#[test]
+fn a_connection_without_a_proxy_header_is_cut_and_counted() {
+    story(async {
         let world = World::on_memory(|config| {
             behind_a_balancer(config);
             config.handshake_timeout = Duration::from_millis(500);
@@ -246,13 +243,12 @@ async fn a_connection_without_a_proxy_header_is_cut_and_counted() {
             }
         })
         .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_proxy_header_comes_before_tls() {
-    within_deadline(async {
+#[test]
+fn the_proxy_header_comes_before_tls() {
+    story(async {
         let certificates = Certificates::for_host("IP:127.0.0.1");
         let world = World::on_memory(|config| {
             behind_a_balancer(config);
@@ -283,8 +279,7 @@ async fn the_proxy_header_comes_before_tls() {
             };
             assert_eq!(status, expected);
         }
-    })
-    .await;
+    });
 }
 
 fn behind_a_small_port(config: &mut Config) {
@@ -350,22 +345,34 @@ async fn attacks(address: SocketAddr, start: String, act: &'static str) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_address_that_holds_every_slot_keeps_nobody_out() {
-    within_deadline(async {
+#[test]
+fn one_address_that_holds_every_slot_keeps_nobody_out() {
+    story(async {
         let world = World::on_memory(behind_a_small_port).await;
         let half_a_body = "PUT /v1/lives/42 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
                            content-length: 5000\r\n\r\n";
         for (what, first, act) in [
-            ("requests for nothing", "", "GET /x HTTP/1.1\r\nhost: localhost\r\n\r\n"),
+            (
+                "requests for nothing",
+                "",
+                "GET /x HTTP/1.1\r\nhost: localhost\r\n\r\n",
+            ),
             ("probes", "", PROBE),
-            ("refused upgrades", "", "GET /ws HTTP/1.1\r\nhost: localhost\r\n\r\n"),
+            (
+                "refused upgrades",
+                "",
+                "GET /ws HTTP/1.1\r\nhost: localhost\r\n\r\n",
+            ),
             ("half a head", "GET / HTTP/1.1\r\nx: ", "x"),
             ("a slow body", half_a_body, "x"),
         ] {
             let mut attackers = tokio::task::JoinSet::new();
             for _ in 0..100 {
-                attackers.spawn(attacks(world.addr, format!("{}{first}", of("192.0.2.7")), act));
+                attackers.spawn(attacks(
+                    world.addr,
+                    format!("{}{first}", of("192.0.2.7")),
+                    act,
+                ));
             }
             for number in 0..8 {
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -377,13 +384,12 @@ async fn one_address_that_holds_every_slot_keeps_nobody_out() {
             }
             attackers.shutdown().await;
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_address_holds_an_eighth_of_the_connections_that_are_no_sockets() {
-    within_deadline(async {
+#[test]
+fn an_address_holds_an_eighth_of_the_connections_that_are_no_sockets() {
+    story(async {
         let world = World::on_memory(behind_a_small_port).await;
         let mut held = Vec::new();
         for number in 0..30 {
@@ -415,13 +421,12 @@ async fn an_address_holds_an_eighth_of_the_connections_that_are_no_sockets() {
                 .await
                 .contains("rollcall_connections_failed_total{why=\"too_many\"} 22")
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_answer_costs_its_address_a_request_and_a_refusal_its_connection() {
-    within_deadline(async {
+#[test]
+fn every_answer_costs_its_address_a_request_and_a_refusal_its_connection() {
+    story(async {
         let limited = |config: &mut Config| {
             behind_a_small_port(config);
             config.http_rate = 5;
@@ -468,13 +473,12 @@ async fn every_answer_costs_its_address_a_request_and_a_refusal_its_connection()
                 "{path}"
             );
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_proxy_header_that_names_this_machine_frees_nobody_of_limits() {
-    within_deadline(async {
+#[test]
+fn a_proxy_header_that_names_this_machine_frees_nobody_of_limits() {
+    story(async {
         let world = World::on_memory(|config| {
             behind_a_balancer(config);
             config.http_rate = 2;
@@ -503,6 +507,5 @@ async fn a_proxy_header_that_names_this_machine_frees_nobody_of_limits() {
                 .any(|answer| answer.starts_with("http/1.1 429")),
             "{answers:?}"
         );
-    })
-    .await;
+    });
 }

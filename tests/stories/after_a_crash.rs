@@ -8,13 +8,13 @@ use tokio::time::Instant;
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::redis_view::Redis;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_fans_of_a_killed_gateway_are_gone_after_its_lease() {
-    within_deadline(async {
+#[test]
+fn the_fans_of_a_killed_gateway_are_gone_after_its_lease() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
         let _crowd = doomed.live_with_fans(50).await;
@@ -31,13 +31,12 @@ async fn the_fans_of_a_killed_gateway_are_gone_after_its_lease() {
             .fans_stay("42", &["u7"], other.config.lease_refresh * 2)
             .await;
         other.dashboard("42").await.sees(viewers(1), fans(1)).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ghosts_are_swept_from_a_slice_in_which_fans_come_and_go_all_the_time() {
-    within_deadline(async {
+#[test]
+fn ghosts_are_swept_from_a_slice_in_which_fans_come_and_go_all_the_time() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
         doomed.open("42").await;
@@ -67,13 +66,12 @@ async fn ghosts_are_swept_from_a_slice_in_which_fans_come_and_go_all_the_time() 
                 same(left, ["u7".to_owned()].into())
             }) => {}
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ghosts_of_a_live_that_nobody_holds_are_swept_too() {
-    within_deadline(async {
+#[test]
+fn ghosts_of_a_live_that_nobody_holds_are_swept_too() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
         let _crowd = doomed.live_with_fans(20).await;
@@ -81,13 +79,12 @@ async fn ghosts_of_a_live_that_nobody_holds_are_swept_too() {
         let other = World::beside(redis, |_| ()).await;
         // Nobody joins or watches, so the sweeper finds the live through the list.
         other.card_becomes("42", 0, other.sweep_bound()).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_long_freeze_no_viewer_who_sent_heartbeats_is_closed() {
-    within_deadline(async {
+#[test]
+fn after_a_long_freeze_no_viewer_who_sent_heartbeats_is_closed() {
+    story(async {
         let redis = Redis::start().await;
         let mut frozen = World::program(redis).await;
         let mut crowd = frozen.live_with_fans(20).await;
@@ -112,13 +109,12 @@ async fn after_a_long_freeze_no_viewer_who_sent_heartbeats_is_closed() {
         for viewer in &mut crowd {
             viewer.heartbeat_json().await;
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_long_freeze_a_client_that_only_answers_pings_is_pinged_before_it_is_judged() {
-    within_deadline(async {
+#[test]
+fn after_a_long_freeze_a_client_that_only_answers_pings_is_pinged_before_it_is_judged() {
+    story(async {
         let redis = Redis::start().await;
         let mut frozen = World::program(redis).await;
         frozen.open("42").await;
@@ -141,13 +137,12 @@ async fn after_a_long_freeze_a_client_that_only_answers_pings_is_pinged_before_i
                 plain.transcript()
             );
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_slept_past_its_lease_comes_back_whole() {
-    within_deadline(async {
+#[test]
+fn a_gateway_that_slept_past_its_lease_comes_back_whole() {
+    story(async {
         let redis = Redis::start().await;
         let mut frozen = World::program(redis.clone()).await;
         let other = World::beside(redis, |_| ()).await;
@@ -170,13 +165,12 @@ async fn a_gateway_that_slept_past_its_lease_comes_back_whole() {
             .await
             .sees_that("10 fans", |counts| counts.number("fans") == 10)
             .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_close_during_the_sleep_is_not_undone_by_the_sleeper() {
-    within_deadline(async {
+#[test]
+fn a_close_during_the_sleep_is_not_undone_by_the_sleeper() {
+    story(async {
         let redis = Redis::start().await;
         let mut frozen = World::program(redis.clone()).await;
         let other = World::beside(redis, |_| ()).await;
@@ -194,13 +188,12 @@ async fn a_close_during_the_sleep_is_not_undone_by_the_sleeper() {
             .fans_stay("42", &[], other.config.lease + other.config.lease_refresh)
             .await;
         assert!(other.redis().keys("online-fans:42*").await.is_empty());
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_asked_to_end_exits_0_and_leaves_no_fan_of_its_own() {
-    within_deadline(async {
+#[test]
+fn a_gateway_asked_to_end_exits_0_and_leaves_no_fan_of_its_own() {
+    story(async {
         let redis = Redis::start().await;
         let mut ending = World::program(redis.clone()).await;
         let other = World::beside(redis, |_| ()).await;
@@ -233,13 +226,12 @@ async fn a_gateway_asked_to_end_exits_0_and_leaves_no_fan_of_its_own() {
                 viewer.transcript()
             );
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_live_in_the_middle_of_its_close_is_closed_by_a_survivor() {
-    within_deadline(async {
+#[test]
+fn a_live_in_the_middle_of_its_close_is_closed_by_a_survivor() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
         let _crowd = doomed.live_with_fans(5).await;
@@ -272,6 +264,5 @@ async fn a_live_in_the_middle_of_its_close_is_closed_by_a_survivor() {
         viewer
             .is_refused(json!({"type": "join", "live_id": "42"}), "live_not_open")
             .await;
-    })
-    .await;
+    });
 }

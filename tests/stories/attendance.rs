@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::audit::audit;
 use crate::support::dashboard::{fans, viewers};
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
 
@@ -101,7 +101,7 @@ on_redis! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn fans_are_found_by_the_lives_to_which_they_came(world) {
         world.follow(&["u1", "u2", "u3"]).await;
         let first = open(&world, "a").await;
@@ -144,7 +144,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn an_invisible_user_leaves_no_attendance_and_no_session(world) {
         open(&world, "a").await;
         world.follow(&["ghost", "u1"]).await;
@@ -264,9 +264,9 @@ on_redis! {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_safe() {
-    within_deadline(async {
+#[test]
+fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_safe() {
+    story(async {
         // The gateway repairs nothing meanwhile.
         let world = World::on_redis(|config| config.check_every = Duration::from_secs(600)).await;
         world.follow(&["u1", "u2"]).await;
@@ -344,8 +344,7 @@ async fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_saf
         assert_eq!(closed_at.as_str().unwrap(), closed["closed_at"].to_string());
         assert_eq!(redis.keys("attendance:44*").await, BTreeSet::new());
         assert_eq!(came(&world, "live_ids=42").await, names(&["u1", "u2"]));
-    })
-    .await;
+    });
 }
 
 on_redis! {
@@ -364,9 +363,9 @@ on_redis! {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_of_a_killed_gateway_end_at_its_last_sign_of_life_unless_the_user_came_back() {
-    within_deadline(async {
+#[test]
+fn sessions_of_a_killed_gateway_end_at_its_last_sign_of_life_unless_the_user_came_back() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
         let other = World::beside(redis.clone(), |_| ()).await;
@@ -388,13 +387,12 @@ async fn sessions_of_a_killed_gateway_end_at_its_last_sign_of_life_unless_the_us
             "{left_at}, and killed at {killed}"
         );
         assert_eq!(came(&other, "live_ids=42").await, names(&["u1", "u2"]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_move_to_another_gateway_is_one_session() {
-    within_deadline(async {
+#[test]
+fn a_move_to_another_gateway_is_one_session() {
+    story(async {
         let redis = Redis::start().await;
         let (old, new) = (
             World::beside(redis.clone(), |_| ()).await,
@@ -416,13 +414,12 @@ async fn a_move_to_another_gateway_is_one_session() {
         old.stop().await;
         there.close().await;
         become_sessions(&new, "42", &[("u1", true)]).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bitmaps_answer_as_sets_do_and_the_first_gateway_fixes_the_form() {
-    within_deadline(async {
+#[test]
+fn bitmaps_answer_as_sets_do_and_the_first_gateway_fixes_the_form() {
+    story(async {
         let redis = Redis::start().await;
         let world = World::beside(redis.clone(), |config| {
             config.last_seen_ids = SeenIds::U32;
@@ -462,6 +459,5 @@ async fn bitmaps_answer_as_sets_do_and_the_first_gateway_fixes_the_form() {
             refused.to_string().contains("attendance bitmap"),
             "{refused}"
         );
-    })
-    .await;
+    });
 }

@@ -14,7 +14,7 @@ use crate::support::certificates::Certificates;
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_server::free_port;
 use crate::support::redis_view::Redis;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::tls_door::tls_before;
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
@@ -397,9 +397,9 @@ const NOT_FIXED: &[&str] = &[
     "unreadable_key",
 ];
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ids_that_no_url_can_carry_are_reported() {
-    within_deadline(async {
+#[test]
+fn ids_that_no_url_can_carry_are_reported() {
+    story(async {
         let world = Planter::new().await;
         world.record("..", "open", 7).await;
         world.say("SADD online-fans:42 u1 . ..").await;
@@ -423,14 +423,13 @@ async fn ids_that_no_url_can_carry_are_reported() {
             of_dots().any(|finding| finding["members"] == 2 && finding["live_id"] == "42"),
             "{report:#}"
         );
-    })
-    .await;
+    });
 }
 
 /// A gateway without a lease may still hold its fans, so an audit takes nothing from it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_a_gateway_that_was_buried_is_swept() {
-    within_deadline(async {
+#[test]
+fn only_a_gateway_that_was_buried_is_swept() {
+    story(async {
         let world = Planter::new().await;
         world.held("adrift", 1, "u1", "gw-lost").await;
         world.open_on("gw-lost", "lost").await;
@@ -457,13 +456,12 @@ async fn only_a_gateway_that_was_buried_is_swept() {
         for (live, before) in lives.iter().zip(before) {
             assert_eq!(world.dump(live).await, before, "{live}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
-    within_deadline(async {
+#[test]
+fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
+    story(async {
         let world = Planter::new().await;
         world.open("healthy").await;
         // This gateway has a room, and nobody in it.
@@ -630,13 +628,12 @@ async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
             listed.contains("\"unlisted\"") && listed.contains("\"ghost\""),
             "{listed}"
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_busy_live_has_no_findings() {
-    within_deadline(async {
+#[test]
+fn a_busy_live_has_no_findings() {
+    story(async {
         let one = World::on_redis(|config| config.message_rate = 0).await;
         let other = one.another_gateway().await;
         one.backend().open_sliced("42", "s1", 4).await;
@@ -695,13 +692,12 @@ async fn a_busy_live_has_no_findings() {
             () = churn(&other, 2) => {}
             () = churn(&other, 3) => {}
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_holds_other_users_than_it_reports_is_found() {
-    within_deadline(async {
+#[test]
+fn a_gateway_that_holds_other_users_than_it_reports_is_found() {
+    story(async {
         // Checks are so rare that an audit comes first.
         let world = World::on_redis(|config| config.check_every = Duration::from_secs(600)).await;
         let stranger = world.another_gateway().await;
@@ -752,13 +748,12 @@ async fn a_gateway_that_holds_other_users_than_it_reports_is_found() {
             }
         })
         .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn faults_on_any_master_of_a_cluster_are_found_and_put_right() {
-    within_deadline(async {
+#[test]
+fn faults_on_any_master_of_a_cluster_are_found_and_put_right() {
+    story(async {
         let cluster = RedisCluster::start(3, 0).await;
         let world = World::at(&cluster.url()).await;
         let opened = world.backend().open_sliced("42", "s1", 8).await;
@@ -792,13 +787,12 @@ async fn faults_on_any_master_of_a_cluster_are_found_and_put_right() {
             found(&audit(&cluster.url(), 0, &lease).await),
             BTreeSet::new()
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_says_who_is_counted_and_why() {
-    within_deadline(async {
+#[test]
+fn explain_says_who_is_counted_and_why() {
+    story(async {
         let world = World::on_redis(|_| ()).await;
         world.open("42").await;
         world.follow(&["u0"]).await;
@@ -865,13 +859,12 @@ async fn explain_says_who_is_counted_and_why() {
                 .await
                 .contains("u0 is not counted: the live is closed")
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_says_which_of_the_holders_live() {
-    within_deadline(async {
+#[test]
+fn explain_says_which_of_the_holders_live() {
+    story(async {
         let world = Planter::new().await;
         world.open("42").await;
         for gateway in ["gw-dead", "gw-stuck", "gw-lost"] {
@@ -913,13 +906,12 @@ async fn explain_says_which_of_the_holders_live() {
             assert!(text.contains(&format!("{gateway} (")), "{text}");
         }
         assert!(said(&out).contains("gw-dead (buried 60"), "{}", said(&out));
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_users_of_another_program_are_compared_with_those_of_every_open_live() {
-    within_deadline(async {
+#[test]
+fn the_users_of_another_program_are_compared_with_those_of_every_open_live() {
+    story(async {
         let world = World::on_redis(|_| {}).await;
         let redis = world.redis();
         for live in ["41", "42", "43", "44"] {
@@ -967,18 +959,20 @@ async fn the_users_of_another_program_are_compared_with_those_of_every_open_live
         assert_eq!(report["not_open"], json!({"lives": 0, "examples": []}));
         let fans = [&against[..], &["--fans"]].concat();
         let report = audit(&redis.url(), 1, &fans).await;
-        assert_eq!(report["lives"][1]["only_key"]["users"], 2, "nobody follows the streamer");
+        assert_eq!(
+            report["lives"][1]["only_key"]["users"], 2,
+            "nobody follows the streamer"
+        );
         redis.ask(&["SET", "mine:41:now", "u1"]).await;
         let report = audit(&redis.url(), 1, &against).await;
         let why = report["lives"][0]["unreadable"].as_str().unwrap();
         assert!(why.contains("is a string"), "{why}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_comparison_finds_lives_that_only_the_other_program_has() {
-    within_deadline(async {
+#[test]
+fn a_comparison_finds_lives_that_only_the_other_program_has() {
+    story(async {
         let world = World::on_redis(|_| {}).await;
         let redis = world.redis();
         for live in ["42", "44"] {
@@ -999,13 +993,12 @@ async fn a_comparison_finds_lives_that_only_the_other_program_has() {
         let elsewhere = [&against[..], &["--key-prefix", "other:"]].concat();
         let report = audit(&redis.url(), 1, &elsewhere).await;
         assert_eq!(report["lives"], json!([]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_live_that_closes_during_the_comparison_does_not_differ() {
-    within_deadline(async {
+#[test]
+fn a_live_that_closes_during_the_comparison_does_not_differ() {
+    story(async {
         let world = World::on_redis(|_| {}).await;
         let redis = world.redis();
         for live in ["42", "43"] {
@@ -1023,8 +1016,7 @@ async fn a_live_that_closes_during_the_comparison_does_not_differ() {
         let lives = report["lives"].as_array().unwrap();
         assert_eq!(lives.len(), 1, "{report}");
         assert_eq!(lives[0]["live_id"], "42", "{report}");
-    })
-    .await;
+    });
 }
 
 #[tokio::test]
@@ -1112,10 +1104,10 @@ async fn wrong_usage_ends_with_64_and_a_redis_that_is_not_there_with_69() {
     );
 }
 
-#[tokio::test]
-async fn a_gateway_that_wants_a_key_is_asked_with_one_and_over_tls() {
+#[test]
+fn a_gateway_that_wants_a_key_is_asked_with_one_and_over_tls() {
     const KEY: &str = "a key of the audit";
-    within_deadline(async {
+    story(async {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
             std::fs::write(folder.path().join(name), text).unwrap();
@@ -1200,6 +1192,5 @@ async fn a_gateway_that_wants_a_key_is_asked_with_one_and_over_tls() {
             "{}",
             said(&not_pem)
         );
-    })
-    .await;
+    });
 }

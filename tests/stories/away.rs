@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use crate::support::dashboard::{fans, viewers};
-use crate::support::stores::{on_both_stores, on_redis};
+use crate::support::stores::{on_memory, on_redis};
 
-on_both_stores! {
+on_memory! {
     async fn a_hidden_tab_counts_and_is_told_apart_until_it_is_back(world) {
         world.open("42").await;
         let mut dashboard = world.dashboard("42").await;
@@ -32,7 +32,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_user_is_away_when_every_tab_is_and_a_join_brings_back(world) {
         world.open("42").await;
         world.open("43").await;
@@ -57,7 +57,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn who_switches_to_another_live_is_away_in_neither(world) {
         world.open("42").await;
         world.open("43").await;
@@ -72,7 +72,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn who_says_away_without_a_live_is_not_away_in_the_next_one(world) {
         world.open("42").await;
         let mut dashboard = world.dashboard("42").await;

@@ -4,7 +4,7 @@ use reqwest::Method;
 use tokio_tungstenite::tungstenite::Error;
 
 use crate::support::socket::Socket;
-use crate::support::stores::on_both_stores;
+use crate::support::stores::on_memory;
 use crate::support::viewer::Viewer;
 use crate::support::wait::PATIENCE;
 use crate::support::world::World;
@@ -38,7 +38,7 @@ async fn ask(world: &World, query: &str, origin: Option<&str>) -> reqwest::Respo
     request.send().await.unwrap()
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| config.origins = vec!["https://app.example".to_owned()])
     async fn pages_of_allowed_origins_connect_and_others_do_not(world) {
         let own = format!("http://{}", world.addr);
@@ -57,7 +57,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| config.origins = vec!["*".to_owned()])
     async fn a_star_allows_every_page(world) {
         assert_eq!(upgrade_from(&world, "https://any.example").await, 101);
@@ -65,7 +65,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| {
         config.origins = vec!["https://app.example".to_owned()];
         config.handshake_rate = 1;
@@ -88,7 +88,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| {
         config.max_sockets = Some(1);
         config.sockets_per_ip = 1;
@@ -110,7 +110,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_page_that_leads_its_own_name_here_is_refused(world) {
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         for path in ["/", "/v1/lives", "/ws?user_id=u1", "/metrics"] {
@@ -123,7 +123,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| config.origins = vec!["https://app.example".to_owned()])
     async fn a_page_of_another_origin_changes_nothing(world) {
         let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();

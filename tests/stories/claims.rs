@@ -3,7 +3,7 @@
 use rollcall::config::{Config, FanSource};
 use serde_json::{Value, json};
 
-use crate::support::stores::{on_both_stores, on_redis};
+use crate::support::stores::{on_memory, on_redis};
 use crate::support::tokens::{in_seconds, mint, with_tokens};
 use crate::support::viewer::Viewer;
 use crate::support::world::World;
@@ -36,7 +36,7 @@ async fn is_fan(viewer: &mut Viewer, fan: Value) {
     assert_eq!(ack["fan"], fan, "{ack}");
 }
 
-on_both_stores! {
+on_memory! {
     tuned(with_tokens)
     async fn a_token_for_some_lives_is_good_for_no_other(world) {
         opener(&world).await;

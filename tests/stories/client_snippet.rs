@@ -12,7 +12,7 @@ use tokio::process::Command;
 
 use crate::support::link::Link;
 use crate::support::running::Running;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::tokens::{in_seconds, mint, with_tokens};
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
@@ -74,9 +74,9 @@ fn node(folder: &tempfile::TempDir, script: &str, arguments: &[&str]) -> Running
     Running::start(command)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_program_for_node_stays_in_its_live_until_the_live_closes() {
-    within_deadline(async {
+#[test]
+fn the_program_for_node_stays_in_its_live_until_the_live_closes() {
+    story(async {
         let world = World::on_memory(|_| ()).await;
         world.open("42").await;
         let link = Link::to(world.addr).await;
@@ -104,13 +104,12 @@ async fn the_program_for_node_stays_in_its_live_until_the_live_closes() {
         let (status, said) = app.ends().await;
         assert!(status.success(), "{status}: {said}");
         assert_eq!(said.lines().last(), Some("closed requested"), "{said}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_for_node_stays_in_its_live_without_a_websocket() {
-    within_deadline(async {
+#[test]
+fn a_program_for_node_stays_in_its_live_without_a_websocket() {
+    story(async {
         let world = World::on_memory(|_| ()).await;
         world.open("42").await;
         let link = Link::to(world.addr).await;
@@ -134,8 +133,7 @@ async fn a_program_for_node_stays_in_its_live_without_a_websocket() {
         let (status, said) = app.ends().await;
         assert!(status.success(), "{status}: {said}");
         assert_eq!(said.lines().last(), Some("closed requested"), "{said}");
-    })
-    .await;
+    });
 }
 
 async fn has_viewers(world: &World, wanted: u64) {
@@ -146,9 +144,9 @@ async fn has_viewers(world: &World, wanted: u64) {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_socket_that_fails_ends_a_process_of_node() {
-    within_deadline(async {
+#[test]
+fn no_socket_that_fails_ends_a_process_of_node() {
+    story(async {
         let world = World::on_memory(|_| ()).await;
         let folder = folder_of_an_app(world.addr).await;
         let app = node(&folder, include_str!("failing_sockets.mjs"), &[]);
@@ -159,13 +157,12 @@ async fn no_socket_that_fails_ends_a_process_of_node() {
             Some("alive after all of them"),
             "{said}"
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_commands_say_what_the_document_says_of_them() {
-    within_deadline(async {
+#[test]
+fn the_commands_say_what_the_document_says_of_them() {
+    story(async {
         let world = World::on_memory(|_| ()).await;
         let guarded = World::on_memory(with_tokens).await;
         world.open("42").await;
@@ -221,8 +218,7 @@ async fn the_commands_say_what_the_document_says_of_them() {
                 .await
                 .unwrap_or_else(|_| panic!("{command}: no {expected} in time"));
         }
-    })
-    .await;
+    });
 }
 
 /// No compiler of these languages is at hand: their programs are only read.

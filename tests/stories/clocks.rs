@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::redis_view::Redis;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
@@ -24,10 +24,10 @@ async fn off_by(world: &World) -> i64 {
     i64::try_from(counts.number("as_of")).expect("a time") - i64::try_from(now).expect("a time")
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_is_off_by_an_hour_changes_nothing() {
+#[test]
+fn a_clock_that_is_off_by_an_hour_changes_nothing() {
     const HOUR: i64 = 3_600_000;
-    within_deadline(async {
+    story(async {
         let redis = Redis::start().await;
         let mut ahead = World::program_at(redis.clone(), "+1h").await;
         let behind = World::program_at(redis.clone(), "-1h").await;
@@ -106,13 +106,12 @@ async fn a_clock_that_is_off_by_an_hour_changes_nothing() {
         behind.dashboard("42").await.sees(viewers(0), fans(0)).await;
         behind.viewer("b0").await.join("42").await;
         right.fans_become("42", &["b0"]).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_step_of_the_clock_of_redis_harms_nobody() {
-    within_deadline(async {
+#[test]
+fn a_step_of_the_clock_of_redis_harms_nobody() {
+    story(async {
         let redis = Redis::start_with_clock().await;
         let (here, there) = (
             World::beside(redis.clone(), |_| ()).await,
@@ -141,6 +140,5 @@ async fn a_step_of_the_clock_of_redis_harms_nobody() {
         }
         assert_eq!(here.metric("rollcall_swept_members_total").await, 0.0);
         assert_eq!(there.metric("rollcall_swept_members_total").await, 0.0);
-    })
-    .await;
+    });
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{fans, viewers};
-use crate::support::stores::{on_both_stores, on_redis};
+use crate::support::stores::{on_both_stores, on_memory, on_redis};
 use crate::support::wait::{PATIENCE, same, until};
 
 on_both_stores! {
@@ -40,7 +40,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_close_over_http_tells_everybody_too(world) {
         world.open("42").await;
         let mut crowd = world.crowd("u", 2, "42").await;
@@ -53,7 +53,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_service_closes_over_its_socket(world) {
         world.open("42").await;
         let mut viewer = world.viewer_in("u1", "42").await;
@@ -63,14 +63,14 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_live_that_was_never_open_cannot_be_closed(world) {
         let mut streamer = world.streamer("s1").await;
         streamer.is_refused(json!({"type": "close", "live_id": "42"}), "live_not_open").await;
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn after_the_close_the_socket_sits_nowhere(world) {
         world.open("42").await;
         world.open("43").await;
@@ -83,7 +83,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn late_heartbeats_bring_nothing_back(world) {
         world.open("42").await;
         world.crowd_follows("u", 5).await;

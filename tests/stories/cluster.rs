@@ -5,7 +5,7 @@ use rollcall::base::ids::UserId;
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::redis_cluster::RedisCluster;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::wait::{PATIENCE, same, throughout, until};
 use crate::support::world::World;
 
@@ -39,9 +39,9 @@ fn fan_on(cluster: &RedisCluster, master: usize, live: &str) -> String {
         .unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_a_master_away_the_figures_are_partial_and_the_rest_goes_on() {
-    within_deadline(async {
+#[test]
+fn with_a_master_away_the_figures_are_partial_and_the_rest_goes_on() {
+    story(async {
         let cluster = RedisCluster::start(3, 0).await;
         let world = World::at(&cluster.url()).await;
         let (live, streamer) = (live_on(&cluster, 1, |_| true), streamer_on(&cluster, 2));
@@ -70,15 +70,14 @@ async fn with_a_master_away_the_figures_are_partial_and_the_rest_goes_on() {
                 seen.are(viewers(12), fans(12)) && seen.json["quality"] == "exact"
             })
             .await;
-    })
-    .await;
+    });
 }
 
 /// Only the record cannot be reached. Gateways still renew their leases, and a viewer who leaves is
 /// out of the set.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slice_goes_on_while_the_record_of_its_live_cannot_be_reached() {
-    within_deadline(async {
+#[test]
+fn a_slice_goes_on_while_the_record_of_its_live_cannot_be_reached() {
+    story(async {
         let cluster = RedisCluster::start(3, 0).await;
         let slice = |live: &str| format!("online-fans:{live}");
         let live = live_on(&cluster, 0, |live| cluster.home(&slice(live)) == 1);
@@ -123,6 +122,5 @@ async fn a_slice_goes_on_while_the_record_of_its_live_cannot_be_reached() {
             || card(2),
         )
         .await;
-    })
-    .await;
+    });
 }

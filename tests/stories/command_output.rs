@@ -5,7 +5,7 @@ use std::io;
 use std::process::{Command, Output, Stdio};
 
 use crate::support::redis_view::Redis;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::world::World;
 
 async fn rollcall(args: Vec<String>, stdout: impl Into<Stdio>) -> Output {
@@ -60,9 +60,9 @@ fn lines_of(command: &str, redis: &str, gateway: &str, secret: &str) -> Vec<Stri
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn output_that_cannot_be_written_is_a_failure_of_every_command() {
-    within_deadline(async {
+#[test]
+fn output_that_cannot_be_written_is_a_failure_of_every_command() {
+    story(async {
         let redis = Redis::start().await;
         let world = World::beside(redis.clone(), |_| ()).await;
         world.open("42").await;
@@ -95,6 +95,5 @@ async fn output_that_cannot_be_written_is_a_failure_of_every_command() {
             assert_eq!(out.status.code(), Some(0), "{line}: {why}");
             assert!(!why.contains("could not be written"), "{line}: {why}");
         }
-    })
-    .await;
+    });
 }

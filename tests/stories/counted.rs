@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::audit::audit;
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::stores::{on_memory, on_redis, story};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
@@ -185,9 +185,9 @@ on_redis! {
 }
 
 /// The last gateway with viewers dies; another one, which has no room of the live, sweeps it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_figures_of_a_live_that_only_a_killed_gateway_had_become_zero() {
-    within_deadline(async {
+#[test]
+fn the_figures_of_a_live_that_only_a_killed_gateway_had_become_zero() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
         doomed.open("42").await;
@@ -205,8 +205,7 @@ async fn the_figures_of_a_live_that_only_a_killed_gateway_had_become_zero() {
             },
         )
         .await;
-    })
-    .await;
+    });
 }
 
 on_redis! {
@@ -234,7 +233,7 @@ on_redis! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn many_lives_are_asked_about_in_one_call(world) {
         let backend = world.backend();
         let title = "Köche & Ko. \"live\"";

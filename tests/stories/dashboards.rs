@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::json;
 
 use crate::support::dashboard::{Dashboard, fans, viewers};
-use crate::support::stores::{on_both_stores, on_redis};
+use crate::support::stores::{on_both_stores, on_memory, on_redis};
 
 fn now_ms() -> u64 {
     SystemTime::now()
@@ -14,7 +14,7 @@ fn now_ms() -> u64 {
         .as_millis() as u64
 }
 
-on_both_stores! {
+on_memory! {
     async fn watching_answers_with_the_figures_of_now(world) {
         world.open("42").await;
         let mut dashboard = Dashboard::at(world.service().await);
@@ -31,7 +31,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_late_dashboard_sees_the_present_counts(world) {
         world.open("42").await;
         world.crowd_follows("u", 2).await;
@@ -60,7 +60,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn the_streamer_may_watch_and_others_may_not(world) {
         world.open("42").await;
         let mut streamer = Dashboard::at(world.streamer("s1").await);
@@ -73,14 +73,14 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_live_that_is_not_open_cannot_be_watched(world) {
         let mut service = world.service().await;
         service.is_refused(json!({"type": "watch", "live_id": "42"}), "live_not_open").await;
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn unwatch_ends_the_counts(world) {
         world.open("42").await;
         let mut dashboard = world.dashboard("42").await;
@@ -96,7 +96,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn two_dashboards_see_the_same(world) {
         world.open("42").await;
         world.crowd_follows("u", 1).await;
@@ -110,7 +110,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn watching_is_not_viewing(world) {
         world.open("42").await;
         let mut streamer = Dashboard::at(world.streamer("s1").await);
@@ -143,7 +143,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn one_socket_may_watch_two_lives(world) {
         world.open("1").await;
         world.open("2").await;

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::datagrams::{counted, stays_silent, udp_address, with_datagrams};
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
@@ -53,7 +53,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(with_datagrams)
     async fn who_is_silent_is_gone_and_a_beat_brings_the_viewer_back(world) {
         world.open("42").await;
@@ -66,7 +66,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(with_datagrams)
     async fn copies_of_datagrams_keep_nobody_whoever_sends_them(world) {
         world.open("42").await;
@@ -101,7 +101,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(with_datagrams)
     async fn a_stranger_gets_challenges_and_nothing_else(world) {
         world.open("42").await;
@@ -123,7 +123,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(with_datagrams)
     async fn beats_that_overtake_each_other_all_count(world) {
         world.open("42").await;
@@ -141,7 +141,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(with_datagrams)
     async fn an_app_whose_port_changes_goes_on(world) {
         world.open("42").await;
@@ -159,7 +159,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(with_datagrams)
     async fn an_app_whose_datagrams_are_repeated_all_the_time_goes_on_from_another_port(world) {
         world.open("42").await;
@@ -188,7 +188,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(with_datagrams)
     async fn datagrams_of_any_other_kind_get_no_answer(world) {
         world.open("42").await;
@@ -216,7 +216,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(with_datagrams)
     async fn a_flood_of_garbage_harms_no_honest_app(world) {
         world.open("42").await;
@@ -241,7 +241,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(with_datagrams)
     async fn an_app_learns_that_the_live_closed(world) {
         world.open("42").await;
@@ -254,7 +254,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(with_datagrams)
     async fn an_app_whose_user_was_removed_learns_it_and_stays_away(world) {
         world.open("42").await;
@@ -320,9 +320,9 @@ on_redis! {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_is_killed_and_its_apps_go_on_at_another_one() {
-    within_deadline(async {
+#[test]
+fn a_gateway_is_killed_and_its_apps_go_on_at_another_one() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program_with(redis.clone(), with_datagrams).await;
         let other = World::beside(redis, with_datagrams).await;
@@ -346,13 +346,12 @@ async fn a_gateway_is_killed_and_its_apps_go_on_at_another_one() {
         assert_eq!(other.metric("rollcall_members").await, 20.0);
         drop(staying);
         figures_become(&other, 0, 0).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_stops_sends_its_apps_to_another_one() {
-    within_deadline(async {
+#[test]
+fn a_gateway_that_stops_sends_its_apps_to_another_one() {
+    story(async {
         let redis = Redis::start().await;
         let tune = |config: &mut rollcall::config::Config| {
             with_datagrams(config);
@@ -375,8 +374,7 @@ async fn a_gateway_that_stops_sends_its_apps_to_another_one() {
         let ((), status) = tokio::join!(stayed, left);
         assert_eq!(status.code(), Some(0));
         drop(staying);
-    })
-    .await;
+    });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -416,9 +414,9 @@ fn program() -> String {
     program.to_owned()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_program_in_python_stays_in_its_live_until_its_user_is_removed() {
-    within_deadline(async {
+#[test]
+fn the_program_in_python_stays_in_its_live_until_its_user_is_removed() {
+    story(async {
         let world = World::on_memory(with_datagrams).await;
         world.open("42").await;
         let url = format!("http://{}/v1/presence?user_id=u1", world.addr);
@@ -448,6 +446,5 @@ async fn the_program_in_python_stays_in_its_live_until_its_user_is_removed() {
         while next().await["status"] != 4 {}
         let status = timeout(PATIENCE, python.wait()).await.expect("its end");
         assert!(status.unwrap().success());
-    })
-    .await;
+    });
 }

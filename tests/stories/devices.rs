@@ -2,10 +2,10 @@
 //! until the last leaves.
 
 use crate::support::dashboard::{fans, viewers};
-use crate::support::stores::{on_both_stores, on_redis};
+use crate::support::stores::{on_memory, on_redis};
 use crate::support::wait::SLACK;
 
-on_both_stores! {
+on_memory! {
     async fn two_devices_count_once_until_the_last_leaves(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
@@ -27,7 +27,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_device_that_vanishes_takes_nobody_with_it(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
@@ -40,7 +40,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn ten_tabs_of_each_user_make_no_difference(world) {
         world.open("42").await;
         world.crowd_follows("u", 3).await;
@@ -63,7 +63,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_quick_reconnect_is_no_leave(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;

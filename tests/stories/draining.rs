@@ -3,16 +3,14 @@
 
 use std::time::Duration;
 
-use rollcall::base::secret::Secret;
 use rollcall::config::Config;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{Counts, fans, viewers};
-use crate::support::link::Link;
 use crate::support::program::Program;
 use crate::support::redis_view::Redis;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK, until};
 use crate::support::world::{World, timings};
@@ -33,9 +31,9 @@ async fn moves(mut viewer: Viewer, user: String, new: &World) -> (Instant, Viewe
     (told, viewer, joined)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn viewers_are_sent_to_another_gateway_and_no_figure_dips_or_rises() {
-    within_deadline(async {
+#[test]
+fn viewers_are_sent_to_another_gateway_and_no_figure_dips_or_rises() {
+    story(async {
         let redis = Redis::start().await;
         let old = World::beside(redis.clone(), |config| config.drain = DRAIN).await;
         let new = World::beside(redis, |_| ()).await;
@@ -81,13 +79,12 @@ async fn viewers_are_sent_to_another_gateway_and_no_figure_dips_or_rises() {
         // Once the viewers have arrived elsewhere, the old gateway keeps nothing for them.
         let _late = new.viewer_in("late", "42").await;
         dashboard.sees(viewers(21), fans(20)).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_learns_of_a_live_from_those_who_are_sent_to_it_counts_them_once() {
-    within_deadline(async {
+#[test]
+fn a_gateway_that_learns_of_a_live_from_those_who_are_sent_to_it_counts_them_once() {
+    story(async {
         let redis = Redis::start().await;
         let old = World::beside(redis.clone(), |config| config.drain = DRAIN).await;
         let new = World::beside(redis.clone(), |_| ()).await;
@@ -117,13 +114,12 @@ async fn a_gateway_that_learns_of_a_live_from_those_who_are_sent_to_it_counts_th
         }
         let counts = new.dashboard("42").await.sees(viewers(20), fans(20)).await;
         assert_eq!(counts.number("peak_viewers"), 20, "{}", counts.json);
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_draining_gateway_refuses_connections_and_says_so() {
-    within_deadline(async {
+#[test]
+fn a_draining_gateway_refuses_connections_and_says_so() {
+    story(async {
         let draining = World::on_memory(|config| config.drain = DRAIN).await;
         draining.open("42").await;
         let mut crowd = draining.crowd("u", 30, "42").await;
@@ -136,20 +132,15 @@ async fn a_draining_gateway_refuses_connections_and_says_so() {
         let refused = crate::support::socket::Socket::connect(addr, "/ws?user_id=late", &[]).await;
         assert!(refused.is_err(), "a socket was taken in during the drain");
         stopping.await.expect("stopped");
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_last_flush_that_fails_is_made_again_until_redis_is_back() {
-    within_deadline(async {
+#[test]
+fn a_last_flush_that_fails_is_made_again_until_redis_is_back() {
+    story(async {
         let redis = Redis::start().await;
-        let link = Link::to(redis.addr()).await;
-        let world = World::beside(redis.clone(), |config| {
-            config.redis = Some(Secret::new(link.url()));
-            config.drain = Duration::from_secs(30);
-        })
-        .await;
+        let (world, link) =
+            World::over_a_link(&redis, |config| config.drain = Duration::from_secs(30)).await;
         world.open("42").await;
         world.follow(&["u1"]).await;
         let viewer = world.viewer_in("u1", "42").await;
@@ -169,13 +160,12 @@ async fn a_last_flush_that_fails_is_made_again_until_redis_is_back() {
             "{:?}",
             began.elapsed()
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stop_with_redis_gone_ends_within_the_drain() {
-    within_deadline(async {
+#[test]
+fn a_stop_with_redis_gone_ends_within_the_drain() {
+    story(async {
         const DRAIN: Duration = Duration::from_secs(14);
         let redis = Redis::start().await;
         let world = World::beside(redis.clone(), |config| config.drain = DRAIN).await;
@@ -188,13 +178,12 @@ async fn a_stop_with_redis_gone_ends_within_the_drain() {
         let began = Instant::now();
         world.stop().await;
         assert!(began.elapsed() < DRAIN, "{:?}", began.elapsed());
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_without_sockets_stops_without_a_warning() {
-    within_deadline(async {
+#[test]
+fn a_gateway_without_sockets_stops_without_a_warning() {
+    story(async {
         let mut program = Program::start(&Config {
             drain: Duration::ZERO,
             ..timings()
@@ -204,13 +193,12 @@ async fn a_gateway_without_sockets_stops_without_a_warning() {
         assert_eq!(program.exit(PATIENCE).await.code(), Some(0));
         let said = program.said();
         assert!(!said.contains("remaining sockets"), "{said}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn signals_without_a_meaning_are_ignored_and_quit_stops_as_terminate_does() {
-    within_deadline(async {
+#[test]
+fn signals_without_a_meaning_are_ignored_and_quit_stops_as_terminate_does() {
+    story(async {
         let mut world =
             World::program_with(Redis::start().await, |config| config.drain = DRAIN).await;
         let mut viewer = world.viewer("u1").await;
@@ -232,13 +220,12 @@ async fn signals_without_a_meaning_are_ignored_and_quit_stops_as_terminate_does(
         world.process().signal("-QUIT");
         viewer.expect("reconnect").await;
         assert_eq!(world.process().exit(PATIENCE).await.code(), Some(0));
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hangup_does_not_end_the_process() {
-    within_deadline(async {
+#[test]
+fn a_hangup_does_not_end_the_process() {
+    story(async {
         let mut world = World::program(Redis::start().await).await;
         let mut viewer = world.viewer("u1").await;
         world.process().hang_up();
@@ -250,6 +237,5 @@ async fn a_hangup_does_not_end_the_process() {
         }
         world.process().terminate();
         assert_eq!(world.process().exit(PATIENCE).await.code(), Some(0));
-    })
-    .await;
+    });
 }

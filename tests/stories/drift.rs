@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::audit::nothing_is_wrong;
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_redis, within_deadline};
+use crate::support::stores::{on_redis, story};
 use crate::support::wait::{PATIENCE, SLACK, same, until};
 use crate::support::world::World;
 
@@ -84,9 +84,9 @@ on_redis! {
 }
 
 /// Nobody moves, so the gateway that holds the viewers learns of it from the other one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn viewers_stay_when_a_gateway_without_them_finds_their_claims_changed() {
-    within_deadline(async {
+#[test]
+fn viewers_stay_when_a_gateway_without_them_finds_their_claims_changed() {
+    story(async {
         let redis = Redis::start().await;
         let walker = World::beside(redis.clone(), |config| {
             config.check_every = Duration::from_secs(2);
@@ -114,14 +114,13 @@ async fn viewers_stay_when_a_gateway_without_them_finds_their_claims_changed() {
         })
         .await;
         nothing_is_wrong(&walker.redis().url(), PATIENCE).await;
-    })
-    .await;
+    });
 }
 
 /// Whom a live had is lost with the slice, and nobody is there who would say it again.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_figures_of_a_slice_that_was_lost_after_everybody_had_left_are_exact_again() {
-    within_deadline(async {
+#[test]
+fn the_figures_of_a_slice_that_was_lost_after_everybody_had_left_are_exact_again() {
+    story(async {
         let world = World::on_redis(|_| ()).await;
         world.open("42").await;
         let mut dashboard = world.dashboard("42").await;
@@ -134,15 +133,14 @@ async fn the_figures_of_a_slice_that_was_lost_after_everybody_had_left_are_exact
         world.redis().ask(&["FLUSHALL"]).await;
         dashboard.sees_quality("partial").await;
         dashboard.sees_quality("exact").await;
-    })
-    .await;
+    });
 }
 
 /// The gateway searches the whole slice at once when there surely are strays, and page by page
 /// otherwise. It never removes a user whom a gateway holds.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_strays_go_at_once_and_nobody_else_does() {
-    within_deadline(async {
+#[test]
+fn many_strays_go_at_once_and_nobody_else_does() {
+    story(async {
         let world = World::on_redis(|_| ()).await;
         let _crowd = world.live_with_fans(20).await;
         let strays: Vec<String> = (0..5_000).map(|n| format!("stray{n}")).collect();
@@ -160,13 +158,12 @@ async fn many_strays_go_at_once_and_nobody_else_does() {
             .await
             .sees_that("20 fans", |counts| counts.number("fans") == 20)
             .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_age_of_ghosts_is_measured() {
-    within_deadline(async {
+#[test]
+fn the_age_of_ghosts_is_measured() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
         let _crowd = doomed.live_with_fans(5).await;
@@ -182,6 +179,5 @@ async fn the_age_of_ghosts_is_measured() {
         let age = other.metric("rollcall_ghost_age_seconds_sum").await;
         assert!(age < 5.0, "{age} s past the lease");
         assert_eq!(other.metric("rollcall_ghost_oldest_seconds").await, 0.0);
-    })
-    .await;
+    });
 }

@@ -4,15 +4,13 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use rollcall::base::secret::Secret;
 use rollcall::config::{AttendanceForm, Config, SeenIds};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::support::link::Link;
 use crate::support::presence::with_shared_sessions;
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_both_stores, within_deadline};
+use crate::support::stores::{on_both_stores, story};
 use crate::support::wait::{PATIENCE, same, throughout, until};
 use crate::support::world::World;
 
@@ -293,26 +291,20 @@ async fn nothing_is_left(people: &People) {
     assert_eq!(here.backend().live("41").await["state"], "closed");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_erasure_that_a_gateway_does_not_survive_leaves_nothing_in_sets() {
-    within_deadline(nothing_is_left(&IN_SETS)).await;
+#[test]
+fn an_erasure_that_a_gateway_does_not_survive_leaves_nothing_in_sets() {
+    story(nothing_is_left(&IN_SETS));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_erasure_that_a_gateway_does_not_survive_leaves_nothing_in_bitmaps() {
-    within_deadline(nothing_is_left(&IN_BITMAPS)).await;
+#[test]
+fn an_erasure_that_a_gateway_does_not_survive_leaves_nothing_in_bitmaps() {
+    story(nothing_is_left(&IN_BITMAPS));
 }
 
 /// A gateway that has not heard of an erasure from its beginning to its end brings nothing back.
 async fn a_gateway_was_cut_off() {
     let redis = Redis::start().await;
-    let link = Link::to(redis.addr()).await;
-    let url = link.url();
-    let far = World::beside(redis.clone(), |config| {
-        with_shared_sessions(config);
-        config.redis = Some(Secret::new(url));
-    })
-    .await;
+    let (far, link) = World::over_a_link(&redis, with_shared_sessions).await;
     let near = World::beside(redis.clone(), with_shared_sessions).await;
     let backend = near.backend();
     let [erika, max, ben] = ["erika@example.org", "max:mustermann", "ben@example.org"];
@@ -383,7 +375,7 @@ async fn a_gateway_was_cut_off() {
     assert_eq!(backend.live("42").await["viewers"], 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_heard_nothing_of_an_erasure_brings_nobody_back() {
-    within_deadline(a_gateway_was_cut_off()).await;
+#[test]
+fn a_gateway_that_heard_nothing_of_an_erasure_brings_nobody_back() {
+    story(a_gateway_was_cut_off());
 }

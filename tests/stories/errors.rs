@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::support::stores::on_both_stores;
+use crate::support::stores::on_memory;
 use crate::support::viewer::Viewer;
 
 async fn frame_is_refused(viewer: &mut Viewer, frame: Message, codes: &[&str]) {
@@ -18,7 +18,7 @@ async fn frame_is_refused(viewer: &mut Viewer, frame: Message, codes: &[&str]) {
     assert!(error["message"].is_string(), "{error}");
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_frame_that_is_no_object_is_a_bad_message(world) {
         let mut viewer = world.viewer("u1").await;
         let open_ended = "{\"type\":\"heartbeat\"";
@@ -32,7 +32,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn fields_of_the_wrong_type_are_a_bad_message(world) {
         let mut viewer = world.viewer("u1").await;
         for message in [
@@ -51,7 +51,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn unknown_types_are_told_and_unknown_fields_ignored(world) {
         world.open("42").await;
         let mut viewer = world.viewer("u1").await;
@@ -63,7 +63,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn ids_outside_the_rules_are_invalid(world) {
         let long = "x".repeat(65);
         let ids = ["", "{42}", "4 2", "42\n", "42\u{0}", "*", "42:1", "a/b", "ä", "42_slice1", "_slice0", &long];
@@ -89,7 +89,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn leaving_nothing_is_not_joined(world) {
         world.open("42").await;
         let mut viewer = world.viewer("u1").await;
@@ -100,7 +100,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_reply_repeats_the_id_of_its_request(world) {
         world.open("42").await;
         let mut viewer = world.viewer("u1").await;
@@ -128,7 +128,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_frame_over_4_kib_closes_with_1009(world) {
         let of_size = |size: usize| {
             let head = "{\"type\":\"heartbeat\",\"pad\":\"";

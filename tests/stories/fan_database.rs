@@ -14,7 +14,7 @@ use crate::support::mysql::MySql;
 use crate::support::postgres::{FOLLOWS, PASSWORD, Postgres};
 use crate::support::program::Program;
 use crate::support::socket::Socket;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK, same, until};
 use crate::support::world::{World, timings};
@@ -43,9 +43,9 @@ async fn breaker_becomes(world: &World, state: f64) {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_table_says_who_is_a_fan_and_who_no_longer_is() {
-    within_deadline(async {
+#[test]
+fn the_table_says_who_is_a_fan_and_who_no_longer_is() {
+    story(async {
         let database = Postgres::start().await;
         database.run(FOLLOWS).await;
         database.follow("s1", &["u1", "u3"]).await;
@@ -63,13 +63,12 @@ async fn the_table_says_who_is_a_fan_and_who_no_longer_is() {
         world
             .fans_become_within("42", &["u0", "u1"], world.config.fan_ttl + SLACK)
             .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_password_is_read_with_sighup() {
-    within_deadline(async {
+#[test]
+fn a_new_password_is_read_with_sighup() {
+    story(async {
         let database = Postgres::start().await;
         database.run(FOLLOWS).await;
         database.follow("s1", &["u1"]).await;
@@ -86,13 +85,12 @@ async fn a_new_password_is_read_with_sighup() {
         std::fs::write(database.password_file(), "another").unwrap();
         world.reload().await;
         world.fans_become_within("42", &["u0"], BACK + SLACK).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_statement_of_ones_own_reads_ids_that_are_integers() {
-    within_deadline(async {
+#[test]
+fn a_statement_of_ones_own_reads_ids_that_are_integers() {
+    story(async {
         let database = Postgres::start().await;
         database
             .run("CREATE TABLE relation (who int, fan bigint)")
@@ -120,13 +118,12 @@ async fn a_statement_of_ones_own_reads_ids_that_are_integers() {
         world.backend().open("43", "s1").await;
         let mut elsewhere = world.viewer_in("7", "43").await;
         world.acks_become(&mut elsewhere, Some(false), 1, 0).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_is_stopped_turns_nobody_away_and_is_asked_again_when_it_is_back() {
-    within_deadline(async {
+#[test]
+fn a_database_that_is_stopped_turns_nobody_away_and_is_asked_again_when_it_is_back() {
+    story(async {
         let mut database = Postgres::start().await;
         database.run(FOLLOWS).await;
         database.follow("s1", &["u0", "u1", "late"]).await;
@@ -150,13 +147,12 @@ async fn a_database_that_is_stopped_turns_nobody_away_and_is_asked_again_when_it
             .await;
         world.acks_become(&mut late, Some(true), 4, 3).await;
         breaker_becomes(&world, 0.0).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_table_that_is_locked_holds_up_nobody() {
-    within_deadline(async {
+#[test]
+fn a_table_that_is_locked_holds_up_nobody() {
+    story(async {
         let database = Postgres::start().await;
         database.run(FOLLOWS).await;
         database.follow("s1", &["u0", "late"]).await;
@@ -178,13 +174,12 @@ async fn a_table_that_is_locked_holds_up_nobody() {
         world
             .fans_become_within("42", &["late"], BACK + SLACK)
             .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_authorities_of_its_own_a_gateway_asks_only_a_database_that_proves_its_name() {
-    within_deadline(async {
+#[test]
+fn with_authorities_of_its_own_a_gateway_asks_only_a_database_that_proves_its_name() {
+    story(async {
         let right = Certificates::for_host("IP:127.0.0.1");
         let database = Postgres::start_tls(&right.chain(), &right.key()).await;
         database.run(FOLLOWS).await;
@@ -207,8 +202,7 @@ async fn with_authorities_of_its_own_a_gateway_asks_only_a_database_that_proves_
 
         let world = World::on_memory(asks_trusting(&Certificates::for_host("IP:127.0.0.1"))).await;
         nobody_is_told_to_be_a_fan(&world).await;
-    })
-    .await;
+    });
 }
 
 /// The database cannot be asked, so the breaker opens, and a viewer hears of neither yes nor no.
@@ -219,29 +213,42 @@ async fn nobody_is_told_to_be_a_fan(world: &World) {
     assert_eq!(viewer.heartbeat().await.fan, None);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_table_in_mysql_says_who_is_a_fan_of_very_many_viewers_too() {
-    within_deadline(async {
+#[test]
+fn a_table_in_mysql_says_who_is_a_fan_of_very_many_viewers_too() {
+    story(async {
         let database = MySql::start().await;
         database.run("CREATE TABLE follows (streamer_id varchar(64), user_id varchar(64), is_follow int)").await;
         let fans: Vec<String> = (0..70).step_by(7).map(|n| format!("u{n}")).collect();
-        let rows: Vec<String> = fans.iter().map(|fan| format!("('s1', '{fan}', 1)")).collect();
-        database.run(&format!("INSERT INTO follows VALUES ('s2', 'u1', 1), {}", rows.join(","))).await;
+        let rows: Vec<String> = fans
+            .iter()
+            .map(|fan| format!("('s1', '{fan}', 1)"))
+            .collect();
+        database
+            .run(&format!(
+                "INSERT INTO follows VALUES ('s2', 'u1', 1), {}",
+                rows.join(",")
+            ))
+            .await;
         let world = World::on_redis(asks_at(database.url(), database.password_file())).await;
         world.open("42").await;
         let mut crowd = world.crowd("u", 70, "42").await;
         let fans: Vec<&str> = fans.iter().map(String::as_str).collect();
         world.fans_become("42", &fans).await;
-        world.acks_become(&mut crowd[1], Some(false), 70, fans.len() as u64).await;
-        database.run("UPDATE follows SET is_follow = 0 WHERE user_id <> 'u7'").await;
-        world.fans_become_within("42", &["u7"], world.config.fan_ttl + SLACK).await;
-    })
-    .await;
+        world
+            .acks_become(&mut crowd[1], Some(false), 70, fans.len() as u64)
+            .await;
+        database
+            .run("UPDATE follows SET is_follow = 0 WHERE user_id <> 'u7'")
+            .await;
+        world
+            .fans_become_within("42", &["u7"], world.config.fan_ttl + SLACK)
+            .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mysql_proves_its_name_and_has_ids_of_any_type() {
-    within_deadline(async {
+#[test]
+fn mysql_proves_its_name_and_has_ids_of_any_type() {
+    story(async {
         let right = Certificates::for_host("IP:127.0.0.1");
         let database = MySql::start_tls(&right.chain(), &right.key()).await;
         for kind in ["int", "bigint unsigned", "varbinary(20)"] {
@@ -277,13 +284,12 @@ async fn mysql_proves_its_name_and_has_ids_of_any_type() {
         })
         .await;
         nobody_is_told_to_be_a_fan(&world).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_log_and_no_error_shows_the_password() {
-    within_deadline(async {
+#[test]
+fn no_log_and_no_error_shows_the_password() {
+    story(async {
         let mut database = Postgres::start().await;
         database.run(FOLLOWS).await;
         database.follow("s1", &["u1"]).await;
@@ -317,8 +323,7 @@ async fn no_log_and_no_error_shows_the_password() {
                 "the password is in the log"
             );
         }
-    })
-    .await;
+    });
 }
 
 /// The program with this database, which logs all it can.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::certificates::Certificates;
 use crate::support::fan_service::{FanService, Mood, Question};
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::tls_door::tls_before;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK, same, until};
@@ -50,9 +50,9 @@ async fn breaker_becomes(world: &World, state: f64) {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fan_is_null_until_the_first_check_has_answered() {
-    within_deadline(async {
+#[test]
+fn fan_is_null_until_the_first_check_has_answered() {
+    story(async {
         let service = FanService::start(&[]).await;
         service.is(Mood::Silent);
         let world = world_of(&service).await;
@@ -65,13 +65,12 @@ async fn fan_is_null_until_the_first_check_has_answered() {
         );
         service.is(Mood::Right);
         world.acks_become(&mut viewer, Some(false), 1, 0).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_service_says_who_is_a_fan_and_who_no_longer_is() {
-    within_deadline(async {
+#[test]
+fn the_service_says_who_is_a_fan_and_who_no_longer_is() {
+    story(async {
         let service = FanService::start(&["u1", "u3"]).await;
         let dir = tempfile::tempdir().unwrap();
         let secret = dir.path().join("token");
@@ -113,13 +112,12 @@ async fn the_service_says_who_is_a_fan_and_who_no_longer_is() {
                 question.body
             );
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_that_does_not_answer_holds_up_nobody() {
-    within_deadline(async {
+#[test]
+fn a_service_that_does_not_answer_holds_up_nobody() {
+    story(async {
         let service = FanService::start(&["u0", "u1", "late"]).await;
         let world = world_of(&service).await;
         let mut crowd = world.crowd("u", 3, "42").await;
@@ -149,13 +147,12 @@ async fn a_service_that_does_not_answer_holds_up_nobody() {
         for viewer in crowd.iter_mut().chain([&mut late]) {
             assert!(viewer.is_connected().await, "{}", viewer.user);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_that_fails_is_asked_seldom_and_makes_nobody_a_stranger() {
-    within_deadline(async {
+#[test]
+fn a_service_that_fails_is_asked_seldom_and_makes_nobody_a_stranger() {
+    story(async {
         let service = FanService::start(&["u0"]).await;
         let world = world_of(&service).await;
         let _crowd = world.crowd("u", 2, "42").await;
@@ -174,13 +171,12 @@ async fn a_service_that_fails_is_asked_seldom_and_makes_nobody_a_stranger() {
         world
             .fans_become_within("42", &["late"], BACK + SLACK)
             .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_that_fails_every_other_time_is_asked_again() {
-    within_deadline(async {
+#[test]
+fn a_service_that_fails_every_other_time_is_asked_again() {
+    story(async {
         let service = FanService::start(&["u0", "u2", "u4"]).await;
         let world = world_of(&service).await;
         service.is(Mood::Flapping);
@@ -193,13 +189,12 @@ async fn a_service_that_fails_every_other_time_is_asked_again() {
             .await;
         service.knows(&["u1"]);
         world.fans_become_within("42", &["u1"], BACK).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_that_are_not_as_agreed_change_nothing() {
-    within_deadline(async {
+#[test]
+fn answers_that_are_not_as_agreed_change_nothing() {
+    story(async {
         let service = FanService::start(&["u0"]).await;
         let world = world_of(&service).await;
         let mut crowd = world.crowd("u", 2, "42").await;
@@ -255,13 +250,12 @@ async fn answers_that_are_not_as_agreed_change_nothing() {
         service.knows(&["u1"]);
         service.is(Mood::Right);
         world.fans_become_within("42", &["u1"], BACK + SLACK).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn viewers_of_all_lives_of_a_streamer_are_asked_about_together() {
-    within_deadline(async {
+#[test]
+fn viewers_of_all_lives_of_a_streamer_are_asked_about_together() {
+    story(async {
         let service = FanService::start(&["u7"]).await;
         let world = World::on_redis(|config| {
             asks(&service)(config);
@@ -300,13 +294,12 @@ async fn viewers_of_all_lives_of_a_streamer_are_asked_about_together() {
                 question.body
             );
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_behind_tls_must_prove_its_name_and_a_new_token_is_read_with_sighup() {
-    within_deadline(async {
+#[test]
+fn a_service_behind_tls_must_prove_its_name_and_a_new_token_is_read_with_sighup() {
+    story(async {
         let service = FanService::start(&["u1"]).await;
         let right = Certificates::for_host("IP:127.0.0.1");
         let door = tls_before(service.addr, &right).await;
@@ -365,13 +358,12 @@ async fn a_service_behind_tls_must_prove_its_name_and_a_new_token_is_read_with_s
             !service.questions().iter().any(told),
             "the token goes to nobody else"
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_asks_the_service_that_gateways_ask() {
-    within_deadline(async {
+#[test]
+fn explain_asks_the_service_that_gateways_ask() {
+    story(async {
         let service = FanService::start(&["u1"]).await;
         let world = world_of(&service).await;
         // What the store knows does not matter.
@@ -406,6 +398,5 @@ async fn explain_asks_the_service_that_gateways_ask() {
             fan.is_null() && because.contains("does not say whether u1"),
             "{because}"
         );
-    })
-    .await;
+    });
 }

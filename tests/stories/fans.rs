@@ -5,10 +5,10 @@ use std::time::Duration;
 use rollcall::config::FanKey;
 
 use crate::support::dashboard::{fans, viewers};
-use crate::support::stores::{on_both_stores, on_redis};
+use crate::support::stores::{on_both_stores, on_memory, on_redis};
 use crate::support::wait::SLACK;
 
-on_both_stores! {
+on_memory! {
     async fn a_follower_who_joins_is_a_fan(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
@@ -18,7 +18,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_viewer_who_does_not_follow_is_no_fan(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
@@ -42,7 +42,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn an_unfollow_during_the_stream_counts_at_once(world) {
         world.open("42").await;
         world.follow(&["u1", "u2"]).await;
@@ -54,7 +54,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn the_last_follow_or_unfollow_decides(world) {
         world.open("42").await;
         let _viewer = world.viewer_in("u1", "42").await;
@@ -110,7 +110,7 @@ on_redis! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_dashboard_tells_fans_from_viewers(world) {
         world.open("42").await;
         world.crowd_follows("fan", 3).await;
@@ -121,7 +121,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| config.fan_key = FanKey::Following)
     async fn with_fan_key_following_each_viewers_own_key_is_asked(world) {
         world.open("42").await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::backend::Backend;
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
 
@@ -124,7 +124,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn what_is_no_announcement_is_refused(world) {
         let backend = world.backend();
         signs_up(&world, "s1").await;
@@ -296,9 +296,9 @@ async fn spread(redis: &Redis) -> (u64, u64) {
     (said[0].as_u64().unwrap(), said[1].as_u64().unwrap())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_is_killed_while_it_tells_followers_leaves_nobody_out() {
-    within_deadline(async {
+#[test]
+fn a_gateway_that_is_killed_while_it_tells_followers_leaves_nobody_out() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
         for from in (0..CROWD).step_by(1_000) {
@@ -338,6 +338,5 @@ async fn a_gateway_that_is_killed_while_it_tells_followers_leaves_nobody_out() {
             same(spread(&redis).await, (0, 0))
         })
         .await;
-    })
-    .await;
+    });
 }

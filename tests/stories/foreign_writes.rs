@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::audit::nothing_is_wrong;
 use crate::support::foreign::{Meddling, back_up, tidy};
 use crate::support::redis_view::Redis;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, same, throughout, until};
 use crate::support::witness::{Truth, Witness};
@@ -559,9 +559,9 @@ async fn users_online_of(gateways: usize, pace: Pace) {
 macro_rules! repaired {
     ($($name:ident = $trial:expr;)*) => {
         $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() {
-                within_deadline($trial).await;
+            #[test]
+            fn $name() {
+                story($trial);
             }
         )*
     };
@@ -615,9 +615,9 @@ async fn fans_become(world: &World, crowd: &[Viewer]) {
 }
 
 /// The size is what it should be after the leave, so only who looks at the members finds the loss.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fan_who_was_removed_by_hand_comes_back_although_another_leaves() {
-    within_deadline(async {
+#[test]
+fn a_fan_who_was_removed_by_hand_comes_back_although_another_leaves() {
+    story(async {
         let (here, there, mut crowd) = fans_on_two_gateways(20).await;
         for leaves in 1..=3 {
             let lost = crowd[leaves].user.clone();
@@ -638,28 +638,26 @@ async fn a_fan_who_was_removed_by_hand_comes_back_although_another_leaves() {
         let missing = "rollcall_drift_members_total{why=\"missing\"}";
         assert!(here.metric(missing).await + there.metric(missing).await >= 3.0);
         nothing_is_wrong(&here.redis().url(), PATIENCE).await;
-    })
-    .await;
+    });
 }
 
 /// The join hides the loss as the leave does: it makes up for the size.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fan_who_was_removed_by_hand_comes_back_although_another_joins() {
-    within_deadline(async {
+#[test]
+fn a_fan_who_was_removed_by_hand_comes_back_although_another_joins() {
+    story(async {
         let (here, there, mut crowd) = fans_on_two_gateways(20).await;
         here.follow_as_the_platform(&["late"]).await;
         assert_eq!(here.redis().ask(&["SREM", "online-fans:42", "u4"]).await, 1);
         crowd.push(there.viewer_in("late", "42").await);
         fans_become(&here, &crowd).await;
         nothing_is_wrong(&here.redis().url(), PATIENCE).await;
-    })
-    .await;
+    });
 }
 
 /// All sizes stay as they are, in the slice and in the claims.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fan_who_was_replaced_by_a_stranger_comes_back_and_the_stranger_goes() {
-    within_deadline(async {
+#[test]
+fn a_fan_who_was_replaced_by_a_stranger_comes_back_and_the_stranger_goes() {
+    story(async {
         let (here, there, crowd) = fans_on_two_gateways(20).await;
         let redis = here.redis();
         redis.ask(&["SREM", "online-fans:42", "u3"]).await;
@@ -675,14 +673,13 @@ async fn a_fan_who_was_replaced_by_a_stranger_comes_back_and_the_stranger_goes()
         .await;
         fans_become(&here, &crowd).await;
         nothing_is_wrong(&redis.url(), PATIENCE).await;
-    })
-    .await;
+    });
 }
 
 /// The largest live in which this is promised; in a larger one the search takes longer.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fan_who_was_replaced_comes_back_among_a_thousand_too() {
-    within_deadline(async {
+#[test]
+fn a_fan_who_was_replaced_comes_back_among_a_thousand_too() {
+    story(async {
         let (here, _there, crowd) = fans_on_two_gateways(1_000).await;
         here.redis()
             .meddle(&Meddling::Swap.command("online-fans:42"))
@@ -700,8 +697,7 @@ async fn a_fan_who_was_replaced_comes_back_among_a_thousand_too() {
             }
         })
         .await;
-    })
-    .await;
+    });
 }
 
 /// In which live a user is, as a gateway says; nothing while a key is unreadable.
@@ -714,9 +710,9 @@ async fn whereabouts(world: &World, user: &str) -> Value {
     json!([said["items"][0]["online"], said["items"][0]["live_id"]])
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_users_are_is_known_again_whatever_happens_to_the_key() {
-    within_deadline(async {
+#[test]
+fn where_users_are_is_known_again_whatever_happens_to_the_key() {
+    story(async {
         let here = World::on_redis(quick_checks).await;
         let there = here.another_gateway().await;
         let mut people = Vec::new();
@@ -777,6 +773,5 @@ async fn where_users_are_is_known_again_whatever_happens_to_the_key() {
             here.redis().meddle(&tidy(key)).await;
         }
         nothing_is_wrong(&here.redis().url(), PATIENCE).await;
-    })
-    .await;
+    });
 }

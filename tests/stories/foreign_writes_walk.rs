@@ -19,6 +19,7 @@ use super::audit::nothing_is_wrong;
 use super::foreign_writes::{Of, Target, bound};
 use crate::support::foreign::{Meddling, back_up, tidy};
 use crate::support::redis_view::Redis;
+use crate::support::story::tell;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::witness::{Truth, Witness};
@@ -403,19 +404,14 @@ fn backup_of(key: &str) -> String {
     tidy(key).swap_remove(1)
 }
 
-async fn walk(gateways: usize, n: u64) {
+fn walk(gateways: usize, n: u64) {
     let from_environment = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let writes = from_environment("STORIES_FOREIGN_WRITES").unwrap_or(WRITES as u64) as usize;
     let seed = from_environment("STORIES_SEED").unwrap_or(0) + n;
     let lives = if writes >= LONG { MANY_LIVES } else { LIVES };
     println!("seed {seed}, {gateways} gateways, {writes} writes into {lives} lives");
-    let story = walks(gateways, seed, writes, lives);
     let deadline = Duration::from_secs(60) + PATIENCE_PER_WRITE * writes as u32;
-    let ended = tokio::time::timeout(deadline, Box::pin(story)).await;
-    assert!(
-        ended.is_ok(),
-        "seed {seed}: the walk did not end in {deadline:?}"
-    );
+    tell(deadline, walks(gateways, seed, writes, lives));
 }
 
 async fn walks(gateways: usize, seed: u64, writes: usize, lives: usize) {
@@ -459,17 +455,17 @@ async fn walks(gateways: usize, seed: u64, writes: usize, lives: usize) {
     nothing_is_wrong(&walk.redis().url(), PATIENCE).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_one_gateway() {
-    walk(1, 1).await;
+#[test]
+fn on_one_gateway() {
+    walk(1, 1);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_two_gateways() {
-    walk(2, 3).await;
+#[test]
+fn on_two_gateways() {
+    walk(2, 3);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_three_gateways() {
-    walk(3, 5).await;
+#[test]
+fn on_three_gateways() {
+    walk(3, 5);
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::stores::{on_memory, on_redis, story};
 use crate::support::viewer::Viewer;
 use crate::support::wait::PATIENCE;
 use crate::support::world::World;
@@ -83,7 +83,7 @@ async fn sees_within(
     panic!("{} wants {wanted:?}, was told last {last}", viewer.user);
 }
 
-on_both_stores! {
+on_memory! {
     async fn friends_in_the_live_are_told_at_once_and_on_change(world) {
         world.open("42").await;
         world.open("43").await;
@@ -107,7 +107,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn answers_are_paced_and_the_latest_always_comes(world) {
         world.open("42").await;
         let friends: Vec<String> = (0..30).map(|n| format!("u{n:02}")).collect();
@@ -134,7 +134,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_follow_or_an_unfollow_changes_the_answer(world) {
         world.open("42").await;
         let _there = world.crowd("u", 3, "42").await;
@@ -149,7 +149,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn who_does_not_ask_is_told_nothing_and_asking_ends_with_a_join_without_it(world) {
         world.open("42").await;
         world.open("43").await;
@@ -173,7 +173,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_friend_in_two_lives_is_in_both(world) {
         world.open("42").await;
         world.open("43").await;
@@ -189,7 +189,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config: &mut Config| config.track_online = false)
     async fn a_gateway_that_does_not_track_users_says_so(world) {
         world.open("42").await;
@@ -423,14 +423,14 @@ async fn history(seed: u64) {
     history.comes_to_rest(bound + PATIENCE).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_random_history_ends_with_the_intersection_of_the_sets_1() {
-    within_deadline(history(seed(1))).await;
+#[test]
+fn a_random_history_ends_with_the_intersection_of_the_sets_1() {
+    story(history(seed(1)));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_random_history_ends_with_the_intersection_of_the_sets_2() {
-    within_deadline(history(seed(2))).await;
+#[test]
+fn a_random_history_ends_with_the_intersection_of_the_sets_2() {
+    story(history(seed(2)));
 }
 
 /// The seed of a history. Set `STORIES_SEED` in the environment for others.

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::support::stores::on_both_stores;
+use crate::support::stores::{on_memory, on_redis};
 use crate::support::wait::PATIENCE;
 use crate::support::world::World;
 
@@ -69,7 +69,7 @@ async fn everything_still_works(world: &World) {
     assert_eq!(world.backend().get("/healthz").await.status, 200);
 }
 
-on_both_stores! {
+on_redis! {
     // The sockets alone would make keys of the users who are online.
     tuned(|config| config.track_online = false)
     async fn ten_thousand_random_frames_do_no_harm(world) {
@@ -104,7 +104,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn garbage_on_the_port_does_no_harm(world) {
         let mut rng = StdRng::seed_from_u64(7);
         for _ in 0..100 {
@@ -126,7 +126,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn broken_frames_after_the_upgrade_do_no_harm(world) {
         let upgrade = "GET /ws?user_id=u1 HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
                        sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";

@@ -7,9 +7,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{fans, viewers};
-use crate::support::link::Link;
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_redis, within_deadline};
+use crate::support::stores::{on_redis, story};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
@@ -181,9 +180,9 @@ on_redis! {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_hears_nothing_at_all_is_late_but_right() {
-    within_deadline(async {
+#[test]
+fn a_gateway_that_hears_nothing_at_all_is_late_but_right() {
+    story(async {
         let redis = Redis::start().await;
         let here = World::beside(redis.clone(), |_| ()).await;
         here.open("42").await;
@@ -213,13 +212,12 @@ async fn a_gateway_that_hears_nothing_at_all_is_late_but_right() {
         }
         here.backend().close("42").await;
         crowd[0].expect("closed").await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_viewers_of_a_killed_gateway_leave_the_sums_at_its_lease() {
-    within_deadline(async {
+#[test]
+fn the_viewers_of_a_killed_gateway_leave_the_sums_at_its_lease() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
         let other = World::beside(redis, |_| ()).await;
@@ -255,8 +253,7 @@ async fn the_viewers_of_a_killed_gateway_leave_the_sums_at_its_lease() {
                 c.are(viewers(0), fans(0)) && c.json["quality"] == "exact"
             })
             .await;
-    })
-    .await;
+    });
 }
 
 on_redis! {
@@ -299,17 +296,12 @@ on_redis! {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_behind_a_dead_wire_is_not_waited_for() {
-    within_deadline(async {
+#[test]
+fn a_gateway_behind_a_dead_wire_is_not_waited_for() {
+    story(async {
         let redis = Redis::start().await;
         let here = World::beside(redis.clone(), |_| ()).await;
-        let link = Link::to(redis.addr()).await;
-        let url = link.url();
-        let away = World::beside(redis, |config| {
-            config.redis = Some(rollcall::base::secret::Secret::new(url))
-        })
-        .await;
+        let (away, link) = World::over_a_link(&redis, |_| ()).await;
         here.open("42").await;
         let _crowd = away.crowd("a", 4, "42").await;
         let mut dashboard = here.dashboard("42").await;
@@ -322,8 +314,7 @@ async fn a_gateway_behind_a_dead_wire_is_not_waited_for() {
         let healed = dashboard.sees(viewers(5), fans(0)).await;
         assert!(healed.number("peak_viewers") == 5, "{}", dashboard.seen());
         dashboard.sees_quality("exact").await;
-    })
-    .await;
+    });
 }
 
 on_redis! {
@@ -353,9 +344,9 @@ on_redis! {
 
 /// A gateway whose first renewal is refused, as when the node of the leases is away, sees no peer
 /// and makes no entry.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_gets_no_lease_is_not_ready_and_its_counts_are_partial() {
-    within_deadline(async {
+#[test]
+fn a_gateway_that_gets_no_lease_is_not_ready_and_its_counts_are_partial() {
+    story(async {
         let redis = Redis::start().await;
         redis.ask(&["SET", "rollcall:leases", "no hash"]).await;
         let world = World::beside(redis, |_| {}).await;
@@ -370,6 +361,5 @@ async fn a_gateway_that_gets_no_lease_is_not_ready_and_its_counts_are_partial() 
         world.redis().ask(&["DEL", "rollcall:leases"]).await;
         dashboard.sees_quality("exact").await;
         world.readyz_becomes(200).await;
-    })
-    .await;
+    });
 }

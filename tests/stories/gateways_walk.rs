@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::support::dashboard::{Counts, Dashboard, fans, viewers};
 use crate::support::redis_view::Redis;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{SLACK, same, until};
 use crate::support::world::World;
@@ -176,21 +176,21 @@ async fn walk(n: u64) {
     walk.is_exact_everywhere(&mut dashboards).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_three_gateways_1() {
-    within_deadline(walk(1)).await;
+#[test]
+fn on_three_gateways_1() {
+    story(walk(1));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_three_gateways_2() {
-    within_deadline(walk(2)).await;
+#[test]
+fn on_three_gateways_2() {
+    story(walk(2));
 }
 
 /// A gateway that sends messages without having a lease counts only until the next look at the
 /// leases.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn words_of_gateways_that_never_were_do_not_stay() {
-    within_deadline(async {
+#[test]
+fn words_of_gateways_that_never_were_do_not_stay() {
+    story(async {
         let world = World::beside(Redis::start().await, |_| ()).await;
         world.open("42").await;
         let mut dashboard = world.dashboard("42").await;
@@ -202,14 +202,26 @@ async fn words_of_gateways_that_never_were_do_not_stay() {
         });
         let word = &word.to_string();
         until("the word is heard", SLACK, || async {
-            same(world.redis().ask(&["SPUBLISH", "rollcall:{live:42}", word]).await.as_u64(), Some(1))
+            same(
+                world
+                    .redis()
+                    .ask(&["SPUBLISH", "rollcall:{live:42}", word])
+                    .await
+                    .as_u64(),
+                Some(1),
+            )
         })
         .await;
         for away in [1, 0] {
             let what = format!("{away} are away");
-            until(&what, SLACK, || async { same(world.backend().live("42").await["away"].as_u64(), Some(away)) }).await;
+            until(&what, SLACK, || async {
+                same(
+                    world.backend().live("42").await["away"].as_u64(),
+                    Some(away),
+                )
+            })
+            .await;
         }
         dashboard.sees_quality("exact").await;
-    })
-    .await;
+    });
 }

@@ -9,7 +9,7 @@ use tokio_tungstenite::tungstenite::Error;
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::socket::Socket;
-use crate::support::stores::on_both_stores;
+use crate::support::stores::on_memory;
 use crate::support::wait::{PATIENCE, SLACK};
 use crate::support::world::World;
 
@@ -39,7 +39,7 @@ async fn cut_after(world: &World, start: &str) -> Duration {
     begun.elapsed()
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| config.handshake_timeout = HANDSHAKE_TIMEOUT)
     async fn a_request_that_never_ends_is_cut(world) {
         let slow_header = "GET /ws?user_id=u1 HTTP/1.1\r\nhost: localhost\r\nx-slow: ";
@@ -74,7 +74,7 @@ async fn refused(world: &World, path: &str, headers: &[(&str, &str)]) -> (u16, s
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_refused_upgrade_is_an_http_answer(world) {
         for path in [
             "/ws",
@@ -93,7 +93,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_plain_request_to_the_socket_s_address_is_told_so(world) {
         let answer = world.backend().get("/ws?user_id=u1&role=viewer").await;
         assert!(matches!(answer.status, 400 | 426), "{answer:?}");
@@ -101,7 +101,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_live_in_the_address_that_is_not_open_keeps_the_socket(world) {
         let mut viewer = world.person("u1", "viewer", "&live_id=42").await;
         viewer.expect_error("live_not_open").await;
@@ -110,7 +110,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn an_id_in_the_address_that_is_none_is_told_over_the_socket(world) {
         for more in ["&live_id=%7B42%7D", "&live_id=42_slice1", "&live_id=", "&watch=4%202", "&watch=42%0A"] {
             let mut service = world.person("service", "service", more).await;
@@ -120,7 +120,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn role_is_viewer_when_none_is_given(world) {
         let (socket, _) = Socket::connect(world.addr, "/ws?user_id=u1", &[]).await.unwrap();
         let mut viewer = crate::support::viewer::Viewer::greeted("u1", socket).await;
@@ -128,7 +128,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| config.timeout = Duration::from_secs(3))
     async fn sockets_that_come_and_go_at_once_leave_nothing(world) {
         world.open("42").await;

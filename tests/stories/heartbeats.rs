@@ -7,7 +7,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
-use crate::support::stores::on_both_stores;
+use crate::support::stores::{on_both_stores, on_memory};
 use crate::support::viewer::Viewer;
 use crate::support::wait::SLACK;
 use crate::support::world::World;
@@ -40,7 +40,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_client_that_speaks_is_not_pinged(world) {
         world.open("42").await;
         let mut viewer = world.viewer_in("u1", "42").await;
@@ -58,7 +58,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn pings_of_the_client_are_heartbeats(world) {
         let mut viewer = hand_operated_fan(&world).await;
         let end = Instant::now() + long_enough(&world);
@@ -69,7 +69,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn text_of_any_kind_is_a_heartbeat(world) {
         let mut viewer = hand_operated_fan(&world).await;
         let end = Instant::now() + long_enough(&world);
@@ -86,7 +86,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn pieces_of_a_message_are_heartbeats(world) {
         let mut viewer = hand_operated_fan(&world).await;
         let piece = |text: &str, data, last| Message::Frame(Frame::message(text.to_owned(), OpCode::Data(data), last));
@@ -101,7 +101,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn without_any_of_these_the_same_client_is_closed(world) {
         let mut viewer = hand_operated_fan(&world).await;
         viewer.expect_closed(4_000).await;

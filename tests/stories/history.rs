@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
@@ -163,7 +163,7 @@ on_redis! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn counts_tell_how_many_came_and_left(world) {
         world.open("42").await;
         let mut dashboard = world.dashboard("42").await;
@@ -182,9 +182,9 @@ on_both_stores! {
 }
 
 /// The totals of a killed gateway stay, on gateways that knew it and on one that did not.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_killed_gateway_counted_stays() {
-    within_deadline(async {
+#[test]
+fn what_a_killed_gateway_counted_stays() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
         doomed.open("42").await;
@@ -233,8 +233,7 @@ async fn what_a_killed_gateway_counted_stays() {
             "{summary}"
         );
         assert_eq!(summary["peak_viewers"], json!(5), "{summary}");
-    })
-    .await;
+    });
 }
 
 on_both_stores! {
@@ -286,7 +285,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_redis! {
     tuned(|config| config.uniques = false)
     async fn without_uniques_nobody_is_counted(world) {
         world.open("42").await;
@@ -327,9 +326,9 @@ on_redis! {
 }
 
 /// A gateway is stopped (as by SIGSTOP) while a live closes, and goes on afterwards.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_is_late_writes_nothing_after_the_close() {
-    within_deadline(async {
+#[test]
+fn a_gateway_that_is_late_writes_nothing_after_the_close() {
+    story(async {
         let redis = Redis::start().await;
         let mut late = World::program(redis.clone()).await;
         late.open("42").await;
@@ -370,6 +369,5 @@ async fn a_gateway_that_is_late_writes_nothing_after_the_close() {
             (1..=30 * 24 * 3_600).contains(&ttl),
             "the former history expires: {ttl}"
         );
-    })
-    .await;
+    });
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use crate::support::stores::{on_both_stores, on_redis};
+use crate::support::stores::{on_memory, on_redis};
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
 
-on_both_stores! {
+on_memory! {
     async fn the_fans_online_are_listed_each_once(world) {
         world.backend().open_sliced("42", "s1", 4).await;
         world.crowd_follows("u", 40).await;
@@ -25,7 +25,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn whether_one_user_is_online(world) {
         world.open("42").await;
         world.follow(&["u1", "u2"]).await;
@@ -50,7 +50,7 @@ async fn is_online(world: &World, user: &str, online: bool) {
     assert_eq!(answer.body, json!({"online": online}), "{user}");
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_live_with_nobody_and_a_closed_one_list_nobody(world) {
         world.open("42").await;
         let page = world.backend().get("/v1/lives/42/fans").await.is(200).body;
@@ -64,7 +64,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn limits_and_cursors_that_make_no_sense_are_refused(world) {
         world.open("42").await;
         for path in ["/v1/lives", "/v1/lives/42/fans", "/v1/users/u1/following", "/v1/users/s1/followers"] {
@@ -108,7 +108,7 @@ on_redis! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn fans_are_found_by_what_their_ids_begin_with(world) {
         world.open("42").await;
         let ids = ["a", "ann", "ann.b", "anna", "bob", "Ann"];

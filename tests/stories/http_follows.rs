@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::stores::{on_both_stores, on_redis};
+use crate::support::stores::{on_memory, on_redis};
 use crate::support::world::World;
 
 async fn listed(world: &World, path: &str, limit: usize) -> Vec<String> {
@@ -20,7 +20,7 @@ async fn listed(world: &World, path: &str, limit: usize) -> Vec<String> {
         .collect()
 }
 
-on_both_stores! {
+on_memory! {
     async fn follows_are_listed_from_both_ends_newest_first(world) {
         let streamers: Vec<String> = (0..12).map(|i| format!("s{i}")).collect();
         for streamer in &streamers {
@@ -41,7 +41,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn following_twice_keeps_the_time_of_the_first(world) {
         for streamer in ["s1", "s2"] {
             world.backend().follow("u1", streamer).await;
@@ -52,7 +52,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn unfollowing_takes_the_edge_out_and_again_is_fine(world) {
         world.follow(&["u1", "u2"]).await;
         world.backend().unfollow("u1", "s1").await;
@@ -62,7 +62,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn ids_in_the_path_are_checked(world) {
         for bad in ["%7Bu%7D", "a%20b", "u%0A", "u*"] {
             world.backend().put(&format!("/v1/users/{bad}/following/s1"), Value::Null).await.problem(400);
@@ -87,7 +87,7 @@ on_redis! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_star_s_followers_come_page_by_page(world) {
         world.crowd_follows("u", 250).await;
         let mut all = listed(&world, "/v1/users/s1/followers", 40).await;

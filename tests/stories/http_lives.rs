@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::support::stores::on_both_stores;
+use crate::support::stores::{on_both_stores, on_memory};
 use crate::support::wait::{PATIENCE, same, until};
 
-on_both_stores! {
+on_memory! {
     async fn a_live_is_opened_looked_at_and_closed(world) {
         let backend = world.backend();
         let opened = backend.put("/v1/lives/42", json!({"streamer_id": "s1"})).await.is(201).body;
@@ -28,7 +28,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn opening_again_answers_200_and_the_same_epoch(world) {
         let backend = world.backend();
         let first = backend.put("/v1/lives/42", json!({"streamer_id": "s1"})).await.is(201).body;
@@ -40,7 +40,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn another_streamer_s_live_is_owned(world) {
         let backend = world.backend();
         backend.open("42", "s1").await;
@@ -52,7 +52,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn closing_again_answers_200_and_an_unknown_live_404(world) {
         let backend = world.backend();
         backend.open("42", "s1").await;
@@ -65,7 +65,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn the_caller_chooses_the_number_of_slices(world) {
         let backend = world.backend();
         assert_eq!(backend.open_sliced("42", "s1", 8).await["slices"], 8);
@@ -98,7 +98,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn open_lives_are_listed_page_by_page(world) {
         let wanted: BTreeSet<String> = (0..25).map(|i| format!("live-{i}")).collect();
         for live in &wanted {
@@ -117,7 +117,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_listing_goes_on_while_lives_open_and_close(world) {
         for i in 0..20 {
             world.open(&format!("live-{i:02}")).await;

@@ -7,7 +7,7 @@ use super::audit::audit;
 use crate::support::backend::Answer;
 use crate::support::redis_cluster::acl_rules;
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
 
@@ -57,7 +57,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_user_is_shown_as_online_with_the_live_and_then_as_last_seen(world) {
         world.open("42").await;
         let viewer = world.viewer_in("u1", "42").await;
@@ -77,7 +77,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_login_is_unique_and_free_once_it_is_given_up(world) {
         put(&world, "u1", "Ann").await.is(201);
         assert_eq!(put(&world, "u2", "aNN").await.problem(409), "login_taken");
@@ -89,7 +89,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn what_is_no_profile_is_refused(world) {
         let long = "x".repeat(65);
         for login in ["", "a b", "änn", "ann\n", "{ann}", "ａｎｎ", &long] {
@@ -128,7 +128,7 @@ on_redis! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn mutual_follows_are_those_that_go_both_ways(world) {
         for n in 0..30 {
             world.backend().follow("u1", &format!("s{n}")).await;
@@ -227,14 +227,14 @@ async fn is_finished_after_a_kill(follow: bool) {
     lives.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follow_whose_gateway_dies_half_way_is_finished() {
-    within_deadline(is_finished_after_a_kill(true)).await;
+#[test]
+fn a_follow_whose_gateway_dies_half_way_is_finished() {
+    story(is_finished_after_a_kill(true));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unfollow_whose_gateway_dies_half_way_is_finished() {
-    within_deadline(is_finished_after_a_kill(false)).await;
+#[test]
+fn an_unfollow_whose_gateway_dies_half_way_is_finished() {
+    story(is_finished_after_a_kill(false));
 }
 
 on_redis! {
@@ -256,9 +256,9 @@ on_redis! {
 }
 
 /// Another program wrote follows at one end only, and logins that no profile carries.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_audit_finds_half_follows_and_stale_logins_and_repairs_them() {
-    within_deadline(async {
+#[test]
+fn an_audit_finds_half_follows_and_stale_logins_and_repairs_them() {
+    story(async {
         let world = World::on_redis(|_| {}).await;
         let redis = world.redis();
         put(&world, "u1", "ann").await.is(201);
@@ -321,14 +321,13 @@ async fn an_audit_finds_half_follows_and_stale_logins_and_repairs_them() {
             ]
         );
         world.stop().await;
-    })
-    .await;
+    });
 }
 
 /// A change that was left is found. Gateways finish it, so an audit does not.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_audit_finds_a_change_that_was_left_and_leaves_it_to_the_gateways() {
-    within_deadline(async {
+#[test]
+fn an_audit_finds_a_change_that_was_left_and_leaves_it_to_the_gateways() {
+    story(async {
         let redis = Redis::start().await;
         let partition = UserId::parse("u1").unwrap().xxh3() % 64;
         let key = format!("rollcall:changes:{partition}");
@@ -352,15 +351,14 @@ async fn an_audit_finds_a_change_that_was_left_and_leaves_it_to_the_gateways() {
         .await;
         assert_eq!(redis.ask(&["ZSCORE", "followers:s1", "u1"]).await, "7");
         world.stop().await;
-    })
-    .await;
+    });
 }
 
 /// The login is claimed and its profile was not written: the login is free again, and the user has
 /// no profile.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_login_whose_gateway_dies_half_way_is_free_again() {
-    within_deadline(async {
+#[test]
+fn a_login_whose_gateway_dies_half_way_is_free_again() {
+    story(async {
         let redis = Redis::start().await;
         allow(&redis, true).await;
         let mut dies = World::program_as(redis.clone(), "rollcall:secret").await;
@@ -382,6 +380,5 @@ async fn a_login_whose_gateway_dies_half_way_is_free_again() {
         .await;
         assert_eq!(user(&lives, "u1").await["login"], Value::Null);
         lives.stop().await;
-    })
-    .await;
+    });
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::dashboard::Dashboard;
 use crate::support::socket::Socket;
-use crate::support::stores::{on_both_stores, on_redis};
+use crate::support::stores::{on_both_stores, on_memory, on_redis};
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, same, until};
 
@@ -19,7 +19,7 @@ fn fields(message: &Value) -> BTreeSet<&str> {
         .collect()
 }
 
-on_both_stores! {
+on_memory! {
     async fn the_welcome_names_the_timings_that_a_client_must_keep(world) {
         let first = world.viewer("u1").await;
         let second = world.viewer("mail@example.org:tab-1").await;
@@ -66,7 +66,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn joining_the_same_live_again_changes_nothing(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
@@ -78,7 +78,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_live_that_is_not_open_cannot_be_joined_until_it_is(world) {
         let mut viewer = world.viewer("u1").await;
         viewer.is_refused(json!({"type": "join", "live_id": "42"}), "live_not_open").await;
@@ -87,7 +87,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn the_address_can_name_the_live_to_join(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
@@ -98,7 +98,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn the_address_can_name_the_live_to_watch(world) {
         world.open("42").await;
         let mut watcher = world.person("s1", "streamer", "&watch=42").await;
@@ -108,7 +108,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn the_subprotocol_is_selected_when_offered(world) {
         let path = "/ws?user_id=u1&role=viewer";
         let offer = [("sec-websocket-protocol", "chat, rollcall.v1")];
@@ -119,7 +119,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn viewers_and_fans_of_a_live_stand_in_the_api(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;

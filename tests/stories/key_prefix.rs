@@ -11,7 +11,7 @@ use super::audit::audit;
 use crate::support::dashboard::{Counts, fans, viewers};
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_view::Redis;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::wait::{PATIENCE, same, throughout, until};
 use crate::support::world::World;
 
@@ -42,9 +42,9 @@ async fn shown(world: &World) -> Value {
     ])
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_installation_does_leaves_the_other_alone() {
-    within_deadline(async {
+#[test]
+fn what_one_installation_does_leaves_the_other_alone() {
+    story(async {
         let redis = Redis::start().await;
         let ours = Box::pin(installation(&redis, PREFIXES[0])).await;
         let theirs = Box::pin(installation(&redis, PREFIXES[1])).await;
@@ -120,14 +120,13 @@ async fn what_one_installation_does_leaves_the_other_alone() {
         for world in ours.into_iter().chain(theirs) {
             world.stop().await;
         }
-    })
-    .await;
+    });
 }
 
 /// Redis passes messages to all its databases.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn installations_in_two_databases_of_a_redis_do_not_hear_each_other() {
-    within_deadline(async {
+#[test]
+fn installations_in_two_databases_of_a_redis_do_not_hear_each_other() {
+    story(async {
         let redis = Redis::start().await;
         let staging = World::at(&format!("{}/0", redis.url())).await;
         let production = World::at(&format!("{}/1", redis.url())).await;
@@ -166,18 +165,18 @@ async fn installations_in_two_databases_of_a_redis_do_not_hear_each_other() {
         for world in [staging, production] {
             world.stop().await;
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_installation_on_a_cluster_touches_nothing_but_its_own_keys() {
-    within_deadline(async {
+#[test]
+fn an_installation_on_a_cluster_touches_nothing_but_its_own_keys() {
+    story(async {
         let cluster = RedisCluster::start(3, 0).await;
         cluster.allow_prefix("app:");
         let mut worlds = Vec::new();
         for _ in 0..2 {
-            worlds.push(World::at_as(&cluster.url(), KeyPrefix::parse("app:").unwrap()).await);
+            let prefix = KeyPrefix::parse("app:").unwrap();
+            worlds.push(World::at_tuned(&cluster.url(), |config| config.key_prefix = prefix).await);
         }
         worlds[0].backend().open_sliced("42", "s1", 8).await;
         for n in 0..6 {
@@ -220,6 +219,5 @@ async fn an_installation_on_a_cluster_touches_nothing_but_its_own_keys() {
             .map(|node| node.cli(&["ACL", "LOG"]))
             .collect();
         assert!(refused.iter().all(String::is_empty), "{refused:?}");
-    })
-    .await;
+    });
 }

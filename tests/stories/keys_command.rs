@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_sentinels::RedisSentinels;
 use crate::support::redis_view::Redis;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 
 async fn keys(redis: &str, args: &[&str]) -> Output {
     let args: Vec<String> = [&["keys", "--redis", redis], args]
@@ -54,9 +54,9 @@ fn row<'a>(census: &'a Value, kind: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("{census:#}"))
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_are_counted_by_kind_with_types_and_memory() {
-    within_deadline(async {
+#[test]
+fn keys_are_counted_by_kind_with_types_and_memory() {
+    story(async {
         let redis = Redis::start().await;
         // More than SCAN returns at a time, and more than are measured.
         for n in 0..2_500 {
@@ -129,13 +129,12 @@ async fn keys_are_counted_by_kind_with_types_and_memory() {
             stats.contains("cmdstat_scan:") && !stats.contains("cmdstat_keys:"),
             "{stats}"
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_masters_of_a_cluster_are_read_and_each_key_counts_once() {
-    within_deadline(async {
+#[test]
+fn all_masters_of_a_cluster_are_read_and_each_key_counts_once() {
+    story(async {
         let cluster = RedisCluster::start(3, 1).await;
         let mut homes = BTreeSet::new();
         for n in 0..150 {
@@ -175,13 +174,12 @@ async fn all_masters_of_a_cluster_are_read_and_each_key_counts_once() {
         );
         assert_eq!(ours("online-fans:*").await["keys"], 0);
         assert_eq!(counted(&url, &["*"]).await["keys"], 153);
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_master_that_sentinels_name_is_read() {
-    within_deadline(async {
+#[test]
+fn the_master_that_sentinels_name_is_read() {
+    story(async {
         let sentinels = RedisSentinels::start().await;
         assert_eq!(
             sentinels.servers[0].cli_as("secret", &["ZADD", "lives", "1", "42"]),
@@ -194,6 +192,5 @@ async fn the_master_that_sentinels_name_is_read() {
             "{census:#}"
         );
         assert_eq!(census["listed"][0]["type"], "zset", "{census:#}");
-    })
-    .await;
+    });
 }

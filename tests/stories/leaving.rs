@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{fans, viewers};
-use crate::support::stores::on_both_stores;
+use crate::support::stores::{on_both_stores, on_memory};
 use crate::support::wait::SLACK;
 use crate::support::world::World;
 
@@ -34,7 +34,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_clean_close_is_gone_at_once(world) {
         let mut crowd = with_three_fans(&world).await;
         let mut dashboard = world.dashboard("42").await;
@@ -59,7 +59,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn one_whose_connection_is_reset_stays_until_the_timeout_too(world) {
         let mut crowd = with_three_fans(&world).await;
         crowd[0].heartbeat().await;
@@ -72,7 +72,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_silent_viewer_is_closed_with_4000_and_gone(world) {
         let mut crowd = with_three_fans(&world).await;
         let mut dashboard = world.dashboard("42").await;
@@ -89,7 +89,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_silent_viewer_without_a_live_is_closed_with_4000(world) {
         let mut idle = world.viewer("u1").await;
         idle.go_silent();
@@ -97,7 +97,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_viewer_who_comes_back_before_the_timeout_never_left(world) {
         let mut crowd = with_three_fans(&world).await;
         let mut dashboard = world.dashboard("42").await;
@@ -111,7 +111,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn when_all_have_left_nothing_remains_but_the_live(world) {
         for viewer in with_three_fans(&world).await {
             viewer.close().await;

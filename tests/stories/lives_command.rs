@@ -14,7 +14,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout};
 use crate::support::certificates::Certificates;
 use crate::support::link::Link;
 use crate::support::redis_server::free_port;
-use crate::support::stores::{on_both_stores, within_deadline};
+use crate::support::stores::{on_memory, story};
 use crate::support::tls_door::tls_before;
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
@@ -48,7 +48,7 @@ async fn listed(gateway: &str, more: &[&str]) -> Vec<(String, u64, u64)> {
     lines.lines().map(live).collect()
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_script_reads_a_line_of_json_for_each_live(world) {
         let gateway = format!("http://{}", world.addr);
         assert_eq!(listed(&gateway, &[]).await, []);
@@ -130,9 +130,9 @@ impl Watch {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_watches_reads_a_table_with_its_time_again_and_again() {
-    within_deadline(async {
+#[test]
+fn who_watches_reads_a_table_with_its_time_again_and_again() {
+    story(async {
         let world = World::on_redis(|_| ()).await;
         let mut watch = Watch::of(&[&format!("http://{}", world.addr)]);
         let first = watch.table().await;
@@ -147,13 +147,12 @@ async fn who_watches_reads_a_table_with_its_time_again_and_again() {
         let time = |table: &[String]| humantime::parse_rfc3339(&table[0]).expect("a time");
         assert!(time(&second) > time(&first), "{first:?} {second:?}");
         assert_eq!(watch.leave().await, (Some(0), None));
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_watches_is_told_that_no_gateway_answers_and_sees_the_lives_when_one_does() {
-    within_deadline(async {
+#[test]
+fn who_watches_is_told_that_no_gateway_answers_and_sees_the_lives_when_one_does() {
+    story(async {
         let world = World::on_redis(|_| ()).await;
         world.open("live-of-s1").await;
         let link = Link::to(world.addr).await;
@@ -169,8 +168,7 @@ async fn who_watches_is_told_that_no_gateway_answers_and_sees_the_lives_when_one
         let table = watch.table().await;
         assert!(table[4].starts_with("live-of-s1 "), "{table:?}");
         assert_eq!(watch.leave().await.0, Some(0));
-    })
-    .await;
+    });
 }
 
 /// A gateway that answers every request with this.
@@ -193,9 +191,9 @@ async fn impostor(status: &'static str, body: String) -> String {
     format!("http://{addr}")
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_gateway_says_does_nothing_to_the_terminal() {
-    within_deadline(async {
+#[test]
+fn what_a_gateway_says_does_nothing_to_the_terminal() {
+    story(async {
         let evil = "\u{1b}]0;owned\u{7}\u{9b}2J\r\n\u{202e}";
         let live = json!({
             "live_id": format!("l{evil}"), "streamer_id": evil, "epoch": 1,
@@ -205,19 +203,30 @@ async fn what_a_gateway_says_does_nothing_to_the_terminal() {
         let other = json!({"live_id": "m", "streamer_id": "s", "epoch": 1, "title": null, "opened_at": 0,
             "viewers": 7, "fans": 1, "counted_at": 5, "of_the_future": [1]});
         // A list without an end, always of the same lives.
-        let gateway = impostor("200 OK", json!({"items": [live, other], "cursor": "&sort=#\n"}).to_string()).await;
+        let gateway = impostor(
+            "200 OK",
+            json!({"items": [live, other], "cursor": "&sort=#\n"}).to_string(),
+        )
+        .await;
         let out = lives(&["--once", "--gateway", &gateway]).await;
         assert_eq!(out.status.code(), Some(0), "{}", said(&out));
         let table = String::from_utf8(out.stdout).unwrap();
-        assert!(table.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{table:?}");
-        assert!(table.starts_with("2 lives and more") && table.contains("owned"), "{table}");
-    })
-    .await;
+        assert!(
+            table
+                .chars()
+                .all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'),
+            "{table:?}"
+        );
+        assert!(
+            table.starts_with("2 lives and more") && table.contains("owned"),
+            "{table}"
+        );
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_does_not_tell_is_named_with_its_reason() {
-    within_deadline(async {
+#[test]
+fn a_gateway_that_does_not_tell_is_named_with_its_reason() {
+    story(async {
         let nobody = format!("http://127.0.0.1:{}", free_port());
         let busy = impostor("503 Service Unavailable", String::new()).await;
         let other = impostor("200 OK", "<html>".to_owned()).await;
@@ -250,14 +259,13 @@ async fn a_gateway_that_does_not_tell_is_named_with_its_reason() {
                 said(&out)
             );
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_with_keys_is_asked_with_one_over_tls() {
+#[test]
+fn a_gateway_with_keys_is_asked_with_one_over_tls() {
     const KEY: &str = "a key of the operator";
-    within_deadline(async {
+    story(async {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
             std::fs::write(folder.path().join(name), text).unwrap();
@@ -347,6 +355,5 @@ async fn a_gateway_with_keys_is_asked_with_one_over_tls() {
                 "{words}: {text}"
             );
         }
-    })
-    .await;
+    });
 }

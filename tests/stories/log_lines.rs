@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::backend::Backend;
 use crate::support::program::Program;
 use crate::support::socket::Socket;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::webhook::{Mood, Webhook};
@@ -42,9 +42,9 @@ async fn line_with(program: &Program, words: &[&str]) -> String {
     .await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_line_of_a_socket_has_the_id_that_its_client_was_told() {
-    within_deadline(async {
+#[test]
+fn every_line_of_a_socket_has_the_id_that_its_client_was_told() {
+    story(async {
         let program = Program::start(&timings()).await;
         let api = Backend::at(program.addr);
         api.open("42", "s1").await;
@@ -115,13 +115,12 @@ async fn every_line_of_a_socket_has_the_id_that_its_client_was_told() {
                 "of no session: {line}"
             );
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_socket_alone_can_be_followed() {
-    within_deadline(async {
+#[test]
+fn one_socket_alone_can_be_followed() {
+    story(async {
         let program = Program::start(&timings()).await;
         let api = Backend::at(program.addr);
         api.open("42", "s1").await;
@@ -141,13 +140,12 @@ async fn one_socket_alone_can_be_followed() {
             "{said}"
         );
         assert!(!said.contains("user_id=u2"), "{said}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_filter_of_the_start_comes_back_after_the_time_asked_for() {
-    within_deadline(async {
+#[test]
+fn the_filter_of_the_start_comes_back_after_the_time_asked_for() {
+    story(async {
         let program = Program::start_with(&timings(), &["--log", "warn"]).await;
         let api = Backend::at(program.addr);
         let at_start = api.get("/v1/gateway/log").await.is(200).body;
@@ -172,13 +170,12 @@ async fn the_filter_of_the_start_comes_back_after_the_time_asked_for() {
         })
         .await;
         line_with(&program, &["the log filter of the start is back"]).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_filter_that_cannot_be_read_is_a_problem_and_changes_nothing() {
-    within_deadline(async {
+#[test]
+fn a_filter_that_cannot_be_read_is_a_problem_and_changes_nothing() {
+    story(async {
         let program = Program::start(&timings()).await;
         let api = Backend::at(program.addr);
         for filter in ["inof", "rollcall=loud", "", &"x".repeat(1_025)] {
@@ -201,13 +198,12 @@ async fn a_filter_that_cannot_be_read_is_a_problem_and_changes_nothing() {
             api.get("/v1/gateway/log").await.is(200).body["filter"],
             "info"
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_lines_of_a_request_have_its_id_as_text_and_as_json() {
-    within_deadline(async {
+#[test]
+fn the_lines_of_a_request_have_its_id_as_text_and_as_json() {
+    story(async {
         for format in ["text", "json"] {
             let program = Program::start_with(&timings(), &["--log-format", format]).await;
             let api = Backend::at(program.addr);
@@ -245,13 +241,12 @@ async fn the_lines_of_a_request_have_its_id_as_text_and_as_json() {
                 }
             }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_lines_is_sampled_and_what_was_left_out_is_told() {
-    within_deadline(async {
+#[test]
+fn a_flood_of_lines_is_sampled_and_what_was_left_out_is_told() {
+    story(async {
         let mut program = Program::start(&timings()).await;
         let api = Backend::at(program.addr);
         logs(&api, "rollcall::edge=debug").await;
@@ -285,13 +280,12 @@ async fn a_flood_of_lines_is_sampled_and_what_was_left_out_is_told() {
             written + left_out >= 500,
             "{written} written, {left_out} left out"
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_whose_log_nobody_reads_answers_and_stops() {
-    within_deadline(async {
+#[test]
+fn a_gateway_whose_log_nobody_reads_answers_and_stops() {
+    story(async {
         let (_unread, log) = io::pipe().unwrap();
         let mut filled = log.try_clone().unwrap();
         std::thread::spawn(move || filled.write_all(&[b' '; 1 << 20]));
@@ -311,13 +305,12 @@ async fn a_gateway_whose_log_nobody_reads_answers_and_stops() {
         }
         program.terminate();
         assert_eq!(program.exit(PATIENCE).await.code(), Some(0));
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_that_fails_is_told_at_once_and_once_and_so_is_its_recovery() {
-    within_deadline(async {
+#[test]
+fn a_webhook_that_fails_is_told_at_once_and_once_and_so_is_its_recovery() {
+    story(async {
         let webhook = Webhook::start().await;
         webhook.is(Mood::Refuses("42"));
         let mut config = timings();
@@ -348,6 +341,5 @@ async fn a_webhook_that_fails_is_told_at_once_and_once_and_so_is_its_recovery() 
                 .filter(|line| words.iter().all(|word| line.contains(word)));
             assert_eq!(lines.count(), 1, "{words:?}: {said}");
         }
-    })
-    .await;
+    });
 }

@@ -14,7 +14,7 @@ use crate::support::media::{SECRET, server, server_of_manual, with_nginx};
 use crate::support::program::Program;
 use crate::support::redis_server::free_port;
 use crate::support::rtmp::{Publisher, RtmpServer};
-use crate::support::stores::{on_redis, within_deadline};
+use crate::support::stores::{on_redis, story};
 use crate::support::tokens::{in_seconds, mint, with_tokens};
 use crate::support::wait::{SLACK, same, throughout, until};
 use crate::support::world::{World, timings};
@@ -153,9 +153,9 @@ on_redis! {
 }
 
 /// nginx throws a publisher out whose heartbeat fails. The location that it calls always answers.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn heartbeats_that_no_gateway_answers_throw_no_publisher_out() {
-    within_deadline(async {
+#[test]
+fn heartbeats_that_no_gateway_answers_throw_no_publisher_out() {
+    story(async {
         let file = tempfile::NamedTempFile::new().unwrap();
         let settings = format!("[media.main]\nkind = 'nginx-rtmp'\nsecret = '{SECRET}'\n");
         std::fs::write(file.path(), settings).unwrap();
@@ -174,14 +174,13 @@ async fn heartbeats_that_no_gateway_answers_throw_no_publisher_out() {
         .await;
         program.kill();
         streamer.goes_on_for(Duration::from_secs(4)).await;
-    })
-    .await;
+    });
 }
 
 /// The table names a server that is asked.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_nginx_that_is_asked_ends_the_streams_of_a_killed_worker() {
-    within_deadline(async {
+#[test]
+fn an_nginx_that_is_asked_ends_the_streams_of_a_killed_worker() {
+    story(async {
         // The gateway that nginx calls begins after nginx, which it asks.
         let gateway = free_port();
         let nginx = RtmpServer::nginx((Ipv4Addr::LOCALHOST, gateway).into(), None).await;
@@ -203,8 +202,7 @@ async fn an_nginx_that_is_asked_ends_the_streams_of_a_killed_worker() {
             took < Duration::from_secs(2) + GRACE + SLACK,
             "noticed by silence, after {took:?}"
         );
-    })
-    .await;
+    });
 }
 
 on_redis! {
@@ -260,9 +258,9 @@ on_redis! {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_source_of_icecast_opens_its_live_with_its_password_and_closes_it() {
-    within_deadline(async {
+#[test]
+fn a_source_of_icecast_opens_its_live_with_its_password_and_closes_it() {
+    story(async {
         let world = World::on_redis(|config| {
             with_tokens(config);
             config.media = vec![server_of_manual("Icecast")];
@@ -288,6 +286,5 @@ async fn a_source_of_icecast_opens_its_live_with_its_password_and_closes_it() {
             is("state", "closed").await
         })
         .await;
-    })
-    .await;
+    });
 }

@@ -16,7 +16,7 @@ use crate::support::backend::Backend;
 use crate::support::media::{LiveKitRooms, Nginx, Platform, SECRET, SrsApi, server, with_nginx};
 use crate::support::program::Program;
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::tokens::{in_seconds, mint, with_tokens};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::{World, timings};
@@ -62,7 +62,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(short)
     async fn a_second_publisher_ends_nothing_of_the_first(world) {
         let nginx = Nginx::calling(&world, "main");
@@ -77,7 +77,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(short)
     async fn a_streamer_who_comes_back_in_time_goes_on_with_the_same_live(world) {
         let nginx = Nginx::calling(&world, "main");
@@ -96,7 +96,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(short)
     async fn a_stream_after_the_close_opens_the_next_epoch(world) {
         let nginx = Nginx::calling(&world, "main");
@@ -110,7 +110,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(short)
     async fn the_end_of_a_stream_does_not_close_a_live_that_a_back_end_opened(world) {
         world.open("42").await;
@@ -130,7 +130,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(short)
     async fn a_live_that_a_back_end_closed_stays_closed_while_the_session_goes_on(world) {
         let nginx = Nginx::calling(&world, "main");
@@ -142,7 +142,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(short)
     async fn nobody_publishes_to_the_live_of_another_streamer(world) {
         let nginx = Nginx::calling(&world, "main");
@@ -154,7 +154,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(long)
     async fn dashboards_see_that_the_stream_is_lost_and_when_the_live_closes(world) {
         let nginx = Nginx::calling(&world, "main");
@@ -178,7 +178,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config: &mut Config| {
         short(config);
         config.streamer_timeout = Some(Duration::from_millis(1_000));
@@ -199,7 +199,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(short)
     async fn servers_that_share_a_table_and_their_ids_do_not_end_each_others_sessions(world) {
         let one = || Nginx::calling(&world, "main");
@@ -214,7 +214,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config: &mut Config| {
         short(config);
         config.streamer_timeout = Some(Duration::from_millis(1_000));
@@ -226,7 +226,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config: &mut Config| {
         short(config);
         config.streamer_timeout = Some(Duration::from_millis(1_000));
@@ -248,7 +248,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(short)
     async fn operators_see_which_sessions_hold_a_live_and_end_one(world) {
         let nginx = Nginx::calling(&world, "main");
@@ -284,7 +284,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(short)
     async fn forged_and_garbled_callbacks_change_nothing(world) {
         let backend = world.backend();
@@ -390,9 +390,9 @@ async fn a_long_callback_is_read_if_it_may_come_from_the_server() {
 }
 
 /// MediaMTX knows the token of a bearer, or of a password, only when it asks. Its hook names the session.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_was_granted_opens_its_live_without_the_token() {
-    within_deadline(async {
+#[test]
+fn a_session_that_was_granted_opens_its_live_without_the_token() {
+    story(async {
         let world = World::on_redis(|config| {
             with_tokens(config);
             config.media = vec![server("mtx", MediaKind::MediaMtx)];
@@ -438,8 +438,7 @@ async fn a_session_that_was_granted_opens_its_live_without_the_token() {
                 Some("s1")
             );
         }
-    })
-    .await;
+    });
 }
 
 /// The entries of the stream of events about a live: the kind, and the server if there is one.
@@ -525,9 +524,9 @@ on_redis! {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_live_closes_though_every_gateway_that_heard_of_it_is_gone() {
-    within_deadline(async {
+#[test]
+fn a_live_closes_though_every_gateway_that_heard_of_it_is_gone() {
+    story(async {
         let world = World::on_redis(short).await;
         let redis = world.redis().clone();
         let nginx = Nginx::calling(&world, "main");
@@ -536,8 +535,7 @@ async fn a_live_closes_though_every_gateway_that_heard_of_it_is_gone() {
         world.stop().await;
         let later = World::beside(redis, short).await;
         later.live_becomes("42", "closed").await;
-    })
-    .await;
+    });
 }
 
 on_redis! {
@@ -566,9 +564,9 @@ on_redis! {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_platform_says_whose_a_stream_key_is_and_nobody_else_learns_the_key() {
-    within_deadline(async {
+#[test]
+fn the_platform_says_whose_a_stream_key_is_and_nobody_else_learns_the_key() {
+    story(async {
         let platform = Platform::start().await;
         let world = World::on_redis(|config| {
             short(config);
@@ -601,14 +599,13 @@ async fn the_platform_says_whose_a_stream_key_is_and_nobody_else_learns_the_key(
             seen += &format!("{key} {dump}");
         }
         assert!(!seen.contains("live_key"), "{seen}");
-    })
-    .await;
+    });
 }
 
 /// What one publisher can make the platform answer is nothing to the others.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_on_which_the_platform_fails_shut_out_nobody_else() {
-    within_deadline(async {
+#[test]
+fn keys_on_which_the_platform_fails_shut_out_nobody_else() {
+    story(async {
         let platform = Platform::start().await;
         let world = World::on_memory(|config| {
             short(config);
@@ -645,14 +642,13 @@ async fn keys_on_which_the_platform_fails_shut_out_nobody_else() {
             nginx.publish(3, odd, "").await.is(400);
         }
         assert_eq!(platform.asked(), asked);
-    })
-    .await;
+    });
 }
 
 /// The server takes silence for a no.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_publisher_whose_answer_came_too_late_does_not_keep_the_live_open() {
-    within_deadline(async {
+#[test]
+fn a_publisher_whose_answer_came_too_late_does_not_keep_the_live_open() {
+    story(async {
         let platform = Platform::start().await;
         let world = World::on_redis(|config| {
             short(config);
@@ -667,13 +663,12 @@ async fn a_publisher_whose_answer_came_too_late_does_not_keep_the_live_open() {
         assert!(asked.elapsed() < Duration::from_millis(2_500) + SLACK);
         world.live_becomes("42", "open").await;
         world.live_becomes("42", "closed").await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_broadcast_with_a_key_has_the_live_in_which_it_began() {
-    within_deadline(async {
+#[test]
+fn each_broadcast_with_a_key_has_the_live_in_which_it_began() {
+    story(async {
         let platform = Platform::start().await;
         let world = World::on_redis(|config| {
             short(config);
@@ -695,11 +690,10 @@ async fn each_broadcast_with_a_key_has_the_live_in_which_it_began() {
         assert_eq!(world.state_of("43").await, "open");
         nginx.done(2, "live_key_7").await;
         world.live_becomes("43", "closed").await;
-    })
-    .await;
+    });
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config: &mut Config| {
         short(config);
         config.streamers_open = false;
@@ -712,9 +706,9 @@ on_both_stores! {
 }
 
 /// Not even a log of everything has them.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_log_line_has_a_stream_key_a_token_or_a_secret() {
-    within_deadline(async {
+#[test]
+fn no_log_line_has_a_stream_key_a_token_or_a_secret() {
+    story(async {
         let platform = Platform::start().await;
         let redis = Redis::start().await;
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -763,14 +757,13 @@ async fn no_log_line_has_a_stream_key_a_token_or_a_secret() {
         for secret in ["live_key", "token_of_s1", SECRET] {
             assert!(!said.contains(secret), "{secret} is in {said}");
         }
-    })
-    .await;
+    });
 }
 
 /// SRS sends no heartbeats, so a gateway asks it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_asked_ends_the_streams_that_it_lost() {
-    within_deadline(async {
+#[test]
+fn a_server_that_is_asked_ends_the_streams_that_it_lost() {
+    story(async {
         let srs = SrsApi::start().await;
         let silence = Duration::from_millis(2_000);
         let world = World::on_memory(|config| {
@@ -781,9 +774,7 @@ async fn a_server_that_is_asked_ends_the_streams_that_it_lost() {
             config.media = vec![settings];
         })
         .await;
-        let publish = |session: &str| {
-            json!({"action": "on_publish", "client_id": session, "app": "live", "stream": "42"})
-        };
+        let publish = |session: &str| json!({"action": "on_publish", "client_id": session, "app": "live", "stream": "42"});
         call(world.backend(), "srs", &publish("c1")).await;
         srs.publish(&[("c1", "42"), ("c7", "77")]);
         world.live_becomes("77", "open").await;
@@ -800,13 +791,19 @@ async fn a_server_that_is_asked_ends_the_streams_that_it_lost() {
         let lost = Instant::now();
         world.live_becomes("42", "closed").await;
         let took = lost.elapsed();
-        assert!(took < silence + GRACE, "noticed by its silence, after {took:?}");
+        assert!(
+            took < silence + GRACE,
+            "noticed by its silence, after {took:?}"
+        );
 
         // A server that does not answer ends nothing at once.
         call(world.backend(), "srs", &publish("c2")).await;
         srs.publish(&[("c2", "42")]);
         until("the session is found", PATIENCE, async || {
-            match world.metric("rollcall_media_polls_total{result=\"answered\"}").await {
+            match world
+                .metric("rollcall_media_polls_total{result=\"answered\"}")
+                .await
+            {
                 polls if polls >= 3.0 => Ok(()),
                 polls => Err(polls),
             }
@@ -816,14 +813,13 @@ async fn a_server_that_is_asked_ends_the_streams_that_it_lost() {
         drop(srs);
         stays_open(&world, silence / 2 + GRACE / 2).await;
         world.live_becomes("42", "closed").await;
-    })
-    .await;
+    });
 }
 
 /// A room of LiveKit says whose its stream is, and the streamer's tracks hold the live.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_room_of_livekit_has_the_live_of_its_streamer_and_guests_hold_nothing() {
-    within_deadline(async {
+#[test]
+fn a_room_of_livekit_has_the_live_of_its_streamer_and_guests_hold_nothing() {
+    story(async {
         let rooms = LiveKitRooms::start().await;
         let world = World::on_memory(|config| {
             config.stream_grace = GRACE;
@@ -852,8 +848,7 @@ async fn a_room_of_livekit_has_the_live_of_its_streamer_and_guests_hold_nothing(
         // The streamer stops and stays; the guest goes on.
         rooms.publish(&[("PA_2", "guest")]);
         world.live_becomes("42", "closed").await;
-    })
-    .await;
+    });
 }
 
 /// What each kind of server takes as a yes and as a no.

@@ -4,18 +4,16 @@
 
 use std::time::Duration;
 
-use rollcall::base::secret::Secret;
 use rollcall::config::Config;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::audit::nothing_is_wrong;
-use crate::support::link::Link;
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_sentinels::RedisSentinels;
 use crate::support::redis_server::RedisServer;
 use crate::support::redis_view::Redis;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::witness::Witness;
@@ -203,176 +201,200 @@ async fn swap_databases(redis: &Redis) {
     assert_eq!(redis.ask(&["SWAPDB", "0", "1"]).await, "OK");
 }
 
-async fn a_snapshot_from_before_a_gateway_was_replaced() {
-    let redis = Redis::start().await;
-    let mut ten = Ten::on(&redis).await;
-    redis.save_snapshot().await;
-    ten.replace_the_second_gateway().await;
-    ten.stays_honest(10, 6, Duration::ZERO, async || {
-        killed_and_back_from_the_snapshot(&redis).await
-    })
-    .await;
-    nothing_is_wrong(&redis.url(), PATIENCE).await;
+#[test]
+fn a_snapshot_from_before_a_gateway_was_replaced() {
+    story(async {
+        let redis = Redis::start().await;
+        let mut ten = Ten::on(&redis).await;
+        redis.save_snapshot().await;
+        ten.replace_the_second_gateway().await;
+        ten.stays_honest(10, 6, Duration::ZERO, async || {
+            killed_and_back_from_the_snapshot(&redis).await
+        })
+        .await;
+        nothing_is_wrong(&redis.url(), PATIENCE).await;
+    });
 }
 
 /// As by a crash: no gateway stops in good order, and its peers bury it.
-async fn a_snapshot_from_before_a_gateway_was_killed_and_buried() {
-    let redis = Redis::start().await;
-    let here = World::beside(redis.clone(), tune).await;
-    let doomed = World::program_with(redis.clone(), tune).await;
-    let mut ten = Ten::between(here, doomed).await;
-    redis.save_snapshot().await;
-    ten.there.process().kill();
-    shows(&[&ten.here], 5, 3, SETTLED).await;
-    let new = World::beside(redis.clone(), tune).await;
-    let lost = std::mem::take(&mut ten.move_on);
-    ten.there = new;
-    for viewer in &lost {
-        ten.move_on
-            .push(ten.there.viewer_in(&viewer.user, LIVE).await);
-    }
-    shows(&ten.gateways(), 10, 6, PATIENCE).await;
-    ten.stays_honest(10, 6, Duration::ZERO, async || {
-        killed_and_back_from_the_snapshot(&redis).await
-    })
-    .await;
-    nothing_is_wrong(&redis.url(), PATIENCE).await;
+#[test]
+fn a_snapshot_from_before_a_gateway_was_killed_and_buried() {
+    story(async {
+        let redis = Redis::start().await;
+        let here = World::beside(redis.clone(), tune).await;
+        let doomed = World::program_with(redis.clone(), tune).await;
+        let mut ten = Ten::between(here, doomed).await;
+        redis.save_snapshot().await;
+        ten.there.process().kill();
+        shows(&[&ten.here], 5, 3, SETTLED).await;
+        let new = World::beside(redis.clone(), tune).await;
+        let lost = std::mem::take(&mut ten.move_on);
+        ten.there = new;
+        for viewer in &lost {
+            ten.move_on
+                .push(ten.there.viewer_in(&viewer.user, LIVE).await);
+        }
+        shows(&ten.gateways(), 10, 6, PATIENCE).await;
+        ten.stays_honest(10, 6, Duration::ZERO, async || {
+            killed_and_back_from_the_snapshot(&redis).await
+        })
+        .await;
+        nothing_is_wrong(&redis.url(), PATIENCE).await;
+    });
 }
 
-async fn a_snapshot_from_before_two_more_came() {
-    let redis = Redis::start().await;
-    let ten = Ten::on(&redis).await;
-    redis.save_snapshot().await;
-    let _fan = ten.here.viewer_in("late0", LIVE).await;
-    let _viewer = ten.there.viewer_in("w0", LIVE).await;
-    shows(&ten.gateways(), 12, 7, PATIENCE).await;
-    ten.stays_honest(12, 7, Duration::ZERO, async || {
-        killed_and_back_from_the_snapshot(&redis).await
-    })
-    .await;
-    nothing_is_wrong(&redis.url(), PATIENCE).await;
+#[test]
+fn a_snapshot_from_before_two_more_came() {
+    story(async {
+        let redis = Redis::start().await;
+        let ten = Ten::on(&redis).await;
+        redis.save_snapshot().await;
+        let _fan = ten.here.viewer_in("late0", LIVE).await;
+        let _viewer = ten.there.viewer_in("w0", LIVE).await;
+        shows(&ten.gateways(), 12, 7, PATIENCE).await;
+        ten.stays_honest(12, 7, Duration::ZERO, async || {
+            killed_and_back_from_the_snapshot(&redis).await
+        })
+        .await;
+        nothing_is_wrong(&redis.url(), PATIENCE).await;
+    });
 }
 
 /// All of it at once: a gateway replaced, two gone, and two others there.
-async fn a_snapshot_from_before_a_gateway_was_replaced_and_others_came() {
-    let redis = Redis::start().await;
-    let mut ten = Ten::on(&redis).await;
-    redis.save_snapshot().await;
-    ten.replace_the_second_gateway().await;
-    ten.move_on.pop().expect("a viewer").close().await;
-    shows(&ten.gateways(), 9, 6, PATIENCE).await;
-    let _viewer = ten.there.viewer_in("w0", LIVE).await;
-    shows(&ten.gateways(), 10, 6, PATIENCE).await;
-    ten.stays_honest(10, 6, Duration::ZERO, async || {
-        killed_and_back_from_the_snapshot(&redis).await
-    })
-    .await;
-    nothing_is_wrong(&redis.url(), PATIENCE).await;
-}
-
-async fn a_database_with_older_data_in_the_place_of_this_one() {
-    let redis = Redis::start().await;
-    let mut ten = Ten::on(&redis).await;
-    copy_all_to_another_database(&redis).await;
-    ten.replace_the_second_gateway().await;
-    ten.stays_honest(10, 6, UNNOTICED, async || swap_databases(&redis).await)
+#[test]
+fn a_snapshot_from_before_a_gateway_was_replaced_and_others_came() {
+    story(async {
+        let redis = Redis::start().await;
+        let mut ten = Ten::on(&redis).await;
+        redis.save_snapshot().await;
+        ten.replace_the_second_gateway().await;
+        ten.move_on.pop().expect("a viewer").close().await;
+        shows(&ten.gateways(), 9, 6, PATIENCE).await;
+        let _viewer = ten.there.viewer_in("w0", LIVE).await;
+        shows(&ten.gateways(), 10, 6, PATIENCE).await;
+        ten.stays_honest(10, 6, Duration::ZERO, async || {
+            killed_and_back_from_the_snapshot(&redis).await
+        })
         .await;
-    nothing_is_wrong(&redis.url(), PATIENCE).await;
+        nothing_is_wrong(&redis.url(), PATIENCE).await;
+    });
 }
 
-async fn a_database_from_before_two_more_came_in_the_place_of_this_one() {
-    let redis = Redis::start().await;
-    let ten = Ten::on(&redis).await;
-    copy_all_to_another_database(&redis).await;
-    let _fan = ten.here.viewer_in("late0", LIVE).await;
-    let _viewer = ten.there.viewer_in("w0", LIVE).await;
-    shows(&ten.gateways(), 12, 7, PATIENCE).await;
-    ten.stays_honest(12, 7, UNNOTICED, async || swap_databases(&redis).await)
+#[test]
+fn a_database_with_older_data_in_the_place_of_this_one() {
+    story(async {
+        let redis = Redis::start().await;
+        let mut ten = Ten::on(&redis).await;
+        copy_all_to_another_database(&redis).await;
+        ten.replace_the_second_gateway().await;
+        ten.stays_honest(10, 6, UNNOTICED, async || swap_databases(&redis).await)
+            .await;
+        nothing_is_wrong(&redis.url(), PATIENCE).await;
+    });
+}
+
+#[test]
+fn a_database_from_before_two_more_came_in_the_place_of_this_one() {
+    story(async {
+        let redis = Redis::start().await;
+        let ten = Ten::on(&redis).await;
+        copy_all_to_another_database(&redis).await;
+        let _fan = ten.here.viewer_in("late0", LIVE).await;
+        let _viewer = ten.there.viewer_in("w0", LIVE).await;
+        shows(&ten.gateways(), 12, 7, PATIENCE).await;
+        ten.stays_honest(12, 7, UNNOTICED, async || swap_databases(&redis).await)
+            .await;
+        nothing_is_wrong(&redis.url(), PATIENCE).await;
+    });
+}
+
+#[test]
+fn nothing_at_all_after_flushall() {
+    story(async {
+        let redis = Redis::start().await;
+        let mut ten = Ten::on(&redis).await;
+        ten.replace_the_second_gateway().await;
+        ten.stays_honest(10, 6, UNNOTICED, async || {
+            redis.ask(&["FLUSHALL"]).await;
+            write_the_follow_graph(&redis).await;
+        })
         .await;
-    nothing_is_wrong(&redis.url(), PATIENCE).await;
+        nothing_is_wrong(&redis.url(), PATIENCE).await;
+    });
 }
 
-async fn nothing_at_all_after_flushall() {
-    let redis = Redis::start().await;
-    let mut ten = Ten::on(&redis).await;
-    ten.replace_the_second_gateway().await;
-    ten.stays_honest(10, 6, UNNOTICED, async || {
-        redis.ask(&["FLUSHALL"]).await;
-        write_the_follow_graph(&redis).await;
-    })
-    .await;
-    nothing_is_wrong(&redis.url(), PATIENCE).await;
-}
-
-async fn nothing_at_all_after_a_restart() {
-    let redis = Redis::start().await;
-    let mut ten = Ten::on(&redis).await;
-    ten.replace_the_second_gateway().await;
-    ten.stays_honest(10, 6, Duration::ZERO, async || {
-        redis.restart_empty().await;
-        write_the_follow_graph(&redis).await;
-    })
-    .await;
-    nothing_is_wrong(&redis.url(), PATIENCE).await;
+#[test]
+fn nothing_at_all_after_a_restart() {
+    story(async {
+        let redis = Redis::start().await;
+        let mut ten = Ten::on(&redis).await;
+        ten.replace_the_second_gateway().await;
+        ten.stays_honest(10, 6, Duration::ZERO, async || {
+            redis.restart_empty().await;
+            write_the_follow_graph(&redis).await;
+        })
+        .await;
+        nothing_is_wrong(&redis.url(), PATIENCE).await;
+    });
 }
 
 /// Twice: the second return comes before everything of the first one is over.
-async fn the_same_snapshot_twice() {
-    let redis = Redis::start().await;
-    let mut ten = Ten::on(&redis).await;
-    redis.save_snapshot().await;
-    ten.replace_the_second_gateway().await;
-    ten.stays_honest(10, 6, Duration::ZERO, async || {
-        killed_and_back_from_the_snapshot(&redis).await;
-        sleep(Duration::from_secs(3)).await;
-        killed_and_back_from_the_snapshot(&redis).await;
-    })
-    .await;
-    nothing_is_wrong(&redis.url(), PATIENCE).await;
+#[test]
+fn the_same_snapshot_twice() {
+    story(async {
+        let redis = Redis::start().await;
+        let mut ten = Ten::on(&redis).await;
+        redis.save_snapshot().await;
+        ten.replace_the_second_gateway().await;
+        ten.stays_honest(10, 6, Duration::ZERO, async || {
+            killed_and_back_from_the_snapshot(&redis).await;
+            sleep(Duration::from_secs(3)).await;
+            killed_and_back_from_the_snapshot(&redis).await;
+        })
+        .await;
+        nothing_is_wrong(&redis.url(), PATIENCE).await;
+    });
 }
 
 /// The server behind the name of Redis is another one from now on, which has missed the last
 /// writes.
-async fn a_name_that_leads_to_a_replica_which_lacks_the_last_writes() {
-    let redis = Redis::start().await;
-    redis
-        .ask(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"])
+#[test]
+fn a_name_that_leads_to_a_replica_which_lacks_the_last_writes() {
+    story(async {
+        let redis = Redis::start().await;
+        redis
+            .ask(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"])
+            .await;
+        let replica = RedisServer::start().await;
+        let (here, link) = World::over_a_link(&redis, tune).await;
+        let there = here.another_gateway().await;
+        let mut ten = Ten::between(here, there).await;
+        assert_eq!(
+            replica.cli(&["REPLICAOF", "127.0.0.1", &redis.addr().port().to_string()]),
+            "OK"
+        );
+        until("the replica is in step", PATIENCE, async || {
+            let said = replica.cli(&["INFO", "replication"]);
+            if said.contains("master_link_status:up") {
+                Ok(())
+            } else {
+                Err(said)
+            }
+        })
         .await;
-    let replica = RedisServer::start().await;
-    let link = Link::to(redis.addr()).await;
-    let url = link.url();
-    let here = World::beside(redis.clone(), |config| {
-        tune(config);
-        config.redis = Some(Secret::new(url));
-    })
-    .await;
-    let there = here.another_gateway().await;
-    let mut ten = Ten::between(here, there).await;
-    assert_eq!(
-        replica.cli(&["REPLICAOF", "127.0.0.1", &redis.addr().port().to_string()]),
-        "OK"
-    );
-    until("the replica is in step", PATIENCE, async || {
-        let said = replica.cli(&["INFO", "replication"]);
-        if said.contains("master_link_status:up") {
-            Ok(())
-        } else {
-            Err(said)
-        }
-    })
-    .await;
-    lose_the_master(&replica).await;
-    ten.replace_the_second_gateway().await;
-    // The story's own look into Redis would lead to the server that is gone.
-    ten.here.redis = None;
-    ten.there.redis = None;
-    ten.stays_honest(10, 6, Duration::ZERO, async || {
-        redis.kill().await;
-        assert_eq!(replica.cli(&["REPLICAOF", "NO", "ONE"]), "OK");
-        link.lead_to(replica.addr());
-    })
-    .await;
-    nothing_is_wrong(&replica.url(), PATIENCE).await;
+        lose_the_master(&replica).await;
+        ten.replace_the_second_gateway().await;
+        // The story's own look into Redis would lead to the server that is gone.
+        ten.here.redis = None;
+        ten.there.redis = None;
+        ten.stays_honest(10, 6, Duration::ZERO, async || {
+            redis.kill().await;
+            assert_eq!(replica.cli(&["REPLICAOF", "NO", "ONE"]), "OK");
+            link.lead_to(replica.addr());
+        })
+        .await;
+        nothing_is_wrong(&replica.url(), PATIENCE).await;
+    });
 }
 
 /// A replica gets no more writes from its master, and still takes itself for its replica.
@@ -400,86 +422,64 @@ async fn lose_the_master(replica: &RedisServer) {
     .await;
 }
 
-async fn a_failover_by_sentinels_to_a_replica_which_lacks_the_last_writes() {
-    let mut redis = RedisSentinels::start().await;
-    let here = World::at_tuned(&redis.url(), tune).await;
-    let there = World::at_tuned(&redis.url(), tune).await;
-    let mut ten = Ten::between(here, there).await;
-    lose_the_master(&redis.servers[1]).await;
-    // Without delay, for sentinels choose no replica that has been without its master for long.
-    ten.move_to(World::at_tuned(&redis.url(), tune).await).await;
-    ten.stays_honest(10, 6, Duration::ZERO, async || {
-        redis.servers[0].kill();
-        until("the replica is the master", SETTLED, async || {
-            let role = redis.servers[1].cli_as("secret", &["ROLE"]);
-            if role.starts_with("master") {
-                Ok(())
-            } else {
-                Err(role)
-            }
+#[test]
+fn a_failover_by_sentinels_to_a_replica_which_lacks_the_last_writes() {
+    story(async {
+        let mut redis = RedisSentinels::start().await;
+        let here = World::at_tuned(&redis.url(), tune).await;
+        let there = World::at_tuned(&redis.url(), tune).await;
+        let mut ten = Ten::between(here, there).await;
+        lose_the_master(&redis.servers[1]).await;
+        // Without delay, for sentinels choose no replica that has been without its master for long.
+        ten.move_to(World::at_tuned(&redis.url(), tune).await).await;
+        ten.stays_honest(10, 6, Duration::ZERO, async || {
+            redis.servers[0].kill();
+            until("the replica is the master", SETTLED, async || {
+                let role = redis.servers[1].cli_as("secret", &["ROLE"]);
+                if role.starts_with("master") {
+                    Ok(())
+                } else {
+                    Err(role)
+                }
+            })
+            .await;
         })
         .await;
-    })
-    .await;
+    });
 }
 
 /// The master dies that has the record of the live, who is there, and the leases of the gateways.
-async fn a_failover_in_a_cluster_to_a_replica_which_lacks_the_last_writes() {
-    let mut cluster = RedisCluster::start(3, 3).await;
-    let master = cluster.home("rollcall:leases");
-    for key in [
-        format!("live:{LIVE}"),
-        format!("online-fans:{LIVE}"),
-        format!("{{online-fans:{LIVE}}}:viewers"),
-    ] {
-        assert_eq!(cluster.home(&key), master, "{key}");
-    }
-    let replica = 3 + master;
-    let here = World::at_tuned(&cluster.long_url(), tune).await;
-    let there = World::at_tuned(&cluster.long_url(), tune).await;
-    let mut ten = Ten::between(here, there).await;
-    lose_the_master(&cluster.nodes[replica]).await;
-    ten.move_to(World::at_tuned(&cluster.long_url(), tune).await)
-        .await;
-    ten.stays_honest(10, 6, Duration::ZERO, async || {
-        cluster.nodes[master].kill();
-        until("the replica is the master", SETTLED, async || {
-            let role = cluster.nodes[replica].cli(&["ROLE"]);
-            if role.starts_with("master") {
-                Ok(())
-            } else {
-                Err(role)
-            }
+#[test]
+fn a_failover_in_a_cluster_to_a_replica_which_lacks_the_last_writes() {
+    story(async {
+        let mut cluster = RedisCluster::start(3, 3).await;
+        let master = cluster.home("rollcall:leases");
+        for key in [
+            format!("live:{LIVE}"),
+            format!("online-fans:{LIVE}"),
+            format!("{{online-fans:{LIVE}}}:viewers"),
+        ] {
+            assert_eq!(cluster.home(&key), master, "{key}");
+        }
+        let replica = 3 + master;
+        let here = World::at_tuned(&cluster.long_url(), tune).await;
+        let there = World::at_tuned(&cluster.long_url(), tune).await;
+        let mut ten = Ten::between(here, there).await;
+        lose_the_master(&cluster.nodes[replica]).await;
+        ten.move_to(World::at_tuned(&cluster.long_url(), tune).await)
+            .await;
+        ten.stays_honest(10, 6, Duration::ZERO, async || {
+            cluster.nodes[master].kill();
+            until("the replica is the master", SETTLED, async || {
+                let role = cluster.nodes[replica].cli(&["ROLE"]);
+                if role.starts_with("master") {
+                    Ok(())
+                } else {
+                    Err(role)
+                }
+            })
+            .await;
         })
         .await;
-    })
-    .await;
-}
-
-macro_rules! within_deadlines {
-    ($($name:ident;)*) => {
-        mod stories {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    super::within_deadline(super::$name()).await;
-                }
-            )*
-        }
-    };
-}
-
-within_deadlines! {
-    a_snapshot_from_before_a_gateway_was_replaced;
-    a_snapshot_from_before_a_gateway_was_killed_and_buried;
-    a_snapshot_from_before_two_more_came;
-    a_snapshot_from_before_a_gateway_was_replaced_and_others_came;
-    the_same_snapshot_twice;
-    a_database_with_older_data_in_the_place_of_this_one;
-    a_database_from_before_two_more_came_in_the_place_of_this_one;
-    nothing_at_all_after_flushall;
-    nothing_at_all_after_a_restart;
-    a_name_that_leads_to_a_replica_which_lacks_the_last_writes;
-    a_failover_by_sentinels_to_a_replica_which_lacks_the_last_writes;
-    a_failover_in_a_cluster_to_a_replica_which_lacks_the_last_writes;
+    });
 }

@@ -9,7 +9,7 @@ use rollcall::config::SeenIds;
 use serde_json::{Value, json};
 
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::stores::{on_both_stores, on_redis, story};
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
 
@@ -101,9 +101,9 @@ on_redis! {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_gateway_names_no_live_any_more() {
-    within_deadline(async {
+#[test]
+fn a_killed_gateway_names_no_live_any_more() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
         doomed.open("42").await;
@@ -130,8 +130,7 @@ async fn a_killed_gateway_names_no_live_any_more() {
             }
         })
         .await;
-    })
-    .await;
+    });
 }
 
 on_redis! {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_redis, within_deadline};
+use crate::support::stores::{on_redis, story};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
@@ -104,9 +104,9 @@ on_redis! {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_users_of_a_killed_gateway_are_seen_last_when_it_was() {
-    within_deadline(async {
+#[test]
+fn the_users_of_a_killed_gateway_are_seen_last_when_it_was() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
         let other = World::beside(redis.clone(), |_| ()).await;
@@ -135,14 +135,12 @@ async fn the_users_of_a_killed_gateway_are_seen_last_when_it_was() {
             })
             .await;
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn users_of_the_last_gateway_were_seen_when_it_was_killed_and_not_when_the_next_one_started()
-{
-    within_deadline(async {
+#[test]
+fn users_of_the_last_gateway_were_seen_when_it_was_killed_and_not_when_the_next_one_started() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
         let crowd = (doomed.viewer("u1").await, doomed.viewer("u2").await);
@@ -165,8 +163,7 @@ async fn users_of_the_last_gateway_were_seen_when_it_was_killed_and_not_when_the
                 "{user}: {at}, and not {killed}"
             );
         }
-    })
-    .await;
+    });
 }
 
 on_redis! {
@@ -254,9 +251,9 @@ on_redis! {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn users_of_a_gateway_that_was_buried_and_comes_back_are_not_seen() {
-    within_deadline(async {
+#[test]
+fn users_of_a_gateway_that_was_buried_and_comes_back_are_not_seen() {
+    story(async {
         let redis = Redis::start().await;
         let mut paused = World::program(redis.clone()).await;
         let other = World::beside(redis.clone(), |_| ()).await;
@@ -305,8 +302,7 @@ async fn users_of_a_gateway_that_was_buried_and_comes_back_are_not_seen() {
         .await;
         drop(kept);
         paused.process().kill();
-    })
-    .await;
+    });
 }
 
 on_redis! {
@@ -335,9 +331,9 @@ on_redis! {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_stops_leaves_nobody_online() {
-    within_deadline(async {
+#[test]
+fn a_gateway_that_stops_leaves_nobody_online() {
+    story(async {
         let redis = Redis::start().await;
         let world = World::beside(redis.clone(), |_| ()).await;
         let mut crowd = Vec::new();
@@ -353,6 +349,5 @@ async fn a_gateway_that_stops_leaves_nobody_online() {
         for i in 0..10 {
             assert!(redis.last_seen(&format!("u{i}")).await.is_some(), "u{i}");
         }
-    })
-    .await;
+    });
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::support::link::Link;
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
@@ -21,9 +21,9 @@ const FAR: Duration = Duration::from_millis(150);
 const FEW_ROUND_TRIPS: Duration = Duration::from_secs(3);
 
 /// With the deadlines that gateways have by default.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_live_opens_fills_and_closes_although_redis_is_far_away() {
-    within_deadline(async {
+#[test]
+fn a_live_opens_fills_and_closes_although_redis_is_far_away() {
+    story(async {
         let redis = Redis::start().await;
         redis.ask(&["ZADD", "followers:s1", "1", "u1"]).await;
         let link = Link::to(redis.addr()).await;
@@ -67,8 +67,7 @@ async fn a_live_opens_fills_and_closes_although_redis_is_far_away() {
         );
         viewer.expect("closed").await;
         assert_eq!(redis.card("42-true").await, 0);
-    })
-    .await;
+    });
 }
 
 on_both_stores! {
@@ -82,7 +81,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_service_opens_a_live_for_a_streamer(world) {
         let mut service = world.service().await;
         service.say(json!({"type": "open", "live_id": "42", "streamer_id": "s9"})).await;
@@ -91,7 +90,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_service_must_name_the_streamer(world) {
         let mut service = world.service().await;
         service.say(json!({"type": "open", "live_id": "42"})).await;
@@ -101,7 +100,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn opening_again_is_the_same_epoch(world) {
         let mut streamer = world.streamer("s1").await;
         let first = streamer.open("42").await;
@@ -112,7 +111,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_streamer_cannot_open_the_live_of_another_streamer(world) {
         world.streamer("s1").await.open("42").await;
         let mut thief = world.streamer("s2").await;
@@ -123,7 +122,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn viewers_may_not_open_nor_close(world) {
         let mut viewer = world.viewer("u1").await;
         viewer.is_refused(json!({"type": "open", "live_id": "42"}), "forbidden").await;
@@ -152,7 +151,7 @@ on_redis! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_streamer_may_not_close_the_live_of_another_streamer(world) {
         world.open("42").await;
         let mut other = world.streamer("s2").await;
@@ -163,7 +162,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn every_opening_is_a_new_epoch(world) {
         let mut streamer = world.streamer("s1").await;
         let mut last = 0;
@@ -196,7 +195,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn an_opener_on_two_sockets_at_once_makes_one_epoch(world) {
         let mut streamers = Vec::new();
         for _ in 0..8 {

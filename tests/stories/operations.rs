@@ -2,11 +2,11 @@
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::presence::Events;
-use crate::support::stores::on_both_stores;
+use crate::support::stores::{on_memory, on_redis};
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
 
-on_both_stores! {
+on_memory! {
     async fn a_gateway_that_runs_is_healthy_and_ready(world) {
         for path in ["/healthz", "/readyz"] {
             let answer = world.backend().get(path).await.is(200);
@@ -28,7 +28,7 @@ async fn metric(world: &World, name: &str) -> Option<f64> {
     })
 }
 
-on_both_stores! {
+on_memory! {
     async fn metrics_are_prometheus_text(world) {
         world.open("42").await;
         world.follow(&["u0"]).await;
@@ -48,7 +48,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn open_sockets_are_counted(world) {
         let crowd = (world.viewer("u1").await, world.viewer("u2").await);
         until("the metric", PATIENCE, || async { same(metric(&world, "rollcall_sockets").await, Some(2.0)) }).await;
@@ -57,7 +57,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn every_documented_path_answers(world) {
         let api = world.backend().get("/openapi.json").await.is(200).body;
         assert!(api["openapi"].as_str().is_some_and(|v| v.starts_with("3.1")), "{}", api["openapi"]);
@@ -98,7 +98,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_redis! {
     async fn a_stopped_gateway_leaves_nobody_behind(world) {
         let survivor = match &world.redis {
             Some(_) => Some(world.another_gateway().await),

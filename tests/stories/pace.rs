@@ -8,13 +8,13 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{fans, viewers};
-use crate::support::stores::on_both_stores;
+use crate::support::stores::on_memory;
 use crate::support::wait::SLACK;
 
 /// The shortest time between two updates that the contract allows.
 const PER: Duration = Duration::from_millis(500);
 
-on_both_stores! {
+on_memory! {
     async fn changes_to_and_from_zero_go_out_at_once(world) {
         const FLIPS: u32 = 8;
         world.open("42").await;
@@ -32,7 +32,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn the_first_change_goes_out_at_once(world) {
         let mut took = Vec::new();
         for live in ["1", "2", "3", "4", "5"] {
@@ -55,7 +55,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_stream_of_changes_is_throttled_but_never_starved(world) {
         world.open("42").await;
         world.crowd_follows("u", 60).await;
@@ -83,7 +83,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn nothing_is_said_where_nothing_changes(world) {
         world.open("42").await;
         let _crowd = world.crowd("u", 3, "42").await;
@@ -96,7 +96,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_dashboard_that_does_not_read_gets_the_latest_and_no_backlog(world) {
         world.open("42").await;
         let mut dashboard = world.dashboard("42").await;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::link::Link;
 use crate::support::redis_view::Redis;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
@@ -16,12 +16,7 @@ use crate::support::world::World;
 /// A gateway behind a link that the story controls, and its peer.
 async fn two_gateways() -> (World, Link, World) {
     let redis = Redis::start().await;
-    let link = Link::to(redis.addr()).await;
-    let url = link.url();
-    let far = World::beside(redis.clone(), |config| {
-        config.redis = Some(rollcall::base::secret::Secret::new(url))
-    })
-    .await;
+    let (far, link) = World::over_a_link(&redis, |_| ()).await;
     let near = World::beside(redis, |_| ()).await;
     (far, link, near)
 }
@@ -36,9 +31,9 @@ async fn three_fans_behind_a_link() -> (World, Link, World, Vec<Viewer>) {
     (far, link, near, behind)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_fans_of_a_cut_off_gateway_are_swept_and_come_back() {
-    within_deadline(async {
+#[test]
+fn the_fans_of_a_cut_off_gateway_are_swept_and_come_back() {
+    story(async {
         let (far, link, near, mut behind) = three_fans_behind_a_link().await;
         let _on_both = near.viewer_in("u0", "42").await;
         let _here = near.viewer_in("u3", "42").await;
@@ -61,13 +56,12 @@ async fn the_fans_of_a_cut_off_gateway_are_swept_and_come_back() {
         .await;
         near.fans_stay("42", &["u0", "u1", "u3"], near.config.lease_refresh * 2)
             .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_close_while_the_gateway_is_cut_off_stands() {
-    within_deadline(async {
+#[test]
+fn a_close_while_the_gateway_is_cut_off_stands() {
+    story(async {
         let (_far, link, near, mut behind) = three_fans_behind_a_link().await;
         link.stall();
         near.backend().close("42").await;
@@ -85,13 +79,12 @@ async fn a_close_while_the_gateway_is_cut_off_stands() {
         behind[0]
             .is_refused(json!({"type": "join", "live_id": "42"}), "live_not_open")
             .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_epoch_inherits_nothing_from_a_gateway_that_was_cut_off() {
-    within_deadline(async {
+#[test]
+fn a_new_epoch_inherits_nothing_from_a_gateway_that_was_cut_off() {
+    story(async {
         let (_far, link, near, mut behind) = three_fans_behind_a_link().await;
         link.stall();
         near.backend().close("42").await;
@@ -110,13 +103,12 @@ async fn a_new_epoch_inherits_nothing_from_a_gateway_that_was_cut_off() {
         near.fans_become_within("42", &["u1", "u3"], PATIENCE).await;
         near.fans_stay("42", &["u1", "u3"], near.config.lease_refresh * 2)
             .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn first_joins_that_arrive_after_the_close_bring_nothing_back() {
-    within_deadline(async {
+#[test]
+fn first_joins_that_arrive_after_the_close_bring_nothing_back() {
+    story(async {
         const LIVES: u64 = 40;
         let (far, link, near) = two_gateways().await;
         near.crowd_follows("u", LIVES as usize).await;
@@ -164,13 +156,12 @@ async fn first_joins_that_arrive_after_the_close_bring_nothing_back() {
             },
         )
         .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_abandoned_call_that_arrives_after_its_retry_does_nothing() {
-    within_deadline(async {
+#[test]
+fn an_abandoned_call_that_arrives_after_its_retry_does_nothing() {
+    story(async {
         let (_far, link, near, mut behind) = three_fans_behind_a_link().await;
         // The link holds the leave back on a connection that the gateway gives up. The retry goes
         // over a new one.
@@ -182,6 +173,5 @@ async fn an_abandoned_call_that_arrives_after_its_retry_does_nothing() {
         link.heal();
         near.fans_stay("42", &["u0", "u1", "u2"], near.config.lease_refresh * 4)
             .await;
-    })
-    .await;
+    });
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::presence::{Events, with_shared_sessions};
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::tokens::{in_seconds, mint, with_tokens};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::{World, timings};
@@ -59,7 +59,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn who_is_silent_is_gone_and_a_later_beat_brings_the_viewer_back(world) {
         world.open("42").await;
         let caller = world.caller("u1", "42").await;
@@ -77,7 +77,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn one_user_with_a_socket_and_a_session_counts_once(world) {
         world.open("42").await;
         let caller = world.caller("u1", "42").await;
@@ -96,7 +96,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_session_switches_lives_and_neither_counts_it_twice(world) {
         world.open("42").await;
         world.open("43").await;
@@ -120,7 +120,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_late_beat_brings_no_closed_live_back(world) {
         world.open("42").await;
         let caller = world.caller("u1", "42").await;
@@ -140,7 +140,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_removed_viewer_stays_away(world) {
         world.open("42").await;
         let caller = world.caller("u1", "42").await;
@@ -155,7 +155,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_stream_tells_what_a_socket_would_be_told(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
@@ -192,7 +192,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_stream_that_is_not_to_beat_keeps_nobody(world) {
         world.open("42").await;
         let caller = world.caller("u1", "42").await;
@@ -242,9 +242,9 @@ on_redis! {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_is_killed_and_its_viewers_go_on_through_another_one() {
-    within_deadline(async {
+#[test]
+fn a_gateway_is_killed_and_its_viewers_go_on_through_another_one() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program_with(redis.clone(), with_shared_sessions).await;
         let other = World::beside(redis, with_shared_sessions).await;
@@ -269,13 +269,12 @@ async fn a_gateway_is_killed_and_its_viewers_go_on_through_another_one() {
             same(other.figures("42").await, (0, 0))
         })
         .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_stops_sends_its_sessions_elsewhere_and_no_figure_dips() {
-    within_deadline(async {
+#[test]
+fn a_gateway_that_stops_sends_its_sessions_elsewhere_and_no_figure_dips() {
+    story(async {
         let redis = Redis::start().await;
         let old = World::beside(redis.clone(), |config| {
             with_shared_sessions(config);
@@ -301,8 +300,7 @@ async fn a_gateway_that_stops_sends_its_sessions_elsewhere_and_no_figure_dips() 
             stream.hears("reconnect", |_| true).await;
             stream.ends().await;
         }
-    })
-    .await;
+    });
 }
 
 on_redis! {
@@ -378,7 +376,7 @@ on_redis! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config: &mut Config| { config.max_presences = 2; config.sockets_per_user = 2; })
     async fn there_are_no_more_sessions_than_the_settings_say(world) {
         world.open("42").await;
@@ -438,7 +436,7 @@ on_redis! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_header_has_the_id_so_that_no_log_has_it(world) {
         world.open("42").await;
         world.open("43").await;
@@ -461,7 +459,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_wrong_request_is_told_what_is_wrong(world) {
         world.open("42").await;
         for (query, body, status, code) in [

@@ -6,10 +6,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::support::stores::on_both_stores;
+use crate::support::stores::on_memory;
 use crate::support::wait::PATIENCE;
 
-on_both_stores! {
+on_memory! {
     async fn unknown_routes_are_404_problems(world) {
         for path in ["/v1", "/v1/", "/v1/nothing", "/v1/lives/42/nothing", "/nothing", "/v2/lives"] {
             world.backend().get(path).await.problem(404);
@@ -17,7 +17,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn wrong_methods_are_405_problems(world) {
         for (method, path) in [
             (Method::POST, "/v1/lives/42"),
@@ -32,7 +32,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn bodies_that_make_no_sense_are_400_problems(world) {
         for body in [
             "",
@@ -56,7 +56,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn ids_outside_the_rules_are_invalid(world) {
         let long = "x".repeat(65);
         for id in ["%7B42%7D", "4%202", "42%0A", "42%00", "*", "42:1", "42_slice1", "%C3%A4", "%FF", long.as_str()] {
@@ -80,7 +80,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_body_without_end_is_refused(world) {
         let huge = format!("{{\"streamer_id\":\"s1\",\"pad\":\"{}\"}}", "x".repeat(100_000));
         let answer = world.backend().send(Method::PUT, "/v1/lives/42", Some(&huge)).await;
@@ -89,7 +89,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_client_that_asks_before_it_sends_too_much_is_told_not_to(world) {
         let mut connection = TcpStream::connect(world.addr).await.unwrap();
         let head = "PUT /v1/lives/42 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\

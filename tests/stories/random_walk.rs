@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::support::link::Link;
 use crate::support::redis_view::Redis;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
@@ -227,33 +227,31 @@ async fn walk(seed: u64, trouble: Trouble, worlds: Vec<World>, links: Vec<Link>)
 
 async fn on_memory(seed: u64) {
     let world = World::on_memory(|config| config.message_rate = 0).await;
-    within_deadline(walk(seed, Trouble::Closes, vec![world], Vec::new())).await;
+    walk(seed, Trouble::Closes, vec![world], Vec::new()).await;
 }
 
 async fn on_redis(seed: u64, trouble: Trouble) {
     let redis = Redis::start().await;
     let (mut worlds, mut links) = (Vec::new(), Vec::new());
     for _ in 0..2 {
-        let link = Link::to(redis.addr()).await;
-        let url = link.url();
-        let world = World::beside(redis.clone(), |config| {
-            config.redis = Some(rollcall::base::secret::Secret::new(url));
+        let (world, link) = World::over_a_link(&redis, |config| {
             config.message_rate = 0;
             // A fan check that was made while the graph was lost is repeated soon.
             config.fan_ttl = Duration::from_secs(1);
-        });
-        worlds.push(world.await);
+        })
+        .await;
+        worlds.push(world);
         links.push(link);
     }
-    within_deadline(walk(seed, trouble, worlds, links)).await;
+    walk(seed, trouble, worlds, links).await;
 }
 
 macro_rules! walks {
     ($($name:ident = $walk:expr;)*) => {
         $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() {
-                $walk.await;
+            #[test]
+            fn $name() {
+                story($walk);
             }
         )*
     };

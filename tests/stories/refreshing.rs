@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::support::stores::{on_both_stores, on_redis};
+use crate::support::stores::{on_memory, on_redis};
 use crate::support::tokens::{in_seconds, mint, with_tokens};
 use crate::support::wait::SLACK;
 
@@ -17,7 +17,7 @@ fn until(unix: i64) -> Duration {
     Duration::from_secs((unix - in_seconds(0)).max(0) as u64)
 }
 
-on_both_stores! {
+on_memory! {
     tuned(with_tokens)
     async fn a_socket_ends_when_its_token_expires_whether_or_not_it_speaks(world) {
         let exp = in_seconds(2 - LEEWAY);
@@ -37,7 +37,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(with_tokens)
     async fn a_refresh_keeps_the_socket_beyond_its_first_token(world) {
         let first = in_seconds(2 - LEEWAY);
@@ -50,7 +50,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(with_tokens)
     async fn a_refresh_that_would_change_the_user_or_raise_the_role_is_forbidden(world) {
         let exp = in_seconds(3_600);
@@ -73,7 +73,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| {
         with_tokens(config);
         config.streamer_timeout = Some(Duration::from_millis(500));
@@ -94,7 +94,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(with_tokens)
     async fn a_dashboard_that_becomes_a_viewer_watches_no_longer(world) {
         let mut dashboard = world.bearer(json!({"sub": "b", "role": "service"})).await;
@@ -108,7 +108,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(with_tokens)
     async fn a_new_token_ends_the_watches_that_it_does_not_allow(world) {
         let mut service = world.bearer(json!({"sub": "s1", "role": "service"})).await;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::support::issuer::{Issuer, SECRET, claims, hs256, rollcall};
 use crate::support::presence::Events;
 use crate::support::program::Program;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::timings;
 
@@ -173,9 +173,9 @@ async fn logs(program: &Program, words: &[&str]) {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_is_taken_out_of_a_mounted_secret_opens_nothing_within_seconds() {
-    within_deadline(async {
+#[test]
+fn a_key_that_is_taken_out_of_a_mounted_secret_opens_nothing_within_seconds() {
+    story(async {
         let issuer = Issuer::new();
         let (shop, ops, new) = (
             Key::new("shop", "read"),
@@ -193,13 +193,12 @@ async fn a_key_that_is_taken_out_of_a_mounted_secret_opens_nothing_within_second
             &["API keys are in force", "added=\"new\"", "revoked=\"shop\""],
         )
         .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_of_events_ends_with_the_key_that_opened_it() {
-    within_deadline(async {
+#[test]
+fn a_stream_of_events_ends_with_the_key_that_opened_it() {
+    story(async {
         let issuer = Issuer::new();
         let (shop, ops) = (Key::new("shop", "read"), Key::new("ops", "read,write"));
         let mut mount = Mount::new(&[&shop, &ops]);
@@ -224,13 +223,12 @@ async fn a_stream_of_events_ends_with_the_key_that_opened_it() {
         ops.calls(program.addr, Method::DELETE, "/v1/lives/42")
             .await;
         other.hears("closed", |_| true).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_of_events_ends_with_its_token_and_says_so() {
-    within_deadline(async {
+#[test]
+fn a_stream_of_events_ends_with_its_token_and_says_so() {
+    story(async {
         let issuer = Issuer::new();
         let ops = Key::new("ops", "read,write");
         let mount = Mount::new(&[&ops]);
@@ -246,13 +244,12 @@ async fn a_stream_of_events_ends_with_its_token_and_says_so() {
         let why = events.hears("unauthorized", |_| true).await;
         assert_eq!(why["message"], "the token has expired");
         events.ends().await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_of_keys_that_is_emptied_keeps_them_and_says_so() {
-    within_deadline(async {
+#[test]
+fn a_file_of_keys_that_is_emptied_keeps_them_and_says_so() {
+    story(async {
         let issuer = Issuer::new();
         let (ops, new) = (Key::new("ops", "read"), Key::new("new", "read"));
         let mut mount = Mount::new(&[&ops]);
@@ -266,13 +263,12 @@ async fn a_file_of_keys_that_is_emptied_keeps_them_and_says_so() {
         new.becomes(program.addr, true).await;
         unusable_files_are(&new, program.addr, "0").await;
         assert!(!ops.is_good(program.addr).await);
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broken_file_keeps_the_old_keys_and_says_so() {
-    within_deadline(async {
+#[test]
+fn a_broken_file_keeps_the_old_keys_and_says_so() {
+    story(async {
         let issuer = Issuer::new();
         let (ops, new) = (Key::new("ops", "read,moderate"), Key::new("new", "read"));
         let mut mount = Mount::new(&[&ops]);
@@ -301,13 +297,12 @@ async fn a_broken_file_keeps_the_old_keys_and_says_so() {
         mount.changes_to(&format!("{}{}", ops.line, new.line));
         new.becomes(program.addr, true).await;
         unusable_files_are(&ops, program.addr, "0").await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_back_end_that_may_has_the_files_read_at_once_and_is_named_in_the_log() {
-    within_deadline(async {
+#[test]
+fn a_back_end_that_may_has_the_files_read_at_once_and_is_named_in_the_log() {
+    story(async {
         let issuer = Issuer::new();
         let (shop, ops) = (Key::new("shop", "read,write"), Key::new("ops", "moderate"));
         let mut mount = Mount::new(&[&shop, &ops]);
@@ -325,6 +320,5 @@ async fn a_back_end_that_may_has_the_files_read_at_once_and_is_named_in_the_log(
             "it is revoked with the answer"
         );
         logs(&program, &["as asked over HTTP", "by=\"key:ops\""]).await;
-    })
-    .await;
+    });
 }

@@ -5,15 +5,13 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use rollcall::base::secret::Secret;
 use rollcall::config::Config;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::dashboard::{fans, viewers};
-use crate::support::link::Link;
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK, same, until};
 use crate::support::world::World;
@@ -56,7 +54,7 @@ fn no_refresh(config: &mut Config) {
     config.lease = Duration::from_secs(60);
 }
 
-on_both_stores! {
+on_memory! {
     async fn all_devices_of_the_user_are_closed_and_nobody_else_is(world) {
         world.open("42").await;
         world.open("43").await;
@@ -144,7 +142,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_removed_viewer_who_vanished_loses_the_seat_too(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
@@ -165,7 +163,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_redis! {
     async fn a_ban_is_of_one_opening(world) {
         world.open("42").await;
         world.backend().ban("42", "u1", 600).await;
@@ -183,7 +181,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn impossible_removals_are_refused(world) {
         let backend = world.backend();
         assert_eq!(backend.remove("41", "u1").await.problem(404), "live_not_found");
@@ -225,7 +223,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn bans_are_listed_by_their_end_in_pages(world) {
         world.open("42").await;
         for n in [5, 3, 1, 4, 2] {
@@ -376,16 +374,11 @@ on_redis! {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_was_cut_off_carries_out_the_removal_when_it_is_back() {
-    within_deadline(async {
+#[test]
+fn a_gateway_that_was_cut_off_carries_out_the_removal_when_it_is_back() {
+    story(async {
         let redis = Redis::start().await;
-        let link = Link::to(redis.addr()).await;
-        let url = link.url();
-        let far = World::beside(redis.clone(), |config| {
-            config.redis = Some(Secret::new(url))
-        })
-        .await;
+        let (far, link) = World::over_a_link(&redis, |_| ()).await;
         let near = World::beside(redis, |_| ()).await;
         near.open("42").await;
         let mut behind = far.crowd("u", 3, "42").await;
@@ -405,6 +398,5 @@ async fn a_gateway_that_was_cut_off_carries_out_the_removal_when_it_is_back() {
         behind[1].expect_closed(REMOVED).await;
         is_banned(&far, "u1", "42").await;
         assert!(behind[2].is_connected().await);
-    })
-    .await;
+    });
 }

@@ -7,9 +7,9 @@ use serde_json::json;
 use tokio_tungstenite::tungstenite::Error;
 
 use crate::support::socket::Socket;
-use crate::support::stores::on_both_stores;
+use crate::support::stores::on_memory;
 
-on_both_stores! {
+on_memory! {
     async fn an_answer_has_the_id_that_the_client_gave_its_request(world) {
         let backend = world.backend();
         let id = "6f1c3c9e-94a5-4f0e-9ad5-a7b3c2f1e001";
@@ -31,7 +31,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn an_id_that_is_missing_or_not_well_formed_is_replaced(world) {
         let backend = world.backend();
         let mut seen = std::collections::HashSet::new();
@@ -44,7 +44,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_handshake_has_one_too_whether_it_is_accepted_or_refused(world) {
         let headers = [("x-request-id", "my-handshake")];
         let (_socket, accepted) = Socket::connect(world.addr, "/ws?user_id=u1", &headers).await.unwrap();

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::support::backend::Answer;
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK, same, until};
 use crate::support::world::World;
@@ -69,7 +69,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_socket_that_changes_lives_gets_the_information_of_the_other(world) {
         for live in ["a", "b"] {
             world.open(live).await;
@@ -84,7 +84,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn information_ends_with_its_epoch(world) {
         let backend = world.backend();
         world.open("42").await;
@@ -100,7 +100,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn information_that_is_too_long_or_no_json_is_refused(world) {
         world.open("42").await;
         let put = async |body: &str| {
@@ -151,9 +151,9 @@ on_redis! {
 }
 
 /// Redis loses everything; the gateway gives back what it knows, and whoever comes later is told.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn information_outlives_the_loss_of_redis_data() {
-    within_deadline(async {
+#[test]
+fn information_outlives_the_loss_of_redis_data() {
+    story(async {
         let redis = Redis::start().await;
         let world = World::beside(redis.clone(), |_| ()).await;
         let terms = json!({"streamer_id": "s1", "title": "a title", "streamer_timeout_s": 0});
@@ -181,11 +181,10 @@ async fn information_outlives_the_loss_of_redis_data() {
         assert_eq!(told(&late.join("42").await), Some((json!("kept"), version)));
         let next = other.backend().tell("42", json!("later")).await;
         assert!(next > version);
-    })
-    .await;
+    });
 }
 
-on_both_stores! {
+on_memory! {
     async fn what_a_back_end_writes_keeps_each_digit_of_its_numbers(world) {
         const WRITTEN: &str = r#"{"sku":12345678901234567890123, "price":1.10,"e":1E2}"#;
         let backend = world.backend();

@@ -9,9 +9,8 @@ use tokio::time::Instant;
 use super::audit::audit;
 
 use crate::support::dashboard::{fans, viewers};
-use crate::support::link::Link;
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_redis, within_deadline};
+use crate::support::stores::{on_redis, story};
 use crate::support::wait::{PATIENCE, SLACK, same, until};
 use crate::support::world::World;
 
@@ -44,9 +43,9 @@ on_redis! {
 
 /// Whoever reads the log, or runs an audit, learns that Redis is full and what the sets lack;
 /// clients learn that the store refuses writes, and nothing of its own words.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_redis_is_told_in_the_log_and_found_by_an_audit() {
-    within_deadline(async {
+#[test]
+fn a_full_redis_is_told_in_the_log_and_found_by_an_audit() {
+    story(async {
         let mut world = World::program(Redis::start().await).await;
         world.open("42").await;
         world.crowd_follows("u", 4).await;
@@ -122,8 +121,7 @@ async fn a_full_redis_is_told_in_the_log_and_found_by_an_audit() {
         })
         .await;
         audit(&url, 0, &["--gateway", &gateway]).await;
-    })
-    .await;
+    });
 }
 
 /// The only finding of a kind.
@@ -138,9 +136,9 @@ fn finding(report: &Value, kind: &str) -> Value {
 }
 
 /// A restart in that hour must not make the outage a full one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_starts_on_a_full_redis_and_says_so() {
-    within_deadline(async {
+#[test]
+fn a_gateway_starts_on_a_full_redis_and_says_so() {
+    story(async {
         let redis = Redis::start().await;
         redis.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
         let mut world = World::program(redis).await;
@@ -154,8 +152,7 @@ async fn a_gateway_starts_on_a_full_redis_and_says_so() {
             .ask(&["CONFIG", "SET", "maxmemory", "0"])
             .await;
         world.open("42").await;
-    })
-    .await;
+    });
 }
 
 on_redis! {
@@ -285,16 +282,11 @@ on_redis! {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn heartbeats_do_not_wait_for_a_slow_redis() {
-    within_deadline(async {
+#[test]
+fn heartbeats_do_not_wait_for_a_slow_redis() {
+    story(async {
         let redis = Redis::start().await;
-        let link = Link::to(redis.addr()).await;
-        let url = link.url();
-        let world = World::beside(redis, |config| {
-            config.redis = Some(rollcall::base::secret::Secret::new(url))
-        })
-        .await;
+        let (world, link) = World::over_a_link(&redis, |_| ()).await;
         let mut crowd = world.live_with_fans(10).await;
         link.slow(Duration::from_millis(400));
         let mut fastest = PATIENCE;
@@ -310,21 +302,15 @@ async fn heartbeats_do_not_wait_for_a_slow_redis() {
         crowd.truncate(6);
         link.heal();
         world.card_becomes("42", 6, PATIENCE).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_viewer_who_joins_after_the_opening_gets_no_answer_read_before_it() {
-    let redis = Redis::start().await;
-    let quick = World::beside(redis.clone(), |_| ()).await;
-    let link = Link::to(redis.addr()).await;
-    let url = link.url();
-    let slow = World::beside(redis, |config| {
-        config.redis = Some(rollcall::base::secret::Secret::new(url))
-    })
-    .await;
-    within_deadline(async {
+#[test]
+fn a_viewer_who_joins_after_the_opening_gets_no_answer_read_before_it() {
+    story(async {
+        let redis = Redis::start().await;
+        let quick = World::beside(redis.clone(), |_| ()).await;
+        let (slow, link) = World::over_a_link(&redis, |_| ()).await;
         let (mut early, mut late) = (slow.viewer("u1").await, slow.viewer("u2").await);
         // Redis answers at once, but the answer takes long to arrive.
         link.mute();
@@ -335,22 +321,18 @@ async fn a_viewer_who_joins_after_the_opening_gets_no_answer_read_before_it() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         link.heal();
         late.expect("joined").await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_viewer_who_waits_long_for_an_answer_is_not_taken_for_silent() {
-    let redis = Redis::start().await;
-    let link = Link::to(redis.addr()).await;
-    let url = link.url();
-    let world = World::beside(redis, |config| {
-        config.redis = Some(rollcall::base::secret::Secret::new(url));
-        // This is shorter than the time for which the gateway waits for its store.
-        config.timeout = Duration::from_millis(800);
-    });
-    let world = world.await;
-    within_deadline(async {
+#[test]
+fn a_viewer_who_waits_long_for_an_answer_is_not_taken_for_silent() {
+    story(async {
+        let redis = Redis::start().await;
+        let (world, link) = World::over_a_link(&redis, |config| {
+            // This is shorter than the time for which the gateway waits for its store.
+            config.timeout = Duration::from_millis(800);
+        })
+        .await;
         world.open("42").await;
         let mut viewer = world.viewer("u1").await;
         link.mute();
@@ -358,6 +340,5 @@ async fn a_viewer_who_waits_long_for_an_answer_is_not_taken_for_silent() {
         link.heal();
         tokio::time::sleep(world.config.timeout).await;
         assert!(viewer.is_connected().await, "{}", viewer.transcript());
-    })
-    .await;
+    });
 }

@@ -9,7 +9,7 @@ use rollcall::config::Config;
 use serde_json::{Value, json};
 
 use crate::support::redis_view::Redis;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::webhook::{Mood, Webhook};
 use crate::support::world::World;
@@ -123,9 +123,9 @@ async fn a_test_and_a_replay_reach_one_webhook_only(world: World, all: &Webhook,
     assert_eq!(nobody.problem(404), "webhook_not_found");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_webhook_hears_its_own_events_on_memory() {
-    within_deadline(async {
+#[test]
+fn each_webhook_hears_its_own_events_on_memory() {
+    story(async {
         let (all, closes) = (Webhook::start().await, Webhook::start().await);
         let world = World::on_memory(|config| {
             config.count_events = false;
@@ -134,13 +134,12 @@ async fn each_webhook_hears_its_own_events_on_memory() {
         })
         .await;
         each_webhook_hears_its_own_events(world, &all, &closes).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_webhook_hears_its_own_events_on_redis() {
-    within_deadline(async {
+#[test]
+fn each_webhook_hears_its_own_events_on_redis() {
+    story(async {
         let (all, closes) = (Webhook::start().await, Webhook::start().await);
         let world = World::on_redis(|config| {
             config.count_events = false;
@@ -149,13 +148,12 @@ async fn each_webhook_hears_its_own_events_on_redis() {
         })
         .await;
         each_webhook_hears_its_own_events(world, &all, &closes).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_test_and_a_replay_reach_one_webhook_only_on_memory() {
-    within_deadline(async {
+#[test]
+fn a_test_and_a_replay_reach_one_webhook_only_on_memory() {
+    story(async {
         let (all, closes) = (Webhook::start().await, Webhook::start().await);
         let world = World::on_memory(|config| {
             config.count_events = false;
@@ -164,13 +162,12 @@ async fn a_test_and_a_replay_reach_one_webhook_only_on_memory() {
         })
         .await;
         a_test_and_a_replay_reach_one_webhook_only(world, &all, &closes).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_test_and_a_replay_reach_one_webhook_only_on_redis() {
-    within_deadline(async {
+#[test]
+fn a_test_and_a_replay_reach_one_webhook_only_on_redis() {
+    story(async {
         let (all, closes) = (Webhook::start().await, Webhook::start().await);
         let world = World::on_redis(|config| {
             config.count_events = false;
@@ -179,13 +176,12 @@ async fn a_test_and_a_replay_reach_one_webhook_only_on_redis() {
         })
         .await;
         a_test_and_a_replay_reach_one_webhook_only(world, &all, &closes).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn follows_and_calls_are_events_where_they_are_switched_on() {
-    within_deadline(async {
+#[test]
+fn follows_and_calls_are_events_where_they_are_switched_on() {
+    story(async {
         let webhook = Webhook::start().await;
         let world = World::on_redis(|config| {
             config.count_events = false;
@@ -254,13 +250,12 @@ async fn follows_and_calls_are_events_where_they_are_switched_on() {
         .await;
         assert!(!noted.contains("u1"), "no id names a user: {noted}");
         assert!(calls[1]["request_id"].is_string());
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_gateway_goes_on_with_every_webhook_when_one_stops() {
-    within_deadline(async {
+#[test]
+fn another_gateway_goes_on_with_every_webhook_when_one_stops() {
+    story(async {
         let (all, closes) = (Webhook::start().await, Webhook::start().await);
         let settings = |config: &mut Config| {
             config.count_events = false;
@@ -296,8 +291,7 @@ async fn another_gateway_goes_on_with_every_webhook_when_one_stops() {
         second.backend().close("1").await;
         all.hears_of("1", &["live.opened", "live.closed"]).await;
         closes.hears_of("1", &["live.closed"]).await;
-    })
-    .await;
+    });
 }
 
 /// Both webhooks, as every gateway has them.
@@ -306,9 +300,9 @@ fn hear_both(main: &Webhook, log: &Webhook, config: &mut Config) {
     log.hears_as("log", &[], config);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_webhook_gets_everything_though_one_is_down_and_the_sender_is_killed() {
-    within_deadline(async {
+#[test]
+fn each_webhook_gets_everything_though_one_is_down_and_the_sender_is_killed() {
+    story(async {
         let (mut main, log) = (Webhook::start().await, Webhook::start().await);
         let redis = Redis::start().await;
         let mut doomed =
@@ -353,13 +347,12 @@ async fn each_webhook_gets_everything_though_one_is_down_and_the_sender_is_kille
             }
         })
         .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_secret_of_a_further_webhook_changes_while_gateways_run() {
-    within_deadline(async {
+#[test]
+fn the_secret_of_a_further_webhook_changes_while_gateways_run() {
+    story(async {
         let webhook = Webhook::start().await;
         let hear = |config: &mut Config| webhook.hears_as("log", &[], config);
         let one = World::on_redis(hear).await;
@@ -384,13 +377,12 @@ async fn the_secret_of_a_further_webhook_changes_while_gateways_run() {
         one.backend().open("3", "s1").await;
         webhook.hears_of("3", &["live.opened"]).await;
         assert_eq!(webhook.signed_twice(), 1, "by the new secret alone");
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_receiver_that_is_overloaded_is_sent_nothing_from_either_queue() {
-    within_deadline(async {
+#[test]
+fn a_receiver_that_is_overloaded_is_sent_nothing_from_either_queue() {
+    story(async {
         let webhook = Webhook::start().await;
         let world = World::on_memory(|config| webhook.hears(config)).await;
         let backend = world.backend();
@@ -427,13 +419,12 @@ async fn a_receiver_that_is_overloaded_is_sent_nothing_from_either_queue() {
             if of_one == 2 { Ok(()) } else { Err(of_one) }
         })
         .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_audit_trail_outlives_a_flood_of_events_and_old_events_go_by_themselves() {
-    within_deadline(async {
+#[test]
+fn the_audit_trail_outlives_a_flood_of_events_and_old_events_go_by_themselves() {
+    story(async {
         let redis = Redis::start().await;
         let add = async |id: &str| {
             let entry = [
@@ -491,6 +482,5 @@ async fn the_audit_trail_outlives_a_flood_of_events_and_old_events_go_by_themsel
         })
         .await;
         assert!(trail().await.contains("u9"));
-    })
-    .await;
+    });
 }

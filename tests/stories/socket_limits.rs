@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
-use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::stores::{on_memory, on_redis, story};
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, until};
 use crate::support::world::World;
@@ -29,7 +29,7 @@ async fn limited(world: &World, limit: &str) -> f64 {
         .await
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_client_that_floods_is_told_once_and_then_closed(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
@@ -51,7 +51,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn endless_pieces_of_a_message_are_no_way_around(world) {
         let mut viewer = world.viewer("u1").await;
         let piece = |data| Message::Frame(Frame::message("", OpCode::Data(data), false));
@@ -65,7 +65,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_client_that_keeps_the_rate_is_always_served(world) {
         world.open("42").await;
         let mut viewer = world.viewer_in("u1", "42").await;
@@ -79,7 +79,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_client_that_was_refused_is_served_again_after_a_pause(world) {
         let mut viewer = world.viewer("u1").await;
         for _ in 0..30 {
@@ -93,7 +93,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| config.message_rate = 0)
     async fn without_a_limit_a_client_may_send_as_it_likes(world) {
         let mut viewer = world.viewer("u1").await;
@@ -103,7 +103,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| config.sockets_per_user = 2)
     async fn the_oldest_socket_of_a_user_goes_when_there_are_too_many(world) {
         world.open("42").await;
@@ -125,7 +125,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| {
         config.sockets_per_user = 1;
         config.timeout = Duration::from_secs(60);
@@ -144,7 +144,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| {
         config.watches_per_socket = 2;
         config.opens_per_socket = 1;
@@ -175,7 +175,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| config.opens_per_socket = 1)
     async fn a_streamer_opens_no_more_lives_over_new_sockets(world) {
         let mut first = world.streamer("s1").await;
@@ -189,7 +189,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| {
         config.join_rate = 2;
         config.message_rate = 0;
@@ -247,7 +247,7 @@ async fn switches(viewer: &mut Viewer, times: usize, more: &Value) -> usize {
     joined
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| {
         config.user_rate = 2;
         config.message_rate = 0;
@@ -279,7 +279,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| {
         config.sockets_per_user = 20;
         config.message_rate = 0;
@@ -340,7 +340,7 @@ on_redis! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| {
         config.lives_per_streamer = 2;
         config.opens_per_day = 6;
@@ -373,7 +373,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| config.streamers_open = false)
     async fn where_only_back_ends_open_lives_a_streamer_opens_none(world) {
         let mut streamer = world.streamer("s1").await;
@@ -386,7 +386,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| {
         config.streamers_open = false;
         config.user_rate = 0;
@@ -481,9 +481,9 @@ fn unsent_to(client: SocketAddr, gateway: SocketAddr) -> u64 {
         .unwrap_or(0)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_never_reads_holds_no_more_than_the_documents_say() {
-    within_deadline(async {
+#[test]
+fn a_client_that_never_reads_holds_no_more_than_the_documents_say() {
+    story(async {
         let world = World::on_memory(|config| {
             config.message_rate = 0;
             config.timeout = Duration::from_secs(20);
@@ -506,7 +506,12 @@ async fn a_client_that_never_reads_holds_no_more_than_the_documents_say() {
         let mut frames = 0;
         // Until the gateway takes no more, because it cannot answer.
         while still_since.elapsed() < Duration::from_millis(500) {
-            let is_blocked = match tokio::time::timeout(Duration::from_millis(20), tcp.write_all(&frame)).await {
+            let is_blocked = match tokio::time::timeout(
+                Duration::from_millis(20),
+                tcp.write_all(&frame),
+            )
+            .await
+            {
                 Ok(written) => {
                     written.expect("the gateway keeps the socket");
                     still_since = Instant::now();
@@ -520,8 +525,10 @@ async fn a_client_that_never_reads_holds_no_more_than_the_documents_say() {
                 most = most.max(unsent_to(client, world.addr));
             }
         }
-        assert!(most > 4_096, "{most} bytes were held: the gateway never had to wait");
+        assert!(
+            most > 4_096,
+            "{most} bytes were held: the gateway never had to wait"
+        );
         assert!(most <= 64 << 10, "the kernel holds {most} bytes");
-    })
-    .await;
+    });
 }

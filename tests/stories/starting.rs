@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use crate::support::program::Program;
 use crate::support::redis_view::Redis;
 use crate::support::socket::Socket;
-use crate::support::stores::{on_both_stores, within_deadline};
+use crate::support::stores::{on_memory, story};
 use crate::support::viewer::Viewer;
 use crate::support::wait::PATIENCE;
 use crate::support::world::{World, timings};
@@ -82,9 +82,9 @@ async fn a_wrong_redis_password_ends_the_program_with_69_and_is_named() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_program_waits_for_a_redis_that_starts_late() {
-    within_deadline(async {
+#[test]
+fn the_program_waits_for_a_redis_that_starts_late() {
+    story(async {
         let redis = Redis::start().await;
         redis.kill().await;
         let mut config = timings();
@@ -98,13 +98,12 @@ async fn the_program_waits_for_a_redis_that_starts_late() {
             .await
             .unwrap();
         Viewer::greeted("u1", socket).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_interrupt_ends_the_program_with_0_even_while_redis_is_away() {
-    within_deadline(async {
+#[test]
+fn an_interrupt_ends_the_program_with_0_even_while_redis_is_away() {
+    story(async {
         let redis = Redis::start().await;
         let mut world = World::program(redis.clone()).await;
         let _crowd = world.live_with_fans(3).await;
@@ -112,11 +111,10 @@ async fn an_interrupt_ends_the_program_with_0_even_while_redis_is_away() {
         world.process().terminate();
         let status = world.process().exit(PATIENCE * 2).await;
         assert_eq!(status.code(), Some(0), "{status}");
-    })
-    .await;
+    });
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| config.admin_listen = Some("127.0.0.1:0".parse().unwrap()))
     async fn an_admin_address_takes_the_api_off_the_public_one(world) {
         let admin = world.admin();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_redis, within_deadline};
+use crate::support::stores::{on_redis, story};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
@@ -98,9 +98,9 @@ on_redis! {
 }
 
 /// Only the walk over the open lives finds this live.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_live_that_only_a_killed_gateway_held_is_swept_by_the_walk() {
-    within_deadline(async {
+#[test]
+fn a_live_that_only_a_killed_gateway_held_is_swept_by_the_walk() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
         let gateway = doomed.gateway_id().await;
@@ -121,13 +121,12 @@ async fn a_live_that_only_a_killed_gateway_held_is_swept_by_the_walk() {
             same(redis.names_of(&gateway).await, Vec::new())
         })
         .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_stood_still_for_three_leases_goes_on_under_a_new_id() {
-    within_deadline(async {
+#[test]
+fn a_gateway_that_stood_still_for_three_leases_goes_on_under_a_new_id() {
+    story(async {
         let redis = Redis::start().await;
         let mut frozen = World::program(redis.clone()).await;
         let former = frozen.gateway_id().await;
@@ -171,6 +170,5 @@ async fn a_gateway_that_stood_still_for_three_leases_goes_on_under_a_new_id() {
         })
         .await;
         assert!(frozen.metric("rollcall_buried_itself_total").await >= 1.0);
-    })
-    .await;
+    });
 }

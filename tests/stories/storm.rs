@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::handshake::client::Response;
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::socket::Socket;
-use crate::support::stores::on_both_stores;
+use crate::support::stores::on_memory;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK, until};
 use crate::support::world::World;
@@ -70,7 +70,7 @@ async fn metric(world: &World, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| (config.handshake_rate, config.message_rate) = (20, 0))
     async fn more_come_than_the_rate_and_all_get_in(world) {
         world.open("42").await;
@@ -100,7 +100,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| config.handshake_rate = 200)
     async fn below_the_rate_nobody_is_turned_away(world) {
         world.open("42").await;
@@ -109,7 +109,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| config.handshake_rate = 0)
     async fn without_a_rate_all_come_at_once(world) {
         world.open("42").await;
@@ -118,7 +118,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| config.max_handshakes = 8)
     async fn connections_that_say_nothing_make_room(world) {
         world.open("42").await;
@@ -135,7 +135,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| config.max_sockets = Some(3))
     async fn a_full_gateway_says_so(world) {
         let mut here = Vec::new();
@@ -157,7 +157,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| {
         config.max_sockets = Some(4);
         config.timeout = Duration::from_secs(30);
@@ -174,7 +174,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config| {
         config.handshake_rate = 100;
         config.heartbeat = Duration::from_secs(2);

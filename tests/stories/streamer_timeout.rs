@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::support::media::{Nginx, with_nginx};
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
@@ -59,7 +59,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(|config: &mut rollcall::config::Config| {
         short(config);
         with_nginx(config);
@@ -77,7 +77,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(short)
     async fn a_streamer_who_is_heard_keeps_the_live_open(world) {
         let mut streamer = world.streamer("s1").await;
@@ -87,7 +87,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(short)
     async fn a_streamer_who_comes_back_in_time_keeps_the_live_open(world) {
         let mut streamer = world.streamer("s1").await;
@@ -103,7 +103,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(short)
     async fn a_live_that_a_back_end_opened_outlasts_its_streamer(world) {
         world.open("42").await;
@@ -124,7 +124,7 @@ async fn open_with_timeout(world: &World, seconds: u64) {
     );
 }
 
-on_both_stores! {
+on_memory! {
     // No live closes by itself unless it was opened so.
     tuned(|config: &mut rollcall::config::Config| config.streamer_timeout = None)
     async fn a_live_that_a_back_end_opened_with_a_timeout_closes_when_its_streamer_is_gone(world) {
@@ -139,7 +139,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_shorter_timeout_holds_at_once(world) {
         open_with_timeout(&world, 3_600).await;
         stays_open(&world, SLACK).await;
@@ -151,7 +151,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_streamer_who_never_comes_is_gone_from_the_opening_on(world) {
         let opened = Instant::now();
         open_with_timeout(&world, 2).await;
@@ -161,7 +161,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(short)
     async fn a_streamer_timeout_of_zero_never_closes_a_live(world) {
         open_with_timeout(&world, 0).await;
@@ -216,10 +216,10 @@ on_redis! {
 /// The gateway where the streamer is makes a room for the live, although nobody is in it. So the
 /// streamer's absence counts from when that gateway last heard the streamer, not from when the last
 /// room ended.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_streamer_keeps_a_live_open_of_which_no_gateway_has_a_room_any_more() {
+#[test]
+fn a_streamer_keeps_a_live_open_of_which_no_gateway_has_a_room_any_more() {
     const TIMEOUT: Duration = Duration::from_secs(4);
-    within_deadline(async {
+    story(async {
         let redis = Redis::start().await;
         let tuned = |config: &mut rollcall::config::Config| config.streamer_timeout = Some(TIMEOUT);
         let first = World::beside(redis.clone(), tuned).await;
@@ -232,14 +232,13 @@ async fn a_streamer_keeps_a_live_open_of_which_no_gateway_has_a_room_any_more() 
         moved.vanish();
         stays_open(&world, TIMEOUT * 3 / 4).await;
         becomes_closed(&world, TIMEOUT + PATIENCE).await;
-    })
-    .await;
+    });
 }
 
 /// A failover may undo the newest writes, and with them the note that a streamer is gone. It also
 /// gives reason for doubt.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_streamers_leaving_that_redis_has_lost_is_told_once_more() {
+#[test]
+fn a_streamers_leaving_that_redis_has_lost_is_told_once_more() {
     let slice = SliceId::of_user(
         OnlineSet::Streamers,
         &UserId::parse("s1").unwrap(),
@@ -247,7 +246,7 @@ async fn a_streamers_leaving_that_redis_has_lost_is_told_once_more() {
     )
     .index;
     let set = format!("online-streamers_slice{slice}");
-    within_deadline(async {
+    story(async {
         let redis = Redis::start().await;
         let world = World::beside(redis.clone(), short).await;
         let mut streamer = world.streamer("s1").await;
@@ -279,6 +278,5 @@ async fn a_streamers_leaving_that_redis_has_lost_is_told_once_more() {
         })
         .await;
         becomes_closed(&world, STREAMER_TIMEOUT + PATIENCE).await;
-    })
-    .await;
+    });
 }

@@ -2,10 +2,10 @@
 //! viewer is ever in two.
 
 use crate::support::dashboard::{fans, viewers};
-use crate::support::stores::{on_both_stores, on_redis};
+use crate::support::stores::{on_memory, on_redis};
 use crate::support::wait::{PATIENCE, SLACK};
 
-on_both_stores! {
+on_memory! {
     async fn joining_another_live_leaves_the_first(world) {
         world.open("42").await;
         world.open("43").await;
@@ -24,7 +24,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_refused_join_keeps_the_seat(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
@@ -38,7 +38,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn the_other_device_stays_where_it_is(world) {
         world.open("42").await;
         world.open("43").await;
@@ -52,7 +52,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_crowd_that_swipes_ends_in_the_lives_it_joined_last(world) {
         for live in ["1", "2", "3"] {
             world.open(live).await;

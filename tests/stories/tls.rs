@@ -15,7 +15,7 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 
 use crate::support::backend::Backend;
 use crate::support::certificates::Certificates;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::tls_client::{TlsSocket, connect};
 use crate::support::wait::{PATIENCE, SLACK, same, until};
 use crate::support::world::timings;
@@ -49,9 +49,9 @@ fn http(ca: &Path) -> reqwest::Client {
         .unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sockets_and_requests_are_served_over_tls() {
-    within_deadline(async {
+#[test]
+fn sockets_and_requests_are_served_over_tls() {
+    story(async {
         let certificates = Certificates::for_host("IP:127.0.0.1");
         let gateway = gateway(&certificates).await;
         let url = format!("https://{}/healthz", gateway.addr());
@@ -82,13 +82,12 @@ async fn sockets_and_requests_are_served_over_tls() {
         viewer.beats().await;
         assert_eq!(viewer.closes().await, Some(1000));
         gateway.stop().await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn both_versions_are_spoken_and_no_protocol_but_http_1() {
-    within_deadline(async {
+#[test]
+fn both_versions_are_spoken_and_no_protocol_but_http_1() {
+    story(async {
         let certificates = Certificates::for_host("IP:127.0.0.1");
         let gateway = gateway(&certificates).await;
         for version in [&TLS12, &TLS13] {
@@ -107,13 +106,12 @@ async fn both_versions_are_spoken_and_no_protocol_but_http_1() {
                 .is_err()
         );
         gateway.stop().await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_is_replaced_while_sockets_stay() {
-    within_deadline(async {
+#[test]
+fn a_certificate_is_replaced_while_sockets_stay() {
+    story(async {
         let (first, second) = (
             Certificates::for_host("IP:127.0.0.1"),
             Certificates::for_host("IP:127.0.0.1"),
@@ -146,13 +144,12 @@ async fn a_certificate_is_replaced_while_sockets_stay() {
         }
         early.beats().await;
         gateway.stop().await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_certificate_is_noticed_without_a_signal() {
-    within_deadline(async {
+#[test]
+fn a_new_certificate_is_noticed_without_a_signal() {
+    story(async {
         let (first, second) = (
             Certificates::for_host("IP:127.0.0.1"),
             Certificates::for_host("IP:127.0.0.1"),
@@ -170,8 +167,7 @@ async fn a_new_certificate_is_noticed_without_a_signal() {
         })
         .await;
         gateway.stop().await;
-    })
-    .await;
+    });
 }
 
 #[test]
@@ -204,9 +200,9 @@ fn a_certificate_that_cannot_be_used_ends_the_program_with_64_and_the_setting_s_
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_does_not_get_through_the_handshake_is_cut_and_counted() {
-    within_deadline(async {
+#[test]
+fn a_client_that_does_not_get_through_the_handshake_is_cut_and_counted() {
+    story(async {
         let certificates = Certificates::for_host("IP:127.0.0.1");
         let gateway = gateway(&certificates).await;
         // One speaks no TLS, one says nothing, one stops in the middle of its first record.
@@ -244,6 +240,5 @@ async fn a_client_that_does_not_get_through_the_handshake_is_cut_and_counted() {
         })
         .await;
         gateway.stop().await;
-    })
-    .await;
+    });
 }

@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::Error;
 use crate::support::issuer::{Issuer, KeyServer, NamedKey, SECRET, claims, hs256, rollcall};
 use crate::support::program::Program;
 use crate::support::socket::Socket;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK, same, until};
 use crate::support::world::{World, timings};
@@ -56,9 +56,9 @@ async fn is_let_in(addr: SocketAddr, token: &str) -> bool {
     enter(addr, "/ws", token).await.is_ok()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_says_who_the_client_is() {
-    within_deadline(async {
+#[test]
+fn a_token_says_who_the_client_is() {
+    story(async {
         let issuer = Issuer::new();
         let world = world_of(&issuer).await;
         let token = hs256(SECRET, &claims("u1", &json!({})));
@@ -83,13 +83,12 @@ async fn a_token_says_who_the_client_is() {
             .await
             .unwrap();
         assert_eq!(Viewer::greeted("u2", both).await.welcome["user_id"], "u2");
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_token_is_a_problem_that_does_not_quote_it() {
-    within_deadline(async {
+#[test]
+fn a_refused_token_is_a_problem_that_does_not_quote_it() {
+    story(async {
         let issuer = Issuer::new();
         let world = world_of(&issuer).await;
         let good = hs256(SECRET, &claims("u1", &json!({})));
@@ -138,13 +137,12 @@ async fn a_refused_token_is_a_problem_that_does_not_quote_it() {
         let twice = format!("/ws?token={good}&token={good}");
         let (status, body) = enter(world.addr, &twice, &good).await.unwrap_err();
         assert!(status == 400 && !body.contains(&good), "{body}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn white_space_around_a_token_changes_nothing_wherever_the_token_stands() {
-    within_deadline(async {
+#[test]
+fn white_space_around_a_token_changes_nothing_wherever_the_token_stands() {
+    story(async {
         let issuer = Issuer::new();
         let world = world_of(&issuer).await;
         let good = hs256(SECRET, &claims("u1", &json!({})));
@@ -192,13 +190,12 @@ async fn white_space_around_a_token_changes_nothing_wherever_the_token_stands() 
             };
             assert_eq!(status, 401, "{query}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_a_token_that_says_so_keeps_out_of_the_figures() {
-    within_deadline(async {
+#[test]
+fn only_a_token_that_says_so_keeps_out_of_the_figures() {
+    story(async {
         let issuer = Issuer::new();
         let world = world_of(&issuer).await;
         let token = |user: &str, more| hs256(SECRET, &claims(user, &more));
@@ -243,13 +240,12 @@ async fn only_a_token_that_says_so_keeps_out_of_the_figures() {
         let mut viewer = Viewer::greeted("u1", viewer).await;
         viewer.join("42").await;
         world.acks_become(&mut viewer, Some(false), 1, 0).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_platform_may_begin_to_sign_with_a_new_key_at_once() {
-    within_deadline(async {
+#[test]
+fn a_platform_may_begin_to_sign_with_a_new_key_at_once() {
+    story(async {
         let (old, new, never) = (
             NamedKey::new("old"),
             NamedKey::new("new"),
@@ -287,13 +283,12 @@ async fn a_platform_may_begin_to_sign_with_a_new_key_at_once() {
             );
         }
         assert_eq!(keys.asked(), 2, "one fetch a minute");
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hangup_makes_the_program_read_its_keys_again_and_nothing_secret_is_logged() {
-    within_deadline(async {
+#[test]
+fn a_hangup_makes_the_program_read_its_keys_again_and_nothing_secret_is_logged() {
+    story(async {
         let issuer = Issuer::new();
         let file = issuer.file().display().to_string();
         let args = [
@@ -369,13 +364,12 @@ async fn a_hangup_makes_the_program_read_its_keys_again_and_nothing_secret_is_lo
         for (at, hidden) in [&*old, &new, SECRET, secret, "hunter"].iter().enumerate() {
             assert!(!said.contains(hidden), "number {at} is in the log");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_proxy_in_the_environment_is_used_only_if_a_setting_asks_for_it() {
-    within_deadline(async {
+#[test]
+fn a_proxy_in_the_environment_is_used_only_if_a_setting_asks_for_it() {
+    story(async {
         let keys = KeyServer::new(&[&NamedKey::new("one")]).await;
         let nobody = std::net::TcpListener::bind("127.0.0.1:0")
             .unwrap()
@@ -421,13 +415,12 @@ async fn a_proxy_in_the_environment_is_used_only_if_a_setting_asks_for_it() {
         .await
         .unwrap();
         assert_eq!((without, with), (Some(0), Some(69)));
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_without_its_keys_does_not_start() {
-    within_deadline(async {
+#[test]
+fn a_program_without_its_keys_does_not_start() {
+    story(async {
         let issuer = Issuer::new();
         issuer.writes("too-short-hunter2");
         let file = issuer.file().display().to_string();
@@ -462,13 +455,12 @@ async fn a_program_without_its_keys_does_not_start() {
             "{:?}",
             began.elapsed()
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_for_development_is_good() {
-    within_deadline(async {
+#[test]
+fn a_token_for_development_is_good() {
+    story(async {
         let issuer = Issuer::new();
         let world = world_of(&issuer).await;
         let file = issuer.file().display().to_string();
@@ -492,8 +484,7 @@ async fn a_token_for_development_is_good() {
             why.contains("--jwt-hs256-secret-file FILE or --jwt-private-key FILE"),
             "{why}"
         );
-    })
-    .await;
+    });
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::dashboard::{fans, viewers};
-use crate::support::stores::on_both_stores;
+use crate::support::stores::{on_both_stores, on_memory};
 use crate::support::tokens::{in_seconds, mint, with_tokens};
 use crate::support::wait::{PATIENCE, same, throughout, until};
 use crate::support::world::World;
@@ -55,7 +55,7 @@ async fn online(world: &World) -> u64 {
         .unwrap()
 }
 
-on_both_stores! {
+on_memory! {
     async fn an_uncounted_socket_is_in_no_figure(world) {
         world.open("42").await;
         world.follow(&["bot", "ghost", "u1"]).await;
@@ -79,7 +79,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn an_uncounted_socket_hears_the_end_of_the_live(world) {
         world.open("42").await;
         let mut bot = world.person("bot", "viewer", "&count=false&live_id=42").await;
@@ -90,7 +90,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn the_same_user_counts_through_another_socket(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
@@ -160,7 +160,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn an_uncounted_socket_says_nothing_of_when_its_user_was_there(world) {
         world.open("42").await;
         let mut hidden = world.person("u1", "viewer", INVISIBLE).await;
@@ -194,7 +194,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_live_of_an_invisible_streamer_is_in_no_feed(world) {
         let backend = world.backend();
         for streamer in ["ghost", "s1", "s2"] {
@@ -221,7 +221,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     tuned(with_tokens)
     async fn a_socket_stays_counted_or_not_as_it_was_opened(world) {
         let exp = in_seconds(60);

@@ -7,10 +7,9 @@ use std::time::Duration;
 use rollcall::base::secret::Secret;
 use rollcall::config::Config;
 
-use crate::support::link::Link;
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_view::Redis;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::wait::{PATIENCE, SLACK, same, until};
 use crate::support::world::World;
 
@@ -121,9 +120,9 @@ async fn prepare(here: &World, quiet: &World) {
     shows(quiet, "42", (1, 1), PATIENCE).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_may_not_publish_is_known_to_be_silent() {
-    within_deadline(async {
+#[test]
+fn a_gateway_that_may_not_publish_is_known_to_be_silent() {
+    story(async {
         let redis = Redis::start().await;
         let here = World::beside(redis.clone(), checks_seldom).await;
         let quiet = beside_as_quiet(&redis).await;
@@ -135,13 +134,12 @@ async fn a_gateway_that_may_not_publish_is_known_to_be_silent() {
         }
         restrict(&redis, &["+spublish"]).await;
         both_are_heard_again(&here, &quiet).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_may_publish_on_some_channels_only_is_known_to_be_silent() {
-    within_deadline(async {
+#[test]
+fn a_gateway_that_may_publish_on_some_channels_only_is_known_to_be_silent() {
+    story(async {
         let redis = Redis::start().await;
         let here = World::beside(redis.clone(), checks_seldom).await;
         let quiet = beside_as_quiet(&redis).await;
@@ -153,21 +151,15 @@ async fn a_gateway_that_may_publish_on_some_channels_only_is_known_to_be_silent(
         )
         .await;
         both_show_what_the_quiet_one_does(&here, &quiet).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_whose_messages_are_swallowed_is_known_to_be_silent() {
-    within_deadline(async {
+#[test]
+fn a_gateway_whose_messages_are_swallowed_is_known_to_be_silent() {
+    story(async {
         let redis = Redis::start().await;
-        let link = Link::to(redis.addr()).await;
         let here = World::beside(redis.clone(), checks_seldom).await;
-        let quiet = World::beside(redis.clone(), |config| {
-            checks_seldom(config);
-            config.redis = Some(Secret::new(link.url()));
-        })
-        .await;
+        let (quiet, link) = World::over_a_link(&redis, checks_seldom).await;
         prepare(&here, &quiet).await;
         link.swallow_published();
         both_show_what_the_quiet_one_does(&here, &quiet).await;
@@ -176,21 +168,15 @@ async fn a_gateway_whose_messages_are_swallowed_is_known_to_be_silent() {
         }
         link.heal();
         both_are_heard_again(&here, &quiet).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_no_message_reaches_says_so_although_it_is_subscribed() {
-    within_deadline(async {
+#[test]
+fn a_gateway_that_no_message_reaches_says_so_although_it_is_subscribed() {
+    story(async {
         let redis = Redis::start().await;
-        let link = Link::to(redis.addr()).await;
         let here = World::beside(redis.clone(), checks_seldom).await;
-        let deaf = World::beside(redis.clone(), |config| {
-            checks_seldom(config);
-            config.redis = Some(Secret::new(link.url()));
-        })
-        .await;
+        let (deaf, link) = World::over_a_link(&redis, checks_seldom).await;
         prepare(&here, &deaf).await;
         link.swallow_delivered();
         // The other one speaks here.
@@ -201,13 +187,12 @@ async fn a_gateway_that_no_message_reaches_says_so_although_it_is_subscribed() {
         }
         link.heal();
         both_are_heard_again(&deaf, &here).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_may_not_publish_on_one_master_is_known_to_be_silent_there() {
-    within_deadline(async {
+#[test]
+fn a_gateway_that_may_not_publish_on_one_master_is_known_to_be_silent_there() {
+    story(async {
         let cluster = RedisCluster::start(3, 0).await;
         let homes = |master: usize| {
             let mut names = (0..).map(|n| format!("live{n}"));
@@ -254,13 +239,12 @@ async fn a_gateway_that_may_not_publish_on_one_master_is_known_to_be_silent_ther
         unheard_become(&quiet, 0.0).await;
         let _viewer = quiet.viewer_in("u1", &there).await;
         shows(&here, &there, (1, 0), SLACK).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_log_says_what_redis_said() {
-    within_deadline(async {
+#[test]
+fn the_log_says_what_redis_said() {
+    story(async {
         let redis = Redis::start().await;
         let mut quiet =
             World::program_with(redis.clone(), |config| config.log = "info".to_owned()).await;
@@ -297,6 +281,5 @@ async fn the_log_says_what_redis_said() {
             1,
             "once a minute: {said}"
         );
-    })
-    .await;
+    });
 }

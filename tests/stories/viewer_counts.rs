@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{Dashboard, fans, viewers};
-use crate::support::stores::{on_both_stores, on_redis};
+use crate::support::stores::{on_memory, on_redis};
 use crate::support::viewer::Viewer;
 use crate::support::world::World;
 
@@ -49,7 +49,7 @@ fn are_paced(dashboard: &Dashboard) {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn a_viewer_gets_counts_at_once_then_at_most_one_per_two_seconds_and_the_last_always(world) {
         world.open("42").await;
         world.follow(&["u0"]).await;
@@ -76,7 +76,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn all_viewers_of_a_live_get_the_same_counts(world) {
         world.open("42").await;
         let mut watchers = Vec::new();
@@ -92,7 +92,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn counts_end_with_the_leaving_and_with_a_join_that_does_not_ask_for_them(world) {
         for live in ["a", "b"] {
             world.open(live).await;
@@ -119,7 +119,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn counts_bring_information_that_the_viewer_does_not_have(world) {
         world.open("42").await;
         let mut watcher = watching_viewer(&world, "w", "42").await;
@@ -137,7 +137,7 @@ on_both_stores! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     /// Its own counts and those that viewers share have one order.
     async fn a_service_that_joins_and_watches_sees_the_numbers_grow(world) {
         world.open("42").await;

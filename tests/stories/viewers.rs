@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::support::dashboard::{Counts, Dashboard, fans, viewers};
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
@@ -84,7 +84,7 @@ on_redis! {
     }
 }
 
-on_both_stores! {
+on_memory! {
     async fn viewers_count_whether_or_not_they_are_fans(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
@@ -118,10 +118,10 @@ on_redis! {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn viewers_who_are_moved_count_once_at_every_moment() {
+#[test]
+fn viewers_who_are_moved_count_once_at_every_moment() {
     const DRAIN: Duration = Duration::from_secs(8);
-    within_deadline(async {
+    story(async {
         let redis = Redis::start().await;
         let old = World::beside(redis.clone(), |config| config.drain = DRAIN).await;
         let new = World::beside(redis.clone(), |_| ()).await;
@@ -183,8 +183,7 @@ async fn viewers_who_are_moved_count_once_at_every_moment() {
             "a move changes neither who is there nor since when"
         );
         drop(moved);
-    })
-    .await;
+    });
 }
 
 /// Ten viewers on one gateway, three of them fans, one of this name on the other, and a dashboard
@@ -203,9 +202,9 @@ async fn ten_and(
     (there, dashboard)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_viewers_of_a_killed_gateway_leave_within_its_lease() {
-    within_deadline(async {
+#[test]
+fn the_viewers_of_a_killed_gateway_leave_within_its_lease() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
         let other = World::beside(redis.clone(), |_| ()).await;
@@ -224,14 +223,13 @@ async fn the_viewers_of_a_killed_gateway_leave_within_its_lease() {
             dashboard.seen()
         );
         assert_eq!(listed(&other, "42", "").await.len(), 1);
-    })
-    .await;
+    });
 }
 
 /// Nobody walks for a while after the death.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn figures_with_users_of_a_killed_gateway_are_not_exact() {
-    within_deadline(async {
+#[test]
+fn figures_with_users_of_a_killed_gateway_are_not_exact() {
+    story(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
         let other = World::beside(redis.clone(), |_| ()).await;
@@ -257,14 +255,13 @@ async fn figures_with_users_of_a_killed_gateway_are_not_exact() {
             "{}",
             dashboard.seen()
         );
-    })
-    .await;
+    });
 }
 
 /// The figures are right at once, and never in doubt.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn users_of_a_gateway_that_stops_leave_at_once_and_without_doubt() {
-    within_deadline(async {
+#[test]
+fn users_of_a_gateway_that_stops_leave_at_once_and_without_doubt() {
+    story(async {
         let redis = Redis::start().await;
         let old = World::beside(redis.clone(), |_| ()).await;
         let new = World::beside(redis, |_| ()).await;
@@ -286,8 +283,7 @@ async fn users_of_a_gateway_that_stops_leave_at_once_and_without_doubt() {
             "{}",
             dashboard.seen()
         );
-    })
-    .await;
+    });
 }
 
 on_redis! {

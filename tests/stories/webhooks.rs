@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::support::backend::Backend;
 use crate::support::redis_view::Redis;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::webhook::{Mood, Webhook};
 use crate::support::world::World;
@@ -111,19 +111,18 @@ async fn a_live_is_told_from_its_opening_to_its_close(world: World, webhook: &We
     assert_eq!(time("duration_ms"), time("closed_at") - time("opened_at"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_live_is_told_on_memory() {
-    within_deadline(async {
+#[test]
+fn a_live_is_told_on_memory() {
+    story(async {
         let webhook = Webhook::start().await;
         let world = World::on_memory(|config| webhook.hears(config)).await;
         a_live_is_told_from_its_opening_to_its_close(world, &webhook).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_live_is_told_on_redis() {
-    within_deadline(async {
+#[test]
+fn a_live_is_told_on_redis() {
+    story(async {
         let webhook = Webhook::start().await;
         let world = World::on_redis(|config| webhook.hears(config)).await;
         let redis = world.redis().clone();
@@ -133,13 +132,12 @@ async fn a_live_is_told_on_redis() {
             !told.contains("event:") && !told.contains("counts_told"),
             "nothing is left in the record: {told}"
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_when_the_receiver_is_down_and_the_sender_is_killed() {
-    within_deadline(async {
+#[test]
+fn nothing_is_lost_when_the_receiver_is_down_and_the_sender_is_killed() {
+    story(async {
         let mut webhook = Webhook::start().await;
         let redis = Redis::start().await;
         let mut doomed = World::program_with(redis.clone(), |config| webhook.hears(config)).await;
@@ -182,8 +180,7 @@ async fn nothing_is_lost_when_the_receiver_is_down_and_the_sender_is_killed() {
             same(pending().await, Some(0))
         })
         .await;
-    })
-    .await;
+    });
 }
 
 /// The users whom the events of the stream say were removed from a live, each as often as it says so.
@@ -231,9 +228,9 @@ fn for_herds(webhook: &Webhook, config: &mut Config) {
     config.http_rate = 0;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_removals_at_once_are_a_thousand_events() {
-    within_deadline(async {
+#[test]
+fn a_thousand_removals_at_once_are_a_thousand_events() {
+    story(async {
         let webhook = Webhook::start().await;
         let one = World::on_redis(|config| for_herds(&webhook, config)).await;
         let redis = one.redis().clone();
@@ -259,13 +256,12 @@ async fn a_thousand_removals_at_once_are_a_thousand_events() {
         })
         .await;
         assert_eq!(webhook.requests(), 1_001, "each once");
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_removal_goes_untold_when_its_gateway_is_killed_among_many() {
-    within_deadline(async {
+#[test]
+fn no_removal_goes_untold_when_its_gateway_is_killed_among_many() {
+    story(async {
         let webhook = Webhook::start().await;
         let redis = Redis::start().await;
         let mut doomed =
@@ -305,13 +301,12 @@ async fn no_removal_goes_untold_when_its_gateway_is_killed_among_many() {
             same(heard, removed.len() + 1)
         })
         .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_receiver_that_says_when_to_come_back_is_left_alone_until_then() {
-    within_deadline(async {
+#[test]
+fn a_receiver_that_says_when_to_come_back_is_left_alone_until_then() {
+    story(async {
         let webhook = Webhook::start().await;
         webhook.is(Mood::Defers("1", "3"));
         let world = World::on_memory(|config| webhook.hears(config)).await;
@@ -333,13 +328,12 @@ async fn a_receiver_that_says_when_to_come_back_is_left_alone_until_then() {
         assert!(wait >= Duration::from_millis(2_900), "{wait:?}");
         webhook.is(Mood::Takes);
         webhook.hears_of("1", &["live.opened"]).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_live_whose_event_is_refused_holds_back_only_its_own() {
-    within_deadline(async {
+#[test]
+fn a_live_whose_event_is_refused_holds_back_only_its_own() {
+    story(async {
         let webhook = Webhook::start().await;
         webhook.is(Mood::Refuses("1"));
         let world = World::on_redis(|config| {
@@ -393,13 +387,12 @@ async fn a_live_whose_event_is_refused_holds_back_only_its_own() {
         assert_eq!(events(&["replay", "--all"])["replayed"], 1);
         webhook.hears_of("1", &["live.opened", "live.closed"]).await;
         assert_eq!(events(&["list"])["events"], json!([]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_receiver_that_hangs_or_redirects_or_talks_for_ever_does_no_harm() {
-    within_deadline(async {
+#[test]
+fn a_receiver_that_hangs_or_redirects_or_talks_for_ever_does_no_harm() {
+    story(async {
         let webhook = Webhook::start().await;
         let world = World::on_memory(|config| webhook.hears(config)).await;
         for (live, mood) in [("1", Mood::Hangs), ("2", Mood::Redirects)] {
@@ -420,13 +413,12 @@ async fn a_receiver_that_hangs_or_redirects_or_talks_for_ever_does_no_harm() {
         world.backend().close("2").await;
         webhook.hears_of("1", &["live.opened", "live.closed"]).await;
         webhook.hears_of("2", &["live.opened", "live.closed"]).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_private_address_is_sent_nothing_unless_a_setting_allows_it() {
-    within_deadline(async {
+#[test]
+fn a_private_address_is_sent_nothing_unless_a_setting_allows_it() {
+    story(async {
         let webhook = Webhook::start().await;
         let mut config = crate::support::world::timings();
         webhook.hears(&mut config);
@@ -437,13 +429,12 @@ async fn a_private_address_is_sent_nothing_unless_a_setting_allows_it() {
             .expect("no gateway")
             .to_string();
         assert!(refused.contains("webhook-allow-private"), "{refused}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_secret_changes_while_gateways_and_receivers_run() {
-    within_deadline(async {
+#[test]
+fn a_secret_changes_while_gateways_and_receivers_run() {
+    story(async {
         let webhook = Webhook::start().await;
         let world = World::on_memory(|config| webhook.hears(config)).await;
         world.backend().open("1", "s1").await;
@@ -459,13 +450,12 @@ async fn a_secret_changes_while_gateways_and_receivers_run() {
         world.reload().await;
         world.backend().open("4", "s1").await;
         webhook.hears_of("4", &["live.opened"]).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_walk_writes_the_events_that_a_gateway_left_in_a_record() {
-    within_deadline(async {
+#[test]
+fn the_walk_writes_the_events_that_a_gateway_left_in_a_record() {
+    story(async {
         let webhook = Webhook::start().await;
         let redis = Redis::start().await;
         // A gateway that dies right after its script: the store is asked, and nobody goes on.
@@ -507,8 +497,7 @@ async fn the_walk_writes_the_events_that_a_gateway_left_in_a_record() {
             .find(|event| event["type"] == "live.closed")
             .unwrap();
         assert_eq!(closed["reason"], "moderated");
-    })
-    .await;
+    });
 }
 
 /// A gateway that sends who comes and goes, and nothing else.
@@ -521,9 +510,9 @@ async fn telling_of_fans(webhook: &Webhook) -> World {
     .await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fans_who_come_and_go_are_told_in_batches_if_a_setting_says_so() {
-    within_deadline(async {
+#[test]
+fn fans_who_come_and_go_are_told_in_batches_if_a_setting_says_so() {
+    story(async {
         let webhook = Webhook::start().await;
         let world = telling_of_fans(&webhook).await;
         world.open("42").await;
@@ -573,13 +562,12 @@ async fn fans_who_come_and_go_are_told_in_batches_if_a_setting_says_so() {
                 .all(|event| event.get("session_ids").is_none()),
             "the live keeps no sessions"
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fans_of_a_live_with_attendance_are_told_with_their_sessions_and_the_invisible_are_not() {
-    within_deadline(async {
+#[test]
+fn fans_of_a_live_with_attendance_are_told_with_their_sessions_and_the_invisible_are_not() {
+    story(async {
         let webhook = Webhook::start().await;
         let world = telling_of_fans(&webhook).await;
         world.follow(&["u1", "ghost"]).await;
@@ -630,6 +618,5 @@ async fn fans_of_a_live_with_attendance_are_told_with_their_sessions_and_the_inv
             .await;
         }
         assert_ne!(wanted[0], wanted[1]);
-    })
-    .await;
+    });
 }

@@ -8,9 +8,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{Counts, fans, viewers};
-use crate::support::link::Link;
 use crate::support::redis_view::Redis;
-use crate::support::stores::{on_redis, within_deadline};
+use crate::support::stores::{on_redis, story};
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK};
 use crate::support::world::World;
@@ -158,22 +157,10 @@ on_redis! {
     }
 }
 
-/// A gateway that reaches its Redis over a link that the story controls.
-async fn over_a_link() -> (World, Link) {
-    let redis = Redis::start().await;
-    let link = Link::to(redis.addr()).await;
-    let url = link.url();
-    let world = World::beside(redis, |config| {
-        config.redis = Some(rollcall::base::secret::Secret::new(url))
-    })
-    .await;
-    (world, link)
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_link_that_is_cut_again_and_again_leaves_the_truth() {
-    within_deadline(async {
-        let (world, link) = over_a_link().await;
+#[test]
+fn a_link_that_is_cut_again_and_again_leaves_the_truth() {
+    story(async {
+        let (world, link) = World::over_a_link(&Redis::start().await, |_| ()).await;
         let mut crowd = world.live_with_fans(12).await;
         for round in 0..4 {
             link.cut();
@@ -195,14 +182,13 @@ async fn a_link_that_is_cut_again_and_again_leaves_the_truth() {
             .fans_stay("42", &here, world.config.lease_refresh * 2)
             .await;
         all_answer(&mut crowd).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_that_arrive_after_a_stall_do_no_harm() {
-    within_deadline(async {
-        let (world, link) = over_a_link().await;
+#[test]
+fn calls_that_arrive_after_a_stall_do_no_harm() {
+    story(async {
+        let (world, link) = World::over_a_link(&Redis::start().await, |_| ()).await;
         let mut crowd = world.live_with_fans(10).await;
         let mut dashboard = world.dashboard("42").await;
         for _ in 0..2 {
@@ -228,14 +214,13 @@ async fn calls_that_arrive_after_a_stall_do_no_harm() {
         world
             .fans_stay("42", &here, world.config.lease_refresh * 2)
             .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_that_are_lost_do_no_harm() {
-    within_deadline(async {
-        let (world, link) = over_a_link().await;
+#[test]
+fn answers_that_are_lost_do_no_harm() {
+    story(async {
+        let (world, link) = World::over_a_link(&Redis::start().await, |_| ()).await;
         world.open("42").await;
         world.crowd_follows("u", 6).await;
         let mut crowd = world.crowd("u", 3, "42").await;
@@ -260,6 +245,5 @@ async fn answers_that_are_lost_do_no_harm() {
             )
             .await;
         all_answer(&mut crowd).await;
-    })
-    .await;
+    });
 }

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 use crate::support::redis_server::free_port;
 use crate::support::redis_view::Redis;
-use crate::support::stores::within_deadline;
+use crate::support::stores::story;
 use crate::support::terminal::at_a_terminal;
 use crate::support::world::World;
 
@@ -225,9 +225,9 @@ fn a_value_that_is_not_shown_is_no_part_of_the_sentence() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_that_nobody_gave_up_is_a_mistake_of_who_asks_for_it() {
-    within_deadline(async {
+#[test]
+fn an_event_that_nobody_gave_up_is_a_mistake_of_who_asks_for_it() {
+    story(async {
         let redis = Redis::start().await;
         let out = run(&[
             "events",
@@ -241,8 +241,7 @@ async fn an_event_that_nobody_gave_up_is_a_mistake_of_who_asks_for_it() {
             64,
             "no event with this entry was given up; rollcall events list",
         );
-    })
-    .await;
+    });
 }
 
 #[test]
@@ -263,9 +262,9 @@ fn a_name_that_dns_does_not_know_is_told_in_words() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_does_not_answer_or_let_in_is_named_by_every_command() {
-    within_deadline(async {
+#[test]
+fn a_redis_that_does_not_answer_or_let_in_is_named_by_every_command() {
+    story(async {
         let redis = Redis::start().await;
         let nobody = format!("redis://:hunter2@127.0.0.1:{}", free_port());
         let stranger = format!("redis://who:hunter2@{}", redis.addr());
@@ -286,8 +285,7 @@ async fn a_redis_that_does_not_answer_or_let_in_is_named_by_every_command() {
                 );
             }
         }
-    })
-    .await;
+    });
 }
 
 /// Runs the program with a standard output that nobody reads: its exit code, and what it says on
@@ -307,9 +305,9 @@ async fn without_a_reader(args: &[&str]) -> (Option<i32>, String) {
 }
 
 /// As in `rollcall keys '*' | head -1`, after `head` has gone.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_goes_away_is_no_failure() {
-    within_deadline(async {
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    story(async {
         let world = World::on_redis(|_| ()).await;
         world.open("42").await;
         let (redis, gateway) = (world.redis().url(), format!("http://{}", world.addr));
@@ -337,13 +335,12 @@ async fn a_reader_that_goes_away_is_no_failure() {
             }
             assert_eq!(seen, (Some(0), String::new()), "{command:?}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn colours_are_for_terminals_and_for_none_with_no_color() {
-    within_deadline(async {
+#[test]
+fn colours_are_for_terminals_and_for_none_with_no_color() {
+    story(async {
         let steps = json!([["expect", "gateway started"], ["signal", "SIGTERM"]]);
         for (env, coloured) in [
             (&[][..], true),
@@ -355,13 +352,12 @@ async fn colours_are_for_terminals_and_for_none_with_no_color() {
             let seen = (done["code"].as_i64(), shown.contains("\u{1b}[32m"));
             assert_eq!(seen, (Some(0), coloured), "{env:?}: {shown:?}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ids_that_no_url_can_carry_are_refused_wherever_ids_are_read() {
-    within_deadline(async {
+#[test]
+fn ids_that_no_url_can_carry_are_refused_wherever_ids_are_read() {
+    story(async {
         let world = World::on_memory(|_| ()).await;
         world.open("42").await;
         let api = world.backend();
@@ -423,8 +419,7 @@ async fn ids_that_no_url_can_carry_are_refused_wherever_ids_are_read() {
                 "URLs cannot carry",
             );
         }
-    })
-    .await;
+    });
 }
 
 /// Sends a request whose path stays as it is; the status and the rest of the answer.

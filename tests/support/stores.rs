@@ -1,8 +1,14 @@
-//! Owns the macros that make tests of a story: on both stores, or on Redis alone.
+//! Owns the macros that make tests of a story: on the memory store, on Redis, or on both.
+//!
+//! The conformance suite holds both stores to the same answers, so a story runs on one: on Redis if
+//! it is about keys, crashes, several gateways or what other programs write, and on the memory store
+//! otherwise. Those that show the whole way of joining, leaving, counting and closing run on both.
 
 use std::time::Duration;
 
 use rollcall::config::Config;
+
+use super::story::tell;
 
 /// The longest that a story may take.
 const STORY_DEADLINE: Duration = Duration::from_secs(90);
@@ -11,10 +17,8 @@ const STORY_DEADLINE: Duration = Duration::from_secs(90);
 pub fn as_it_is(_: &mut Config) {}
 
 /// Runs one story with its deadline.
-pub async fn within_deadline(story: impl Future<Output = ()>) {
-    tokio::time::timeout(STORY_DEADLINE, Box::pin(story))
-        .await
-        .expect("the story ends before its deadline");
+pub fn story(told: impl Future<Output = ()>) {
+    tell(STORY_DEADLINE, told);
 }
 
 /// Makes two tests of a story, `on_memory` and `on_redis`. `tuned(|config| …)` in front changes its
@@ -31,34 +35,49 @@ macro_rules! on_both_stores {
 
             async fn story($world: $crate::support::world::World) $story
 
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn on_memory() {
-                let world = $crate::support::world::World::on_memory($tune).await;
-                $crate::support::stores::within_deadline(story(world)).await;
+            #[test]
+            fn on_memory() {
+                $crate::support::stores::story(async {
+                    story($crate::support::world::World::on_memory($tune).await).await;
+                });
             }
 
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn on_redis() {
-                let world = $crate::support::world::World::on_redis($tune).await;
-                $crate::support::stores::within_deadline(story(world)).await;
+            #[test]
+            fn on_redis() {
+                $crate::support::stores::story(async {
+                    story($crate::support::world::World::on_redis($tune).await).await;
+                });
             }
         }
     };
+}
+
+/// Makes a test of a story on the memory store.
+macro_rules! on_memory {
+    ($($story:tt)*) => { $crate::support::stores::on_one_store! { on_memory $($story)* } };
 }
 
 /// Makes a test of a story that needs Redis.
 macro_rules! on_redis {
-    ($(#[$doc:meta])* async fn $name:ident($world:ident) $story:block) => {
-        on_redis! { $(#[$doc])* tuned($crate::support::stores::as_it_is) async fn $name($world) $story }
+    ($($story:tt)*) => { $crate::support::stores::on_one_store! { on_redis $($story)* } };
+}
+
+macro_rules! on_one_store {
+    ($store:ident $(#[$doc:meta])* async fn $name:ident($world:ident) $story:block) => {
+        $crate::support::stores::on_one_store! {
+            $store $(#[$doc])* tuned($crate::support::stores::as_it_is) async fn $name($world) $story
+        }
     };
-    ($(#[$doc:meta])* tuned($tune:expr) async fn $name:ident($world:ident) $story:block) => {
+    ($store:ident $(#[$doc:meta])* tuned($tune:expr) async fn $name:ident($world:ident) $story:block) => {
         $(#[$doc])*
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $name() {
-            let $world = $crate::support::world::World::on_redis($tune).await;
-            $crate::support::stores::within_deadline(async move $story).await;
+        #[test]
+        fn $name() {
+            $crate::support::stores::story(async move {
+                let $world = $crate::support::world::World::$store($tune).await;
+                $story
+            });
         }
     };
 }
 
-pub(crate) use {on_both_stores, on_redis};
+pub(crate) use {on_both_stores, on_memory, on_one_store, on_redis};

@@ -7,13 +7,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::secret::Secret;
 use rollcall::config::Config;
 use rollcall::gateway::{self, Gateway};
 
 use super::backend::Backend;
 use super::dashboard::Dashboard;
+use super::link::Link;
 use super::program::Program;
 use super::redis_view::Redis;
 use super::socket::Socket;
@@ -77,39 +77,29 @@ impl World {
         Self::here(config, Some(redis)).await
     }
 
+    /// A gateway that reaches this Redis over a link that the story controls.
+    pub async fn over_a_link(redis: &Redis, tune: impl FnOnce(&mut Config)) -> (Self, Link) {
+        let link = Link::to(redis.addr()).await;
+        let url = Secret::new(link.url());
+        let world = Self::beside(redis.clone(), |config| {
+            config.redis = Some(url);
+            tune(config);
+        })
+        .await;
+        (world, link)
+    }
+
     /// A gateway on a Redis that the story looks into by itself.
     pub async fn at(url: &str) -> Self {
-        Self::here(
-            Config {
-                redis: Some(Secret::new(url)),
-                ..timings()
-            },
-            None,
-        )
-        .await
+        Self::at_tuned(url, |_| ()).await
     }
 
     /// The same with other settings.
     pub async fn at_tuned(url: &str, tune: impl FnOnce(&mut Config)) -> Self {
-        let mut config = Config {
-            redis: Some(Secret::new(url)),
-            ..timings()
-        };
+        let mut config = timings();
+        config.redis = Some(Secret::new(url));
         tune(&mut config);
         Self::here(config, None).await
-    }
-
-    /// The same of an installation with this prefix.
-    pub async fn at_as(url: &str, key_prefix: KeyPrefix) -> Self {
-        Self::here(
-            Config {
-                redis: Some(Secret::new(url)),
-                key_prefix,
-                ..timings()
-            },
-            None,
-        )
-        .await
     }
 
     /// The real program, a process of its own, on this Redis.
@@ -124,24 +114,14 @@ impl World {
 
     /// The real program with a wall clock that is wrong by so much, as in `+1h`.
     pub async fn program_at(redis: Redis, offset: &str) -> Self {
-        Self::apart(
-            redis,
-            async |config| Program::start_at(config, offset).await,
-            |_| (),
-        )
-        .await
+        let start = async |config: &Config| Program::start_at(config, offset).await;
+        Self::apart(redis, start, |_| ()).await
     }
 
     /// The real program, which logs in to this Redis as `user:password`.
     pub async fn program_as(redis: Redis, login: &str) -> Self {
-        let url = format!("redis://{login}@{}", redis.addr());
-        Self::apart_at(
-            redis,
-            &url,
-            async |config| Program::start(config).await,
-            |_| (),
-        )
-        .await
+        let url = Secret::new(format!("redis://{login}@{}", redis.addr()));
+        Self::program_with(redis, |config| config.redis = Some(url)).await
     }
 
     async fn apart(
@@ -149,18 +129,8 @@ impl World {
         start: impl AsyncFnOnce(&Config) -> Program,
         tune: impl FnOnce(&mut Config),
     ) -> Self {
-        let url = redis.url();
-        Self::apart_at(redis, &url, start, tune).await
-    }
-
-    async fn apart_at(
-        redis: Redis,
-        url: &str,
-        start: impl AsyncFnOnce(&Config) -> Program,
-        tune: impl FnOnce(&mut Config),
-    ) -> Self {
         let mut config = timings();
-        config.redis = Some(Secret::new(url));
+        config.redis = Some(Secret::new(redis.url()));
         tune(&mut config);
         let program = start(&config).await;
         let addr = program.addr;
