@@ -13,6 +13,7 @@
 mod support {
     pub mod backend;
     pub mod certificates;
+    pub mod command;
     pub mod dashboard;
     pub mod datagrams;
     pub mod fan_service;
@@ -102,7 +103,6 @@ mod stories {
     mod pace;
     mod partition;
     mod presence;
-    mod problems;
     mod random_walk;
     mod refreshing;
     mod reloading;

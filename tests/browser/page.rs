@@ -11,7 +11,7 @@ use data_encoding::BASE64;
 use serde_json::{Value, json};
 
 use super::chromium::{Chromium, Turn};
-use super::wait::{same, until};
+use super::wait::{fits, same, until};
 
 /// How long a page may take for what should come at once, beside other tests on two cores.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -180,12 +180,9 @@ impl Page {
             &format!("{selector} mentions {words}"),
             PATIENCE,
             async || {
-                let text = self.try_value(&visible_text(selector)).await?;
-                if text.as_str().is_some_and(|text| text.contains(words)) {
-                    Ok(())
-                } else {
-                    Err(text.to_string())
-                }
+                fits(self.try_value(&visible_text(selector)).await?, |text| {
+                    text.as_str().is_some_and(|text| text.contains(words))
+                })
             },
         )
         .await;

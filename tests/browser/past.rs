@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::page::{PATIENCE, Page, Visitor, streamer_sees};
 use crate::stories;
 use crate::support::link::Link;
-use crate::support::wait::{same, until};
+use crate::support::wait::{fits, same, until};
 use crate::support::world::World;
 
 /// A point of the history tells so many milliseconds.
@@ -54,8 +54,7 @@ stories! {
                 page.value("document.querySelector('#chart').focus()").await;
                 page.presses("Home").await;
                 page.presses(key).await;
-                let said = page.value("document.querySelector('#chart-values').textContent").await;
-                if said.as_str().unwrap().ends_with(shown) { Ok(()) } else { Err(said) }
+                fits(page.value("document.querySelector('#chart-values').textContent").await, |said| said.as_str().unwrap().ends_with(shown))
             })
             .await;
         }

@@ -13,7 +13,7 @@ use crate::support::certificates::Certificates;
 use crate::support::socket::Socket;
 use crate::support::stores::story;
 use crate::support::tls_client::connect;
-use crate::support::wait::{PATIENCE, until};
+use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
 
 /// One socket per address, and the balancer is on this machine.
@@ -408,12 +408,13 @@ fn an_address_holds_an_eighth_of_the_connections_that_are_no_sockets() {
         until("an eighth is left", PATIENCE, async || {
             let text = open().await;
             // One is that of the metrics, on the other port.
-            let left = text
-                .lines()
-                .find_map(|line| line.strip_prefix("rollcall_connections "))
-                .unwrap()
-                .to_owned();
-            if left == "9" { Ok(()) } else { Err(left) }
+            same(
+                text.lines()
+                    .find_map(|line| line.strip_prefix("rollcall_connections "))
+                    .unwrap()
+                    .to_owned(),
+                "9".to_owned(),
+            )
         })
         .await;
         assert!(

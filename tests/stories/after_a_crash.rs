@@ -70,19 +70,6 @@ fn ghosts_are_swept_from_a_slice_in_which_fans_come_and_go_all_the_time() {
 }
 
 #[test]
-fn ghosts_of_a_live_that_nobody_holds_are_swept_too() {
-    story(async {
-        let redis = Redis::start().await;
-        let mut doomed = World::program(redis.clone()).await;
-        let _crowd = doomed.live_with_fans(20).await;
-        doomed.process().kill();
-        let other = World::beside(redis, |_| ()).await;
-        // Nobody joins or watches, so the sweeper finds the live through the list.
-        other.card_becomes("42", 0, other.sweep_bound()).await;
-    });
-}
-
-#[test]
 fn after_a_long_freeze_no_viewer_who_sent_heartbeats_is_closed() {
     story(async {
         let redis = Redis::start().await;
@@ -137,34 +124,6 @@ fn after_a_long_freeze_a_client_that_only_answers_pings_is_pinged_before_it_is_j
                 plain.transcript()
             );
         }
-    });
-}
-
-#[test]
-fn a_gateway_that_slept_past_its_lease_comes_back_whole() {
-    story(async {
-        let redis = Redis::start().await;
-        let mut frozen = World::program(redis.clone()).await;
-        let other = World::beside(redis, |_| ()).await;
-        frozen.open("42").await;
-        frozen.crowd_follows("u", 10).await;
-        let mut crowd = frozen.crowd("u", 10, "42").await;
-        let _here = other.viewer_in("u3", "42").await;
-        other.card_becomes("42", 10, PATIENCE).await;
-        frozen.process().freeze();
-        other
-            .fans_become_within("42", &["u3"], other.sweep_bound())
-            .await;
-        for viewer in &mut crowd {
-            viewer.say(json!({"type": "heartbeat"})).await;
-        }
-        frozen.process().thaw();
-        other.card_becomes("42", 10, PATIENCE).await;
-        other
-            .dashboard("42")
-            .await
-            .sees_that("10 fans", |counts| counts.number("fans") == 10)
-            .await;
     });
 }
 

@@ -41,19 +41,6 @@ on_both_stores! {
 }
 
 on_memory! {
-    async fn a_close_over_http_tells_everybody_too(world) {
-        world.open("42").await;
-        let mut crowd = world.crowd("u", 2, "42").await;
-        let mut dashboard = world.dashboard("42").await;
-        world.backend().close("42").await;
-        for told in crowd.iter_mut().chain([&mut *dashboard]) {
-            assert_eq!(told.expect("closed").await["reason"], "requested");
-        }
-        assert_eq!(world.backend().live("42").await["state"], "closed");
-    }
-}
-
-on_memory! {
     async fn a_service_closes_over_its_socket(world) {
         world.open("42").await;
         let mut viewer = world.viewer_in("u1", "42").await;
@@ -151,24 +138,6 @@ on_redis! {
         in_record(2).await;
         let closed = other.backend().close("42").await;
         assert_eq!((&closed["peak_viewers"], &closed["peak_fans"]), (&json!(5), &json!(2)));
-    }
-}
-
-on_redis! {
-    async fn a_close_on_one_gateway_reaches_the_sockets_of_the_other(world) {
-        world.open("42").await;
-        world.follow(&["u1"]).await;
-        let other = world.another_gateway().await;
-        let mut viewer = other.viewer_in("u1", "42").await;
-        let mut dashboard = other.dashboard("42").await;
-        world.fans_become("42", &["u1"]).await;
-        world.backend().close("42").await;
-        assert_eq!(viewer.expect("closed").await["reason"], "requested");
-        assert_eq!(dashboard.expect("closed").await["reason"], "requested");
-        viewer.hears_no("closed", Duration::from_millis(300)).await;
-        world.open("42").await;
-        viewer.join("42").await;
-        world.fans_become("42", &["u1"]).await;
     }
 }
 

@@ -31,18 +31,6 @@ on_memory! {
     }
 }
 
-on_memory! {
-    async fn a_late_dashboard_sees_the_present_counts(world) {
-        world.open("42").await;
-        world.crowd_follows("u", 2).await;
-        let _crowd = world.crowd("u", 4, "42").await;
-        world.fans_become("42", &["u0", "u1"]).await;
-        let mut dashboard = world.dashboard("42").await;
-        let seen = dashboard.sees(viewers(4), fans(2)).await;
-        assert_eq!((seen.number("peak_viewers"), seen.number("peak_fans")), (4, 2));
-    }
-}
-
 on_both_stores! {
     async fn peaks_stay_when_the_figures_fall(world) {
         world.open("42").await;
@@ -93,32 +81,6 @@ on_memory! {
         let _second = world.person("u2", "viewer", "&live_id=42").await;
         dashboard.hears_no("counts", Duration::from_millis(1_200)).await;
         assert_eq!(dashboard.watch("42").await.number("viewers"), 2);
-    }
-}
-
-on_memory! {
-    async fn two_dashboards_see_the_same(world) {
-        world.open("42").await;
-        world.crowd_follows("u", 1).await;
-        let mut first = world.dashboard("42").await;
-        let mut second = world.dashboard("42").await;
-        let crowd = world.crowd("u", 3, "42").await;
-        first.sees(viewers(3), fans(1)).await;
-        second.sees(viewers(3), fans(1)).await;
-        drop(crowd);
-        second.sees(viewers(0), fans(0)).await;
-    }
-}
-
-on_memory! {
-    async fn watching_is_not_viewing(world) {
-        world.open("42").await;
-        let mut streamer = Dashboard::at(world.streamer("s1").await);
-        streamer.watch("42").await;
-        let _service = world.dashboard("42").await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
-        streamer.sees(viewers(1), fans(0)).await;
     }
 }
 

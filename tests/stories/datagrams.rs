@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::support::datagrams::{counted, stays_silent, udp_address, with_datagrams};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
-use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
+use crate::support::wait::{PATIENCE, SLACK, fits, same, throughout, until};
 use crate::support::world::World;
 
 /// Waits until this gateway says so many viewers and fans.
@@ -312,8 +312,7 @@ on_redis! {
             sleep(Duration::from_millis(150)).await;
         }
         until("challenged", PATIENCE, async || {
-            let challenged = counted(&world, "challenged").await;
-            if challenged >= 2.0 { Ok(()) } else { Err(challenged) }
+            fits(counted(&world, "challenged").await, |challenged| *challenged >= 2.0)
         })
         .await;
         assert_eq!(counted(&world, "beat").await, before);

@@ -2,7 +2,7 @@
 //! until the last leaves.
 
 use crate::support::dashboard::{fans, viewers};
-use crate::support::stores::{on_memory, on_redis};
+use crate::support::stores::on_memory;
 use crate::support::wait::SLACK;
 
 on_memory! {
@@ -81,47 +81,5 @@ on_memory! {
         world.fans_stay("42", &["u1"], world.config.timeout + SLACK).await;
         dashboard.listen(std::time::Duration::ZERO).await;
         assert!(dashboard.log.iter().all(|c| c.are(viewers(1), fans(1))), "{}", dashboard.seen());
-    }
-}
-
-on_redis! {
-    async fn a_user_on_two_gateways_is_one_fan_until_both_are_left(world) {
-        world.open("42").await;
-        world.follow(&["u1", "u2"]).await;
-        let other = world.another_gateway().await;
-        let mut here = world.viewer("u1").await;
-        let mut there = other.viewer("u1").await;
-        let mut friend = other.viewer("u2").await;
-        here.join("42").await;
-        there.join("42").await;
-        friend.join("42").await;
-        world.fans_become("42", &["u1", "u2"]).await;
-        let mut dashboard = world.dashboard("42").await;
-        dashboard.sees_that("2 fans", |counts| counts.number("fans") == 2).await;
-
-        here.close().await;
-        world.fans_stay("42", &["u1", "u2"], world.config.lease_refresh * 2).await;
-        there.close().await;
-        world.fans_become_within("42", &["u2"], world.config.flush * 2 + SLACK).await;
-        dashboard.sees(viewers(1), fans(1)).await;
-    }
-}
-
-on_redis! {
-    async fn viewers_of_two_gateways_add_up_on_both(world) {
-        world.open("42").await;
-        world.crowd_follows("a", 2).await;
-        let other = world.another_gateway().await;
-        let mut at_home = world.dashboard("42").await;
-        let mut away = other.dashboard("42").await;
-        let _here = world.crowd("a", 3, "42").await;
-        let there = other.crowd("b", 4, "42").await;
-        at_home.sees(viewers(7), fans(2)).await;
-        away.sees(viewers(7), fans(2)).await;
-        for viewer in there {
-            viewer.close().await;
-        }
-        at_home.sees(viewers(3), fans(2)).await;
-        away.sees(viewers(3), fans(2)).await;
     }
 }

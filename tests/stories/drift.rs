@@ -6,63 +6,13 @@ use std::time::Duration;
 use super::audit::nothing_is_wrong;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_redis, story};
-use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::wait::{PATIENCE, SLACK, fits, same, until};
 use crate::support::world::World;
 
 async fn drifted(world: &World, why: &str) -> f64 {
     world
         .metric(&format!("rollcall_drift_members_total{{why=\"{why}\"}}"))
         .await
-}
-
-async fn becomes(world: &World, why: &str, wanted: f64) {
-    let seen = async || {
-        let seen = drifted(world, why).await;
-        if seen >= wanted { Ok(()) } else { Err(seen) }
-    };
-    until(&format!("{why} members are counted"), PATIENCE, seen).await;
-}
-
-on_redis! {
-    async fn foreign_members_are_removed_and_removed_members_are_restored(world) {
-        world.open("42").await;
-        world.crowd_follows("u", 3).await;
-        let _crowd = world.crowd("u", 3, "42").await;
-        world.fans_become("42", &["u0", "u1", "u2"]).await;
-        let within = world.config.lease_refresh * 13 + SLACK;
-        let everybody = ["u0", "u1", "u2"];
-
-        // These users are in the public set, and no gateway claims them.
-        world.redis().ask(&["SADD", "online-fans:42", "stray1", "stray2"]).await;
-        world.fans_become_within("42", &everybody, within).await;
-        becomes(&world, "stray", 2.0).await;
-
-        // This user is no longer in the public set.
-        world.redis().ask(&["SREM", "online-fans:42", "u1"]).await;
-        world.fans_become_within("42", &everybody, within).await;
-        becomes(&world, "missing", 1.0).await;
-
-        // This user is in both sets, and a claim says so.
-        for set in ["online-fans:42", "{online-fans:42}:viewers"] {
-            world.redis().ask(&["SADD", set, "alien"]).await;
-        }
-        world.redis().ask(&["HSET", "{online-fans:42}:who", "alien", "1 1f"]).await;
-        world.fans_become_within("42", &everybody, within).await;
-
-        // Nothing is left of this user.
-        for set in ["online-fans:42", "{online-fans:42}:viewers"] {
-            world.redis().ask(&["SREM", set, "u2"]).await;
-        }
-        world.redis().ask(&["HDEL", "{online-fans:42}:who", "u2"]).await;
-        world.fans_become_within("42", &everybody, within).await;
-
-        until("no drift is left", PATIENCE, async || {
-            let drift = world.metric("rollcall_slices_out_of_order").await;
-            if drift == 0.0 { Ok(()) } else { Err(drift) }
-        })
-        .await;
-        world.fans_stay("42", &everybody, world.config.lease_refresh * 2).await;
-    }
 }
 
 on_redis! {
@@ -76,8 +26,7 @@ on_redis! {
         other.fans_become_within("42", &[], within).await;
         // Redis has the change before the gateway that made it has its answer.
         until("one stray is counted, by one of the two", PATIENCE, async || {
-            let both = drifted(&world, "stray").await + drifted(&other, "stray").await;
-            if both == 1.0 { Ok(()) } else { Err(both) }
+            same(drifted(&world, "stray").await + drifted(&other, "stray").await, 1.0)
         })
         .await;
     }
@@ -152,7 +101,10 @@ fn many_strays_go_at_once_and_nobody_else_does() {
         world
             .card_becomes("42", 20, world.config.lease_refresh * 13 + SLACK)
             .await;
-        becomes(&world, "stray", 5_000.0).await;
+        until("the strays are counted", PATIENCE, async || {
+            fits(drifted(&world, "stray").await, |strays| *strays >= 5_000.0)
+        })
+        .await;
         world
             .dashboard("42")
             .await
@@ -172,8 +124,10 @@ fn the_age_of_ghosts_is_measured() {
         let _alive = other.viewer_in("u7", "42").await;
         other.card_becomes("42", 0, other.sweep_bound()).await;
         until("a ghost's age is counted", PATIENCE, async || {
-            let ghosts = other.metric("rollcall_ghost_age_seconds_count").await;
-            if ghosts >= 1.0 { Ok(()) } else { Err(ghosts) }
+            fits(
+                other.metric("rollcall_ghost_age_seconds_count").await,
+                |ghosts| *ghosts >= 1.0,
+            )
         })
         .await;
         let age = other.metric("rollcall_ghost_age_seconds_sum").await;

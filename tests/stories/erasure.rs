@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::support::presence::with_shared_sessions;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, story};
-use crate::support::wait::{PATIENCE, same, throughout, until};
+use crate::support::wait::{PATIENCE, fits, same, throughout, until};
 use crate::support::world::World;
 
 const REMOVED: u16 = 4_003;
@@ -196,12 +196,10 @@ async fn has_everything(people: &People, here: &World, there: &World) {
 }
 
 async fn only_events_name(redis: &Redis, user: &str) -> Result<(), String> {
-    let named = redis.keys_that_name(user).await;
-    if named.iter().all(|key| key == "rollcall:events") {
-        Ok(())
-    } else {
-        Err(format!("{user} is in {named:?}"))
-    }
+    fits(redis.keys_that_name(user).await, |named| {
+        named.iter().all(|key| key == "rollcall:events")
+    })
+    .map(drop)
 }
 
 /// A streamer with an open live and a past one, each with somebody in it.
@@ -248,12 +246,7 @@ async fn nothing_is_left(people: &People) {
     let mut audience = here.viewer_in(people.friend, "52").await;
     for user in [viewer, streamer] {
         until("Redis knows the user", PATIENCE, async || {
-            let named = redis.keys_that_name(user).await;
-            if named.len() > 10 {
-                Ok(())
-            } else {
-                Err(format!("{named:?}"))
-            }
+            fits(redis.keys_that_name(user).await, |named| named.len() > 10)
         })
         .await;
     }

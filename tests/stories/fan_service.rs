@@ -14,7 +14,7 @@ use crate::support::fan_service::{FanService, Mood, Question};
 use crate::support::stores::story;
 use crate::support::tls_door::tls_before;
 use crate::support::viewer::Viewer;
-use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::wait::{PATIENCE, SLACK, fits, same, until};
 use crate::support::world::World;
 
 /// The longest pause of the breaker and the longest wait for a retry, one after the other.
@@ -207,12 +207,10 @@ fn answers_that_are_not_as_agreed_change_nothing() {
             String::new(),
         ]));
         until("strangers are counted", PATIENCE, async || {
-            let strangers = world.metric("rollcall_fan_strangers_total").await;
-            if strangers >= 3.0 {
-                Ok(())
-            } else {
-                Err(strangers)
-            }
+            fits(
+                world.metric("rollcall_fan_strangers_total").await,
+                |strangers| *strangers >= 3.0,
+            )
         })
         .await;
         let huge = json!({ "fans": vec!["u1"; 100_000] }).to_string();
@@ -232,12 +230,7 @@ fn answers_that_are_not_as_agreed_change_nothing() {
             service.is(mood.clone());
             let before = service.questions().len();
             until("the service is asked", BACK, async || {
-                let asked = service.questions().len();
-                if asked > before + 1 {
-                    Ok(())
-                } else {
-                    Err(asked)
-                }
+                fits(service.questions().len(), |asked| *asked > before + 1)
             })
             .await;
             assert_eq!(

@@ -4,19 +4,8 @@ use std::time::Duration;
 
 use rollcall::config::FanKey;
 
-use crate::support::dashboard::{fans, viewers};
 use crate::support::stores::{on_both_stores, on_memory, on_redis};
 use crate::support::wait::SLACK;
-
-on_memory! {
-    async fn a_follower_who_joins_is_a_fan(world) {
-        world.open("42").await;
-        world.follow(&["u1"]).await;
-        let mut viewer = world.viewer_in("u1", "42").await;
-        world.fans_become_within("42", &["u1"], world.config.flush * 2 + SLACK).await;
-        world.acks_become(&mut viewer, Some(true), 1, 1).await;
-    }
-}
 
 on_memory! {
     async fn a_viewer_who_does_not_follow_is_no_fan(world) {
@@ -107,17 +96,6 @@ on_redis! {
             assert_eq!(world.redis().ask(&["SISMEMBER", &key, &user]).await, 1, "{user} in {key}");
         }
         assert_eq!(world.redis().slices("42").await.len(), 8);
-    }
-}
-
-on_memory! {
-    async fn a_dashboard_tells_fans_from_viewers(world) {
-        world.open("42").await;
-        world.crowd_follows("fan", 3).await;
-        let mut dashboard = world.dashboard("42").await;
-        let _fans = world.crowd("fan", 3, "42").await;
-        let _others = world.crowd("other", 4, "42").await;
-        dashboard.sees(viewers(7), fans(3)).await;
     }
 }
 

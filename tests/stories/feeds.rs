@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::backend::Backend;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::{PATIENCE, fits, same, until};
 use crate::support::world::World;
 
 /// The lives in a user's feed, or the texts of a list of statuses.
@@ -309,12 +309,9 @@ fn a_gateway_that_is_killed_while_it_tells_followers_leaves_nobody_out() {
         }
         doomed.open("42").await;
         until("some have it", PATIENCE, async || {
-            let size = redis.ask(&["DBSIZE"]).await.as_u64();
-            if size > Some(2_000) {
-                Ok(())
-            } else {
-                Err(format!("{size:?}"))
-            }
+            fits(redis.ask(&["DBSIZE"]).await.as_u64(), |size| {
+                *size > Some(2_000)
+            })
         })
         .await;
         doomed.process().kill();

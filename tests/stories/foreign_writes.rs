@@ -16,7 +16,7 @@ use crate::support::foreign::{Meddling, back_up, tidy};
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
 use crate::support::viewer::Viewer;
-use crate::support::wait::{PATIENCE, same, throughout, until};
+use crate::support::wait::{PATIENCE, fits, same, throughout, until};
 use crate::support::witness::{Truth, Witness};
 use crate::support::world::World;
 
@@ -325,12 +325,9 @@ impl Trial {
                 None => self.worlds[0].viewer(&place.older).await,
             });
             until("the one who will leave is there", PATIENCE, async || {
-                let there = self.redis().members_of(&place.set()).await;
-                if there.contains(&place.older) {
-                    Ok(())
-                } else {
-                    Err(format!("{there:?}"))
-                }
+                fits(self.redis().members_of(&place.set()).await, |there| {
+                    there.contains(&place.older)
+                })
             })
             .await;
             let key = place.key();
@@ -498,6 +495,12 @@ impl Trial {
             missing >= 1.0 && stray >= 1.0,
             "what was lost is counted: {missing} missing, {stray} stray"
         );
+        for world in &self.worlds {
+            until("no drift is left", PATIENCE, async || {
+                same(world.metric("rollcall_slices_out_of_order").await, 0.0)
+            })
+            .await;
+        }
     }
 }
 
@@ -569,11 +572,8 @@ macro_rules! repaired {
 
 repaired! {
     fans_of_one_gateway_in_quiet_lives = fans_of(1, Pace::Quiet);
-    fans_of_one_gateway_in_busy_lives = fans_of(1, Pace::Busy);
-    fans_of_two_gateways_in_quiet_lives = fans_of(2, Pace::Quiet);
     fans_of_two_gateways_in_busy_lives = fans_of(2, Pace::Busy);
     fans_of_three_gateways_in_quiet_lives = fans_of(3, Pace::Quiet);
-    fans_of_three_gateways_in_busy_lives = fans_of(3, Pace::Busy);
     all_viewers_of_one_gateway_in_busy_lives = viewers_of(1, Pace::Busy);
     all_viewers_of_two_gateways_in_quiet_lives = viewers_of(2, Pace::Quiet);
     all_viewers_of_three_gateways_in_busy_lives = viewers_of(3, Pace::Busy);
@@ -651,28 +651,6 @@ fn a_fan_who_was_removed_by_hand_comes_back_although_another_joins() {
         crowd.push(there.viewer_in("late", "42").await);
         fans_become(&here, &crowd).await;
         nothing_is_wrong(&here.redis().url(), PATIENCE).await;
-    });
-}
-
-/// All sizes stay as they are, in the slice and in the claims.
-#[test]
-fn a_fan_who_was_replaced_by_a_stranger_comes_back_and_the_stranger_goes() {
-    story(async {
-        let (here, there, crowd) = fans_on_two_gateways(20).await;
-        let redis = here.redis();
-        redis.ask(&["SREM", "online-fans:42", "u3"]).await;
-        redis.ask(&["SADD", "online-fans:42", "stranger"]).await;
-        fans_become(&here, &crowd).await;
-        let before = claims_in(redis, "online-fans:42").await;
-        assert!(before.contains_key(&there.gateway_id().await), "{before:?}");
-        let who = Target::Who.key(Of::Fans, "online-fans:42");
-        redis.meddle(&Meddling::Swap.command(&who)).await;
-        until("the claims", bound(&here), async || {
-            same(claims_in(redis, "online-fans:42").await, before.clone())
-        })
-        .await;
-        fans_become(&here, &crowd).await;
-        nothing_is_wrong(&redis.url(), PATIENCE).await;
     });
 }
 

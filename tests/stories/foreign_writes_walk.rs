@@ -19,7 +19,7 @@ use super::audit::nothing_is_wrong;
 use super::foreign_writes::{Of, Target, bound};
 use crate::support::foreign::{Meddling, back_up, tidy};
 use crate::support::redis_view::Redis;
-use crate::support::story::tell;
+use crate::support::story::{from_environment, seed, tell};
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::witness::{Truth, Witness};
@@ -405,9 +405,8 @@ fn backup_of(key: &str) -> String {
 }
 
 fn walk(gateways: usize, n: u64) {
-    let from_environment = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let writes = from_environment("STORIES_FOREIGN_WRITES").unwrap_or(WRITES as u64) as usize;
-    let seed = from_environment("STORIES_SEED").unwrap_or(0) + n;
+    let seed = seed(n);
     let lives = if writes >= LONG { MANY_LIVES } else { LIVES };
     println!("seed {seed}, {gateways} gateways, {writes} writes into {lives} lives");
     let deadline = Duration::from_secs(60) + PATIENCE_PER_WRITE * writes as u32;

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_memory, on_redis, story};
+use crate::support::story::seed;
 use crate::support::viewer::Viewer;
 use crate::support::wait::PATIENCE;
 use crate::support::world::World;
@@ -424,20 +425,6 @@ async fn history(seed: u64) {
 }
 
 #[test]
-fn a_random_history_ends_with_the_intersection_of_the_sets_1() {
+fn a_random_history_ends_with_the_intersection_of_the_sets() {
     story(history(seed(1)));
-}
-
-#[test]
-fn a_random_history_ends_with_the_intersection_of_the_sets_2() {
-    story(history(seed(2)));
-}
-
-/// The seed of a history. Set `STORIES_SEED` in the environment for others.
-fn seed(n: u64) -> u64 {
-    let base: u64 = std::env::var("STORIES_SEED")
-        .ok()
-        .and_then(|base| base.parse().ok())
-        .unwrap_or(0);
-    base + n
 }

@@ -74,10 +74,7 @@ on_redis! {
     tuned(|config| config.track_online = false)
     async fn ten_thousand_random_frames_do_no_harm(world) {
         let world = Arc::new(world);
-        let before = match &world.redis {
-            Some(redis) => redis.keys("*").await,
-            None => std::collections::BTreeSet::new(),
-        };
+        let before = world.redis().keys("*").await;
         let mut senders = tokio::task::JoinSet::new();
         for sender in 0..AT_ONCE {
             let world = world.clone();
@@ -95,11 +92,9 @@ on_redis! {
         while let Some(done) = senders.join_next().await {
             done.unwrap();
         }
-        if let Some(redis) = &world.redis {
-            let after = redis.keys("*").await;
-            let new: Vec<_> = after.difference(&before).filter(|key| !key.starts_with("rollcall:")).collect();
-            assert!(new.is_empty(), "garbage made keys: {new:?}");
-        }
+        let after = world.redis().keys("*").await;
+        let new: Vec<_> = after.difference(&before).filter(|key| !key.starts_with("rollcall:")).collect();
+        assert!(new.is_empty(), "garbage made keys: {new:?}");
         everything_still_works(&world).await;
     }
 }
@@ -142,5 +137,17 @@ on_memory! {
             let _ = tcp.write_all(&bytes).await;
         }
         everything_still_works(&world).await;
+    }
+}
+
+on_memory! {
+    async fn a_client_that_asks_before_it_sends_too_much_is_told_not_to(world) {
+        let mut connection = TcpStream::connect(world.addr).await.unwrap();
+        let head = "PUT /v1/lives/42 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                    content-length: 10000000\r\nexpect: 100-continue\r\n\r\n";
+        connection.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        tokio::time::timeout(PATIENCE, connection.read_exact(&mut answer)).await.expect("an answer").unwrap();
+        assert_eq!(std::str::from_utf8(&answer), Ok("HTTP/1.1 413"));
     }
 }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::support::dashboard::{Counts, Dashboard, fans, viewers};
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
+use crate::support::story::seed;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{SLACK, same, until};
 use crate::support::world::World;
@@ -134,12 +135,7 @@ impl Walk {
 }
 
 async fn walk(n: u64) {
-    // Set `STORIES_SEED` in the environment for other walks.
-    let base: u64 = std::env::var("STORIES_SEED")
-        .ok()
-        .and_then(|base| base.parse().ok())
-        .unwrap_or(0);
-    let seed = base + n;
+    let seed = seed(n);
     println!("seed {seed}");
     let first = World::on_redis(|config| {
         config.lease_refresh = Duration::from_millis(700);
@@ -177,13 +173,8 @@ async fn walk(n: u64) {
 }
 
 #[test]
-fn on_three_gateways_1() {
+fn on_three_gateways() {
     story(walk(1));
-}
-
-#[test]
-fn on_three_gateways_2() {
-    story(walk(2));
 }
 
 /// A gateway that sends messages without having a lease counts only until the next look at the

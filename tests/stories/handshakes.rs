@@ -1,11 +1,11 @@
-//! The WebSocket handshake: slow clients are cut off, and a refused upgrade gets an HTTP answer.
+//! The WebSocket handshake: slow clients are cut off, and what is wrong in an address is told over the
+//! socket. The tests beside the route tell which upgrades are refused.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tokio_tungstenite::tungstenite::Error;
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::socket::Socket;
@@ -48,56 +48,6 @@ on_memory! {
             assert!(took < HANDSHAKE_TIMEOUT + SLACK, "{start:?} was cut after {took:?}");
             assert!(took > HANDSHAKE_TIMEOUT / 2, "{start:?} was cut after only {took:?}");
         }
-    }
-}
-
-async fn refused(world: &World, path: &str, headers: &[(&str, &str)]) -> (u16, serde_json::Value) {
-    match Socket::connect(world.addr, path, headers).await {
-        Ok(_) => panic!("{path} was let in"),
-        Err(Error::Http(answer)) => {
-            let kind = answer
-                .headers()
-                .get("content-type")
-                .map(|v| v.to_str().unwrap().to_owned());
-            assert_eq!(
-                kind.as_deref(),
-                Some("application/problem+json"),
-                "{path}: {answer:?}"
-            );
-            let body = answer.body().as_deref().unwrap_or_default();
-            (
-                answer.status().as_u16(),
-                serde_json::from_slice(body).unwrap_or_default(),
-            )
-        }
-        Err(error) => panic!("{path} was refused without an HTTP answer: {error}"),
-    }
-}
-
-on_memory! {
-    async fn a_refused_upgrade_is_an_http_answer(world) {
-        for path in [
-            "/ws",
-            "/ws?role=viewer",
-            "/ws?user_id=",
-            "/ws?user_id=%7Bu%7D&role=viewer",
-            "/ws?user_id=u%0A1",
-            "/ws?user_id=u1&role=emperor",
-            "/ws?user_id=u1&count=maybe",
-        ] {
-            let (status, problem) = refused(&world, path, &[]).await;
-            assert!((400..500).contains(&status), "{status} for {path}");
-            assert_eq!(problem["status"], status, "{path}: {problem}");
-            assert!(problem["code"].is_string(), "{path}: {problem}");
-        }
-    }
-}
-
-on_memory! {
-    async fn a_plain_request_to_the_socket_s_address_is_told_so(world) {
-        let answer = world.backend().get("/ws?user_id=u1&role=viewer").await;
-        assert!(matches!(answer.status, 400 | 426), "{answer:?}");
-        answer.problem(answer.status);
     }
 }
 

@@ -1,82 +1,9 @@
-//! Fans over HTTP: the list of those online, page by page, and whether one user is among them.
+//! Fans over HTTP: a large list of those online, and those whose ids begin alike. The tests beside
+//! the routes tell the rest.
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
-
 use crate::support::stores::{on_memory, on_redis};
-use crate::support::wait::{PATIENCE, same, until};
-use crate::support::world::World;
-
-on_memory! {
-    async fn the_fans_online_are_listed_each_once(world) {
-        world.backend().open_sliced("42", "s1", 4).await;
-        world.crowd_follows("u", 40).await;
-        let _crowd = world.crowd("u", 45, "42").await;
-        let wanted: BTreeSet<String> = (0..40).map(|i| format!("u{i}")).collect();
-        let backend = world.backend();
-        until("the fans in the API", PATIENCE, || async { same(backend.fans("42").await, wanted.clone()) }).await;
-        for limit in [1, 3, 16, 40, 1_000] {
-            let items = backend.list("/v1/lives/42/fans", limit).await;
-            let listed: BTreeSet<_> = items.iter().map(|fan| fan["user_id"].as_str().unwrap().to_owned()).collect();
-            assert_eq!(items.len(), 40, "each once, with limit {limit}: {items:?}");
-            assert_eq!(listed, wanted, "limit {limit}");
-        }
-    }
-}
-
-on_memory! {
-    async fn whether_one_user_is_online(world) {
-        world.open("42").await;
-        world.follow(&["u1", "u2"]).await;
-        let fan = world.viewer_in("u1", "42").await;
-        let _stranger = world.viewer_in("u3", "42").await;
-        world.fans_become("42", &["u1"]).await;
-        is_online(&world, "u1", true).await;
-        is_online(&world, "u2", false).await;
-        is_online(&world, "u3", false).await;
-        fan.close().await;
-        world.fans_become("42", &[]).await;
-        is_online(&world, "u1", false).await;
-    }
-}
-
-async fn is_online(world: &World, user: &str, online: bool) {
-    let answer = world
-        .backend()
-        .get(&format!("/v1/lives/42/fans/{user}"))
-        .await
-        .is(200);
-    assert_eq!(answer.body, json!({"online": online}), "{user}");
-}
-
-on_memory! {
-    async fn a_live_with_nobody_and_a_closed_one_list_nobody(world) {
-        world.open("42").await;
-        let page = world.backend().get("/v1/lives/42/fans").await.is(200).body;
-        assert_eq!(page, json!({"items": [], "cursor": null}));
-        world.backend().close("42").await;
-        let closed = world.backend().get("/v1/lives/42/fans").await;
-        assert!(closed.status == 200 || closed.status == 404, "{closed:?}");
-        if closed.status == 200 {
-            assert_eq!(closed.body, json!({"items": [], "cursor": null}));
-        }
-    }
-}
-
-on_memory! {
-    async fn limits_and_cursors_that_make_no_sense_are_refused(world) {
-        world.open("42").await;
-        for path in ["/v1/lives", "/v1/lives/42/fans", "/v1/users/u1/following", "/v1/users/s1/followers"] {
-            for query in ["limit=0", "limit=-1", "limit=x", "limit=1001", "limit=99999999999999999999"] {
-                world.backend().get(&format!("{path}?{query}")).await.problem(400);
-            }
-            for query in ["cursor=%00", "cursor=%7B%7D", "cursor=not-a-cursor"] {
-                world.backend().get(&format!("{path}?{query}")).await.problem(400);
-            }
-        }
-    }
-}
 
 on_redis! {
     // The gateway that holds these fans never renews its lease.

@@ -2,68 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::support::stores::{on_both_stores, on_memory};
 use crate::support::wait::{PATIENCE, same, until};
-
-on_memory! {
-    async fn a_live_is_opened_looked_at_and_closed(world) {
-        let backend = world.backend();
-        let opened = backend.put("/v1/lives/42", json!({"streamer_id": "s1"})).await.is(201).body;
-        // Epochs follow the time, so none is used again, whatever was lost.
-        let epoch = opened["epoch"].as_u64().unwrap();
-        assert!(epoch > 1_700_000_000, "{opened}");
-        let live = backend.live("42").await;
-        assert_eq!(live["live_id"], "42");
-        assert_eq!(live["state"], "open");
-        assert_eq!(live["streamer_id"], "s1");
-        assert_eq!(live["epoch"], epoch);
-        assert_eq!(live["slices"], 1);
-        assert_eq!((&live["viewers"], &live["fans"]), (&json!(0), &json!(0)));
-        assert!(live["opened_at"].as_u64().unwrap() > 1_700_000_000_000, "{live}");
-        let closed = backend.delete("/v1/lives/42").await.is(200).body;
-        assert_eq!(closed["state"], "closed", "{closed}");
-        assert_eq!(backend.live("42").await["state"], "closed");
-    }
-}
-
-on_memory! {
-    async fn opening_again_answers_200_and_the_same_epoch(world) {
-        let backend = world.backend();
-        let first = backend.put("/v1/lives/42", json!({"streamer_id": "s1"})).await.is(201).body;
-        let again = backend.put("/v1/lives/42", json!({"streamer_id": "s1"})).await.is(200).body;
-        assert_eq!(again["epoch"], first["epoch"]);
-        backend.close("42").await;
-        let reopened = backend.put("/v1/lives/42", json!({"streamer_id": "s1"})).await.is(201).body;
-        assert!(reopened["epoch"].as_u64() > first["epoch"].as_u64(), "{reopened} after {first}");
-    }
-}
-
-on_memory! {
-    async fn another_streamer_s_live_is_owned(world) {
-        let backend = world.backend();
-        backend.open("42", "s1").await;
-        let answer = backend.put("/v1/lives/42", json!({"streamer_id": "s2"})).await;
-        assert_eq!(answer.problem(409), "live_owned");
-        assert_eq!(backend.live("42").await["streamer_id"], "s1");
-        backend.close("42").await;
-        backend.put("/v1/lives/42", json!({"streamer_id": "s2"})).await.is(201);
-    }
-}
-
-on_memory! {
-    async fn closing_again_answers_200_and_an_unknown_live_404(world) {
-        let backend = world.backend();
-        backend.open("42", "s1").await;
-        backend.delete("/v1/lives/42").await.is(200);
-        backend.delete("/v1/lives/42").await.is(200);
-        backend.delete("/v1/lives/never").await.problem(404);
-        backend.get("/v1/lives/never").await.problem(404);
-        backend.get("/v1/lives/never/fans").await.problem(404);
-        backend.get("/v1/lives/never/fans/u1").await.problem(404);
-    }
-}
 
 on_memory! {
     async fn the_caller_chooses_the_number_of_slices(world) {
@@ -76,9 +18,6 @@ on_memory! {
         assert_eq!(backend.fans("42").await.len(), 30);
         backend.close("42").await;
         assert_eq!(world.card("42").await, 0);
-        for bad in [json!(0), json!(-1), json!(257), json!("8"), json!(1.5)] {
-            backend.put("/v1/lives/43", json!({"streamer_id": "s1", "slices": bad})).await.problem(400);
-        }
     }
 }
 
@@ -95,25 +34,6 @@ on_both_stores! {
         until("the figures", PATIENCE, || async { same(figures().await, [3, 2, 3, 2]) }).await;
         crowd.remove(0).close().await;
         until("the figures", PATIENCE, || async { same(figures().await, [2, 1, 3, 2]) }).await;
-    }
-}
-
-on_memory! {
-    async fn open_lives_are_listed_page_by_page(world) {
-        let wanted: BTreeSet<String> = (0..25).map(|i| format!("live-{i}")).collect();
-        for live in &wanted {
-            world.open(live).await;
-        }
-        world.open("closed").await;
-        world.backend().close("closed").await;
-        let ids = |items: Vec<Value>| -> Vec<String> {
-            items.iter().map(|live| live["live_id"].as_str().unwrap().to_owned()).collect()
-        };
-        for limit in [1, 7, 25, 1_000] {
-            let listed = ids(world.backend().list("/v1/lives", limit).await);
-            assert_eq!(listed.len(), 25, "each once, with limit {limit}: {listed:?}");
-            assert_eq!(BTreeSet::from_iter(listed), wanted, "limit {limit}");
-        }
     }
 }
 

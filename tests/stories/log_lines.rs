@@ -12,7 +12,7 @@ use crate::support::program::Program;
 use crate::support::socket::Socket;
 use crate::support::stores::story;
 use crate::support::viewer::Viewer;
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::{PATIENCE, fits, same, until};
 use crate::support::webhook::{Mood, Webhook};
 use crate::support::world::timings;
 
@@ -327,8 +327,7 @@ fn a_webhook_that_fails_is_told_at_once_and_once_and_so_is_its_recovery() {
         ];
         line_with(&program, &complaint).await;
         until("it is tried again", PATIENCE, async || {
-            let tried = webhook.requests();
-            if tried >= 4 { Ok(()) } else { Err(tried) }
+            fits(webhook.requests(), |tried| *tried >= 4)
         })
         .await;
         webhook.is(Mood::Takes);

@@ -15,7 +15,7 @@ use crate::support::redis_server::RedisServer;
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
 use crate::support::viewer::Viewer;
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::{PATIENCE, fits, same, until};
 use crate::support::witness::Witness;
 use crate::support::world::World;
 
@@ -201,21 +201,6 @@ async fn swap_databases(redis: &Redis) {
     assert_eq!(redis.ask(&["SWAPDB", "0", "1"]).await, "OK");
 }
 
-#[test]
-fn a_snapshot_from_before_a_gateway_was_replaced() {
-    story(async {
-        let redis = Redis::start().await;
-        let mut ten = Ten::on(&redis).await;
-        redis.save_snapshot().await;
-        ten.replace_the_second_gateway().await;
-        ten.stays_honest(10, 6, Duration::ZERO, async || {
-            killed_and_back_from_the_snapshot(&redis).await
-        })
-        .await;
-        nothing_is_wrong(&redis.url(), PATIENCE).await;
-    });
-}
-
 /// As by a crash: no gateway stops in good order, and its peers bury it.
 #[test]
 fn a_snapshot_from_before_a_gateway_was_killed_and_buried() {
@@ -374,12 +359,9 @@ fn a_name_that_leads_to_a_replica_which_lacks_the_last_writes() {
             "OK"
         );
         until("the replica is in step", PATIENCE, async || {
-            let said = replica.cli(&["INFO", "replication"]);
-            if said.contains("master_link_status:up") {
-                Ok(())
-            } else {
-                Err(said)
-            }
+            fits(replica.cli(&["INFO", "replication"]), |said| {
+                said.contains("master_link_status:up")
+            })
         })
         .await;
         lose_the_master(&replica).await;
@@ -412,12 +394,9 @@ async fn lose_the_master(replica: &RedisServer) {
     assert_eq!(on_replica(&["CONFIG", "SET", "masterauth", "wrong"]), "OK");
     on_replica(&["CLIENT", "KILL", "TYPE", "master"]);
     until("the replica is without its master", PATIENCE, async || {
-        let said = on_replica(&["INFO", "replication"]);
-        if said.contains("master_link_status:down") {
-            Ok(())
-        } else {
-            Err(said)
-        }
+        fits(on_replica(&["INFO", "replication"]), |said| {
+            said.contains("master_link_status:down")
+        })
     })
     .await;
 }
@@ -435,12 +414,9 @@ fn a_failover_by_sentinels_to_a_replica_which_lacks_the_last_writes() {
         ten.stays_honest(10, 6, Duration::ZERO, async || {
             redis.servers[0].kill();
             until("the replica is the master", SETTLED, async || {
-                let role = redis.servers[1].cli_as("secret", &["ROLE"]);
-                if role.starts_with("master") {
-                    Ok(())
-                } else {
-                    Err(role)
-                }
+                fits(redis.servers[1].cli_as("secret", &["ROLE"]), |role| {
+                    role.starts_with("master")
+                })
             })
             .await;
         })
@@ -471,12 +447,9 @@ fn a_failover_in_a_cluster_to_a_replica_which_lacks_the_last_writes() {
         ten.stays_honest(10, 6, Duration::ZERO, async || {
             cluster.nodes[master].kill();
             until("the replica is the master", SETTLED, async || {
-                let role = cluster.nodes[replica].cli(&["ROLE"]);
-                if role.starts_with("master") {
-                    Ok(())
-                } else {
-                    Err(role)
-                }
+                fits(cluster.nodes[replica].cli(&["ROLE"]), |role| {
+                    role.starts_with("master")
+                })
             })
             .await;
         })

@@ -306,17 +306,6 @@ fn users_of_a_gateway_that_was_buried_and_comes_back_are_not_seen() {
 }
 
 on_redis! {
-    async fn what_another_program_changes_in_the_set_is_repaired(world) {
-        let redis = world.redis().clone();
-        let _users = (world.viewer("u1").await, world.viewer("u2").await);
-        online_become(&redis, &["u1", "u2"], PATIENCE).await;
-        let slice = redis.keys("online-users_slice*").await.into_iter().next().unwrap();
-        redis.ask(&["DEL", &slice]).await;
-        online_become(&redis, &["u1", "u2"], world.config.check_every * 2 + PATIENCE).await;
-    }
-}
-
-on_redis! {
     tuned(|config| config.track_online = false)
     async fn nothing_is_written_where_the_gateway_does_not_track(world) {
         world.open("42").await;

@@ -122,16 +122,6 @@ on_memory! {
     }
 }
 
-on_memory! {
-    async fn viewers_may_not_open_nor_close(world) {
-        let mut viewer = world.viewer("u1").await;
-        viewer.is_refused(json!({"type": "open", "live_id": "42"}), "forbidden").await;
-        world.open("42").await;
-        viewer.is_refused(json!({"type": "close", "live_id": "42"}), "forbidden").await;
-        assert_eq!(world.backend().live("42").await["state"], "open");
-    }
-}
-
 on_redis! {
     async fn a_viewer_is_refused_by_the_role_alone(world) {
         let other = world.another_gateway().await;

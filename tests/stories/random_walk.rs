@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::support::link::Link;
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
+use crate::support::story::seed;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
@@ -225,11 +226,6 @@ async fn walk(seed: u64, trouble: Trouble, worlds: Vec<World>, links: Vec<Link>)
     walk.ends_empty().await;
 }
 
-async fn on_memory(seed: u64) {
-    let world = World::on_memory(|config| config.message_rate = 0).await;
-    walk(seed, Trouble::Closes, vec![world], Vec::new()).await;
-}
-
 async fn on_redis(seed: u64, trouble: Trouble) {
     let redis = Redis::start().await;
     let (mut worlds, mut links) = (Vec::new(), Vec::new());
@@ -246,31 +242,20 @@ async fn on_redis(seed: u64, trouble: Trouble) {
     walk(seed, trouble, worlds, links).await;
 }
 
-macro_rules! walks {
-    ($($name:ident = $walk:expr;)*) => {
-        $(
-            #[test]
-            fn $name() {
-                story($walk);
-            }
-        )*
-    };
+#[test]
+fn on_memory() {
+    story(async {
+        let world = World::on_memory(|config| config.message_rate = 0).await;
+        walk(seed(1), Trouble::Closes, vec![world], Vec::new()).await;
+    });
 }
 
-walks! {
-    on_memory_1 = on_memory(seed(1));
-    on_memory_2 = on_memory(seed(2));
-    on_two_gateways_with_closes_1 = on_redis(seed(3), Trouble::Closes);
-    on_two_gateways_with_closes_2 = on_redis(seed(4), Trouble::Closes);
-    on_two_gateways_with_losses_1 = on_redis(seed(5), Trouble::Losses);
-    on_two_gateways_with_losses_2 = on_redis(seed(6), Trouble::Losses);
+#[test]
+fn on_two_gateways_with_closes() {
+    story(on_redis(seed(3), Trouble::Closes));
 }
 
-/// The seed of a walk. Set `STORIES_SEED` in the environment for other walks.
-fn seed(n: u64) -> u64 {
-    let base: u64 = std::env::var("STORIES_SEED")
-        .ok()
-        .and_then(|base| base.parse().ok())
-        .unwrap_or(0);
-    base + n
+#[test]
+fn on_two_gateways_with_losses() {
+    story(on_redis(seed(5), Trouble::Losses));
 }

@@ -11,7 +11,7 @@ use super::audit::audit;
 use crate::support::dashboard::{fans, viewers};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_redis, story};
-use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::wait::{PATIENCE, fits, until};
 use crate::support::world::World;
 
 on_redis! {
@@ -63,10 +63,7 @@ fn a_full_redis_is_told_in_the_log_and_found_by_an_audit() {
         until(
             "the store refuses again and again",
             PATIENCE * 2,
-            async || {
-                let times = world.metric(refused).await;
-                if times >= 3.0 { Ok(()) } else { Err(times) }
-            },
+            async || fits(world.metric(refused).await, |times| *times >= 3.0),
         )
         .await;
         let said = world.process().said();
@@ -220,47 +217,6 @@ on_redis! {
         }
         world.card_becomes("42", 0, PATIENCE).await;
         world.backend().close("42").await;
-    }
-}
-
-on_redis! {
-    async fn the_next_check_restores_deleted_keys(world) {
-        let _crowd = world.live_with_fans(5).await;
-        let keys: Vec<String> = world.redis().keys("*online-fans*").await.into_iter().collect();
-        let mut words = vec!["DEL"];
-        words.extend(keys.iter().map(String::as_str));
-        world.redis().ask(&words).await;
-        world.card_becomes("42", 5, world.config.check_every + Duration::from_secs(1) + SLACK).await;
-        // Only the record is lost, and the gateway that holds the live writes it again.
-        world.redis().ask(&["DEL", "live:42", "lives"]).await;
-        until("the record", world.config.check_every + Duration::from_secs(1) + SLACK, || async {
-            let state = world.redis().live_field("42", "state").await;
-            same(state.as_deref(), Some("open")).map(drop)
-        })
-        .await;
-        world.fans_stay("42", &["u0", "u1", "u2", "u3", "u4"], world.config.lease_refresh).await;
-    }
-}
-
-on_redis! {
-    async fn a_set_that_was_evicted_is_whole_again_with_the_next_check(world) {
-        world.open("42").await;
-        world.crowd_follows("u", 6).await;
-        let other = world.another_gateway().await;
-        let _here = world.crowd("u", 4, "42").await;
-        let mut there = Vec::new();
-        for user in ["u2", "u3", "u4", "u5"] {
-            let viewer = other.viewer_in(user, "42").await;
-            there.push(viewer);
-        }
-        world.card_becomes("42", 6, PATIENCE).await;
-        // All keys but the fence's and the record's have a lifetime, so `volatile-lru` may take any
-        // one of them.
-        world.redis().ask(&["DEL", "online-fans:42"]).await;
-        let within = world.config.check_every + Duration::from_secs(1) + SLACK;
-        world.fans_become_within("42", &["u0", "u1", "u2", "u3", "u4", "u5"], within).await;
-        there.pop().unwrap().close().await;
-        world.fans_become("42", &["u0", "u1", "u2", "u3", "u4"]).await;
     }
 }
 

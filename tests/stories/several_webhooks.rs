@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::{PATIENCE, fits, same, until};
 use crate::support::webhook::{Mood, Webhook};
 use crate::support::world::World;
 
@@ -37,12 +37,9 @@ async fn each_webhook_hears_its_own_events(world: World, all: &Webhook, closes: 
     closes.hears_of("2", &["live.closed"]).await;
     assert_eq!(closes.story_of("1"), Vec::<String>::new());
     until("the failure is shown", PATIENCE, async || {
-        let closes = standing(&world, "closes").await;
-        if closes["last_failure"] == "it answered 500" && closes["last_delivered_at"].is_u64() {
-            Ok(())
-        } else {
-            Err(closes)
-        }
+        fits(standing(&world, "closes").await, |closes| {
+            closes["last_failure"] == "it answered 500" && closes["last_delivered_at"].is_u64()
+        })
     })
     .await;
     let standing = standing(&world, "closes").await;
@@ -278,12 +275,9 @@ fn another_gateway_goes_on_with_every_webhook_when_one_stops() {
                 "another gateway sends",
                 Duration::from_secs(20),
                 async || {
-                    let holder = redis.ask(&["GET", sender]).await;
-                    if holder == gateway.as_str() {
-                        Ok(())
-                    } else {
-                        Err(holder.to_string())
-                    }
+                    fits(redis.ask(&["GET", sender]).await, |holder| {
+                        *holder == gateway.as_str()
+                    })
                 },
             )
             .await;
@@ -336,15 +330,13 @@ fn each_webhook_gets_everything_though_one_is_down_and_the_sender_is_killed() {
             main.hears_of(live, &whole).await;
         }
         until("nothing waits", PATIENCE, async || {
-            let waiting = [
-                standing(&other, "default").await["waiting"].clone(),
-                standing(&other, "log").await["waiting"].clone(),
-            ];
-            if waiting == [json!(0), json!(0)] {
-                Ok(())
-            } else {
-                Err(format!("{waiting:?}"))
-            }
+            same(
+                [
+                    standing(&other, "default").await["waiting"].clone(),
+                    standing(&other, "log").await["waiting"].clone(),
+                ],
+                [json!(0), json!(0)],
+            )
         })
         .await;
     });
@@ -411,12 +403,14 @@ fn a_receiver_that_is_overloaded_is_sent_nothing_from_either_queue() {
         let rest = deferred.elapsed();
         assert!(rest >= Duration::from_millis(2_900), "{rest:?}");
         until("everything came again", PATIENCE, async || {
-            let of_one = webhook
-                .taken()
-                .iter()
-                .filter(|event| event["live_id"] == "1")
-                .count();
-            if of_one == 2 { Ok(()) } else { Err(of_one) }
+            same(
+                webhook
+                    .taken()
+                    .iter()
+                    .filter(|event| event["live_id"] == "1")
+                    .count(),
+                2,
+            )
         })
         .await;
     });
@@ -461,12 +455,7 @@ fn the_audit_trail_outlives_a_flood_of_events_and_old_events_go_by_themselves() 
             trail.to_string()
         };
         until("the trail tells it", PATIENCE, async || {
-            let trail = trail().await;
-            if trail.contains("u9") {
-                Ok(())
-            } else {
-                Err(trail)
-            }
+            fits(trail().await, |trail| trail.contains("u9"))
         })
         .await;
         for _ in 0..1_000 {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_redis, story};
-use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
+use crate::support::wait::{PATIENCE, SLACK, fits, same, throughout, until};
 use crate::support::world::World;
 
 const LIVES: usize = 40;
@@ -147,14 +147,7 @@ fn a_gateway_that_stood_still_for_three_leases_goes_on_under_a_new_id() {
         throughout(
             "who is elsewhere stays",
             other.config.lease * 2,
-            async || {
-                let fans = other.fans_in_store("42").await;
-                if fans.contains("u2") {
-                    Ok(())
-                } else {
-                    Err(format!("{fans:?}"))
-                }
-            },
+            async || fits(other.fans_in_store("42").await, |fans| fans.contains("u2")),
         )
         .await;
         frozen.process().thaw();

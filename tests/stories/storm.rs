@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::handshake::client::Response;
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::socket::Socket;
-use crate::support::stores::on_memory;
+use crate::support::stores::{on_memory, story};
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK, until};
 use crate::support::world::World;
@@ -63,13 +63,6 @@ async fn herd(world: &World, n: usize) -> (Vec<Viewer>, usize) {
     (all.into_iter().map(|(viewer, _)| viewer).collect(), refused)
 }
 
-async fn metric(world: &World, name: &str) -> u64 {
-    let text = world.backend().get("/metrics").await.is(200).text;
-    text.lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
-        .unwrap_or(0)
-}
-
 on_memory! {
     tuned(|config| (config.handshake_rate, config.message_rate) = (20, 0))
     async fn more_come_than_the_rate_and_all_get_in(world) {
@@ -93,29 +86,23 @@ on_memory! {
         // most half a second.
         assert!(began.elapsed() > Duration::from_millis(2_500), "70 at 20 a second took {:?}", began.elapsed());
         assert!(refused > 0, "nobody was told to come back");
-        assert_eq!(metric(&world, "rollcall_upgrades_refused_total{why=\"crowded\"}").await, refused as u64);
-        assert!(metric(&world, "rollcall_handshakes_delayed_total").await > 0);
+        assert_eq!(world.metric("rollcall_upgrades_refused_total{why=\"crowded\"}").await, refused as f64);
+        assert!(world.metric("rollcall_handshakes_delayed_total").await > 0.0);
         world.dashboard("42").await.sees(viewers(71), fans(0)).await;
         assert_eq!(everybody.len(), 70);
     }
 }
 
-on_memory! {
-    tuned(|config| config.handshake_rate = 200)
-    async fn below_the_rate_nobody_is_turned_away(world) {
-        world.open("42").await;
-        let (everybody, refused) = herd(&world, 60).await;
-        assert_eq!((everybody.len(), refused), (60, 0));
-    }
-}
-
-on_memory! {
-    tuned(|config| config.handshake_rate = 0)
-    async fn without_a_rate_all_come_at_once(world) {
-        world.open("42").await;
-        let (everybody, refused) = herd(&world, 150).await;
-        assert_eq!((everybody.len(), refused), (150, 0));
-    }
+#[test]
+fn below_the_rate_or_without_one_nobody_is_turned_away() {
+    story(async {
+        for (rate, crowd) in [(200, 60), (0, 150)] {
+            let world = World::on_memory(|config| config.handshake_rate = rate).await;
+            world.open("42").await;
+            let (everybody, refused) = herd(&world, crowd).await;
+            assert_eq!((everybody.len(), refused), (crowd, 0), "rate {rate}");
+        }
+    });
 }
 
 on_memory! {
@@ -128,7 +115,7 @@ on_memory! {
         }
         let _viewer = world.viewer_in("u1", "42").await;
         world.backend().get("/healthz").await.is(200);
-        assert!(metric(&world, "rollcall_connections_dropped_total").await >= 10);
+        assert!(world.metric("rollcall_connections_dropped_total").await >= 10.0);
         // The oldest connection was closed first, long before the timeout of a handshake.
         let mut rest = Vec::new();
         tokio::time::timeout(PATIENCE, silent[0].read_to_end(&mut rest)).await.expect("closed").unwrap();

@@ -10,7 +10,7 @@ use rollcall::config::Config;
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
-use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::wait::{PATIENCE, SLACK, fits, same, until};
 use crate::support::world::World;
 
 /// The metric of gateways whose messages do not arrive.
@@ -253,15 +253,10 @@ fn the_log_says_what_redis_said() {
         let logged = async |words: &[&str]| {
             let program = quiet.process();
             until("the line", PATIENCE, async || {
-                let said = program.said();
-                if said
-                    .lines()
-                    .any(|line| words.iter().all(|word| line.contains(word)))
-                {
-                    Ok(())
-                } else {
-                    Err(said)
-                }
+                fits(program.said(), |said| {
+                    said.lines()
+                        .any(|line| words.iter().all(|word| line.contains(word)))
+                })
             })
             .await;
         };

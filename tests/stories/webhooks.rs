@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::support::backend::Backend;
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::{PATIENCE, fits, same, until};
 use crate::support::webhook::{Mood, Webhook};
 use crate::support::world::World;
 
@@ -271,8 +271,7 @@ fn no_removal_goes_untold_when_its_gateway_is_killed_among_many() {
         let herd = tokio::spawn(removes_a_herd(doomed.backend().clone(), 0, 2_000));
         // More than are under way at a time, so some calls have their answers.
         until("some are removed", PATIENCE, async || {
-            let told = removed_by_events(&redis).await.len();
-            if told >= 300 { Ok(()) } else { Err(told) }
+            fits(removed_by_events(&redis).await.len(), |told| *told >= 300)
         })
         .await;
         doomed.process().kill();
@@ -315,12 +314,7 @@ fn a_receiver_that_says_when_to_come_back_is_left_alone_until_then() {
         }
         webhook.hears_of("2", &["live.opened"]).await;
         until("the event is sent again", PATIENCE, async || {
-            let deferred = webhook.deferred();
-            if deferred.len() == 2 {
-                Ok(())
-            } else {
-                Err(deferred.len())
-            }
+            fits(webhook.deferred(), |deferred| deferred.len() == 2)
         })
         .await;
         let deferred = webhook.deferred();
@@ -400,8 +394,7 @@ fn a_receiver_that_hangs_or_redirects_or_talks_for_ever_does_no_harm() {
             let before = webhook.requests();
             world.backend().open(live, "s1").await;
             until("it is tried more than once", PATIENCE, async || {
-                let tried = webhook.requests() - before;
-                if tried >= 2 { Ok(()) } else { Err(tried) }
+                fits(webhook.requests() - before, |tried| *tried >= 2)
             })
             .await;
             assert_eq!(webhook.story_of(live), Vec::<String>::new());

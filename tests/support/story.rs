@@ -18,6 +18,16 @@ pub fn tell(within: Duration, story: impl Future<Output = ()>) {
     ended.expect("the story ends before its deadline");
 }
 
+/// The seed of a random walk. Set `STORIES_SEED` in the environment for other walks.
+pub fn seed(n: u64) -> u64 {
+    from_environment("STORIES_SEED").unwrap_or(0) + n
+}
+
+/// A number that the environment names.
+pub fn from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
 /// A story since its begin. Dropped, it adds a line with its seconds and the name of its test to the
 /// file that `TEST_TIMES` names.
 struct Noted(Instant);

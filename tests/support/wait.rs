@@ -1,6 +1,6 @@
 //! Owns waiting for a condition, with a deadline. No story sleeps before it asserts.
 
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::future::Future;
 use std::time::Duration;
 
@@ -53,12 +53,21 @@ pub async fn throughout<T, E: Display, F: Future<Output = Result<T, E>>>(
     }
 }
 
+/// `Ok` when what is seen is as wished, the words for a failed wait otherwise.
+pub fn fits<T: Debug>(seen: T, wish: impl FnOnce(&T) -> bool) -> Result<T, String> {
+    if wish(&seen) {
+        Ok(seen)
+    } else {
+        Err(format!("{seen:?}"))
+    }
+}
+
 /// `Ok` when both are equal, the words for a failed wait otherwise.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "callers hand both over alike"
 )]
-pub fn same<T: PartialEq + std::fmt::Debug>(seen: T, wanted: T) -> Result<T, String> {
+pub fn same<T: PartialEq + Debug>(seen: T, wanted: T) -> Result<T, String> {
     if seen == wanted {
         Ok(seen)
     } else {
