@@ -19,6 +19,7 @@ use rollcall::store::{
     RecordEvents, Refusal, SliceEntry, SliceLook, SliceSize, Store, StoreResult, Terms, Uniques,
 };
 
+use crate::acl::Cluster;
 use crate::redis_server::RedisServer;
 
 mod answers;
@@ -51,8 +52,9 @@ mod wire;
 /// A time that no test outlives.
 pub const LONG: Duration = Duration::from_secs(3600);
 
-/// One test per listed case, on memory and on one server.
-macro_rules! on_one_server {
+/// One test for each listed case on memory and on one server, and a function that runs all of them
+/// on a cluster.
+macro_rules! on_each {
     ($($case:ident),* $(,)?) => {
         mod on_memory {
             $(#[tokio::test]
@@ -67,34 +69,44 @@ macro_rules! on_one_server {
                 super::$case(crate::conformance::redis(&server).await).await;
             })*
         }
-    };
-}
-pub(crate) use on_one_server;
-
-/// The same, and one test of all cases on a cluster: without a prefix of the keys, and with one,
-/// where the gateways' user may touch nothing else.
-macro_rules! on_each {
-    ($($case:ident),* $(,)?) => {
-        crate::conformance::on_one_server!($($case),*);
-        mod on_cluster {
-            /// One after the other, for a cluster takes a second to form.
-            #[tokio::test]
-            async fn every_case() {
-                let cluster = crate::redis_cluster::RedisCluster::start(3, 0).await;
-                for prefix in ["", "app1:"] {
-                    cluster.allow_prefix(prefix);
-                    $(
-                        eprintln!("on a cluster: {prefix} {}", stringify!($case));
-                        cluster.flush();
-                        let store = std::sync::Arc::new(crate::conformance::connect_as(&cluster.url(), prefix).await);
-                        Box::pin(super::$case(store)).await;
-                    )*
-                }
-            }
+        pub async fn on_cluster(cluster: &mut crate::acl::Cluster) {
+            $(
+                let store = cluster.begins(stringify!($case)).await;
+                Box::pin($case(store)).await;
+            )*
         }
     };
 }
 pub(crate) use on_each;
+
+/// Every case on a cluster, one after the other.
+pub async fn on_cluster(cluster: &mut Cluster) {
+    answers::on_cluster(cluster).await;
+    attendance::on_cluster(cluster).await;
+    counts::on_cluster(cluster).await;
+    erasures::on_cluster(cluster).await;
+    events::on_cluster(cluster).await;
+    feeds::on_cluster(cluster).await;
+    follows::on_cluster(cluster).await;
+    history::on_cluster(cluster).await;
+    infos::on_cluster(cluster).await;
+    leases::on_cluster(cluster).await;
+    lives::on_cluster(cluster).await;
+    messages::on_cluster(cluster).await;
+    other_sets::on_cluster(cluster).await;
+    passes::on_cluster(cluster).await;
+    profiles::on_cluster(cluster).await;
+    rebuilds::on_cluster(cluster).await;
+    removals::on_cluster(cluster).await;
+    session_ends::on_cluster(cluster).await;
+    sessions::on_cluster(cluster).await;
+    shared_secrets::on_cluster(cluster).await;
+    slices::on_cluster(cluster).await;
+    streamers::on_cluster(cluster).await;
+    streams::on_cluster(cluster).await;
+    visits::on_cluster(cluster).await;
+    wire::on_cluster(cluster).await;
+}
 
 pub fn memory() -> Arc<dyn Store> {
     Arc::new(MemoryStore::new(Clock::start()))
@@ -109,25 +121,22 @@ pub async fn connect(url: &str) -> RedisStore {
 }
 
 pub async fn try_connect(url: &str, ca: Option<PathBuf>) -> Result<RedisStore, ConnectError> {
-    let access = Access {
-        url: Secret::new(url),
-        prefix: KeyPrefix::default(),
-        ca,
-    };
-    RedisStore::open(access, Arc::new(Metrics::default())).await
+    open(url, KeyPrefix::default(), ca).await
 }
 
 /// The store of an installation whose keys begin so.
 pub async fn connect_as(url: &str, prefix: &str) -> RedisStore {
     let prefix = KeyPrefix::parse(prefix).expect("a prefix");
-    let access = Access {
-        url: Secret::new(url),
-        prefix,
-        ca: None,
-    };
-    RedisStore::open(access, Arc::new(Metrics::default()))
-        .await
-        .expect("a store")
+    open(url, prefix, None).await.expect("a store")
+}
+
+async fn open(
+    url: &str,
+    prefix: KeyPrefix,
+    ca: Option<PathBuf>,
+) -> Result<RedisStore, ConnectError> {
+    let url = Secret::new(url);
+    RedisStore::open(Access { url, prefix, ca }, Arc::new(Metrics::default())).await
 }
 
 pub fn user(n: usize) -> UserId {

@@ -1,6 +1,6 @@
 //! What the stores promise: each promise runs on every store, random histories compare the stores
 //! with each other and with a model, and Redis is cut off, frozen, killed, emptied, demoted and
-//! resharded.
+//! resharded. Everything works under the rule for operators, which allows nothing more.
 
 #![allow(
     unreachable_pub,
@@ -8,6 +8,7 @@
     reason = "a test binary: exports nothing, and a panic is its verdict"
 )]
 
+mod acl;
 #[path = "../support/certificates.rs"]
 mod certificates;
 mod cluster;
@@ -19,6 +20,9 @@ mod histories;
 #[path = "../support/link.rs"]
 mod link;
 mod online;
+#[path = "../support/program.rs"]
+#[allow(dead_code)]
+mod program;
 #[path = "../support/redis_cluster.rs"]
 mod redis_cluster;
 mod redis_is_full;
@@ -28,4 +32,7 @@ mod redis_sentinels;
 mod redis_server;
 mod sentinels;
 mod tls;
+#[path = "../support/wait.rs"]
+#[allow(dead_code)]
+mod wait;
 mod when_redis_is_down;

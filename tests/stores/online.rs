@@ -14,12 +14,13 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::acl::Cluster;
 use crate::conformance::{Caller, connect, gateway, look, memory, passes, sweep, user, users};
 use crate::redis_cluster::RedisCluster;
 use crate::redis_server::RedisServer;
 
-mod friends;
-mod whereabouts;
+pub mod friends;
+pub mod whereabouts;
 
 /// The slices of users.
 const SLICES: u32 = 64;
@@ -33,7 +34,7 @@ pub struct Platform {
 enum Place {
     Memory,
     Server(RedisServer),
-    Cluster(RedisCluster),
+    Cluster(Arc<RedisCluster>),
 }
 
 impl Platform {
@@ -52,11 +53,10 @@ impl Platform {
         }
     }
 
-    pub async fn on_cluster() -> Self {
-        let cluster = RedisCluster::start(3, 0).await;
+    async fn on_cluster(cluster: &mut Cluster, case: &str) -> Self {
         Self {
-            store: Arc::new(connect(&cluster.url()).await),
-            place: Place::Cluster(cluster),
+            store: cluster.begins(case).await,
+            place: Place::Cluster(Arc::clone(&cluster.nodes)),
         }
     }
 
@@ -175,7 +175,7 @@ fn set_of(user: &UserId) -> String {
     format!("online-users_slice{}", user.slice_index(SLICES))
 }
 
-/// The cases on memory, on one server, and one after the other on a cluster.
+/// The cases on memory and on one server, and a function that runs all of them on a cluster.
 macro_rules! on_each_platform {
     ($($case:ident),* $(,)?) => {
         mod on_memory {
@@ -190,11 +190,12 @@ macro_rules! on_each_platform {
                 super::$case(crate::online::Platform::on_redis().await).await;
             })*
         }
-        mod on_cluster {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(crate::online::Platform::on_cluster().await).await;
-            })*
+        pub async fn on_cluster(cluster: &mut crate::acl::Cluster) {
+            $(
+                let case = stringify!($case);
+                let platform = crate::online::Platform::on_cluster(cluster, case).await;
+                Box::pin($case(platform)).await;
+            )*
         }
     };
 }
