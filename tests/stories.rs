@@ -18,6 +18,7 @@ mod support {
     pub mod datagrams;
     pub mod fan_service;
     pub mod foreign;
+    pub mod guarded;
     pub mod hearing;
     pub mod in_store;
     pub mod issuer;

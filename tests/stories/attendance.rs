@@ -8,7 +8,7 @@ use rollcall::base::clock::unix_now;
 use rollcall::config::{AttendanceForm, Config, SeenIds};
 use serde_json::{Value, json};
 
-use super::audit::audit;
+use super::audit::{audit, found};
 use crate::support::dashboard::{fans, viewers};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
@@ -284,16 +284,11 @@ fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_safe() {
         redis
             .ask(&["SET", "rollcall:sweeper", "nobody", "EX", "600"])
             .await;
-        let look = async |code: i32, more: &[&str]| {
-            let leases = ["--users", "--lease", "2500ms", "--lease-refresh", "500ms"];
-            let report = audit(&redis.url(), code, &[&leases, more].concat()).await;
-            let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let findings = report["findings"].as_array().unwrap().iter();
-            findings
-                .map(|it| (word(&it["kind"]), word(&it["live_id"])))
-                .collect::<BTreeSet<_>>()
+        let look = async |code: i32, more: &str| {
+            let options = format!("--users --lease 2500ms --lease-refresh 500ms {more}");
+            found(&audit(&redis.url(), code, &options).await)
         };
-        assert_eq!(look(0, &[]).await, BTreeSet::new());
+        assert_eq!(look(0, "").await, BTreeSet::new());
 
         // What another program wrote hides nothing else.
         redis.ask(&["SET", "attendance:mistyped@1", "x"]).await;
@@ -326,10 +321,10 @@ fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_safe() {
                 .collect()
         };
         let unreadable = [("unreadable_key", "mistyped")];
-        let found = all(&[&left[..], &repaired, &unreadable].concat());
-        assert_eq!(look(1, &[]).await, found);
+        let wrong = all(&[&left[..], &repaired, &unreadable].concat());
+        assert_eq!(look(1, "").await, wrong);
         redis.ask(&["DEL", "attendance:mistyped@1"]).await;
-        assert_eq!(look(1, &["--fix"]).await, all(&left));
+        assert_eq!(look(1, "--fix").await, all(&left));
 
         let ghost = redis.ask(&["HGET", &stays, "ghost"]).await;
         assert!(!ghost.as_str().unwrap().ends_with('-'), "{ghost}");

@@ -2,75 +2,42 @@
 //! live has none. `rollcall explain` says who is counted and why.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::{Command, Output};
 use std::time::Duration;
 
-use data_encoding::HEXLOWER;
-use rollcall::config::AuthMode;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
-use crate::support::certificates::Certificates;
+use crate::support::command::rollcall;
+use crate::support::guarded::{Guarded, KEY};
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_server::free_port;
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
-use crate::support::tls_door::tls_before;
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::{PATIENCE, fits, same, until};
 use crate::support::world::World;
 
 /// The settings of the invented gateways in these stories.
-const LEASE: &[&str] = &["--lease", "60s", "--lease-refresh", "400ms"];
+const LEASE: &str = "--lease 60s --lease-refresh 400ms";
 
-async fn rollcall(args: &[&str]) -> Output {
-    let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
-    let run = move || {
-        Command::new(env!("CARGO_BIN_EXE_rollcall"))
-            .args(args)
-            .output()
-            .unwrap()
-    };
-    tokio::task::spawn_blocking(run).await.unwrap()
-}
+/// The times of the gateways of stories.
+const TIMES: &str = "--lease 2500ms --lease-refresh 500ms";
 
-fn said(out: &Output) -> String {
-    String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
-}
-
-/// Runs an audit, which must exit with this code, and returns its document.
-pub(super) async fn audit(redis: &str, code: i32, more: &[&str]) -> Value {
-    let out =
-        rollcall(&[&["audit", "--json", "--log", "off", "--redis", redis], more].concat()).await;
-    assert_eq!(out.status.code(), Some(code), "{}", said(&out));
-    serde_json::from_slice(&out.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&out)))
+/// Runs an audit with these options, which must exit with this code, and returns its document.
+pub(super) async fn audit(redis: &str, code: i32, options: &str) -> Value {
+    let line = format!("audit --json --log off --redis {redis} {options}");
+    rollcall(line.trim_end()).await.is(code).json()
 }
 
 /// Audits gateways with the times of the stories, again and again, until nothing is wrong any more.
 pub(super) async fn nothing_is_wrong(redis: &str, within: Duration) {
-    let times = [
-        "--lease",
-        "2500ms",
-        "--lease-refresh",
-        "500ms",
-        "--flush",
-        "50ms",
-        "--check-every",
-        "3s",
-    ];
+    let line = format!("audit --log off --redis {redis} {TIMES} --flush 50ms --check-every 3s");
     until("the audit finds nothing", within, async || {
-        let out =
-            rollcall(&[&["audit", "--log", "off", "--redis", redis], &times[..]].concat()).await;
-        if out.status.code() == Some(0) {
-            Ok(())
-        } else {
-            Err(said(&out))
-        }
+        fits(rollcall(&line).await, |ran| ran.code == Some(0))
     })
     .await;
 }
 
 /// The kind and the live of each finding.
-fn found(report: &Value) -> BTreeSet<(String, String)> {
+pub(super) fn found(report: &Value) -> BTreeSet<(String, String)> {
     let findings = report["findings"].as_array().unwrap().iter();
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     findings
@@ -440,7 +407,7 @@ fn only_a_gateway_that_was_buried_is_swept() {
         for live in lives {
             before.push(world.dump(live).await);
         }
-        let report = audit(&world.redis.url(), 1, &[LEASE, &["--fix"]].concat()).await;
+        let report = audit(&world.redis.url(), 1, &format!("{LEASE} --fix")).await;
         let wanted = [
             ("expired_lease", ""),
             ("entry_without_lease", "lost"),
@@ -531,7 +498,7 @@ fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
         }
         assert_eq!(world.redis.keys("*").await, before, "an audit only looks");
 
-        let report = audit(&url, 1, &[LEASE, &["--fix"]].concat()).await;
+        let report = audit(&url, 1, &format!("{LEASE} --fix")).await;
         let left: BTreeSet<_> = wanted
             .iter()
             .filter(|(kind, _)| NOT_FIXED.contains(&kind.as_str()))
@@ -654,16 +621,7 @@ fn a_busy_live_has_no_findings() {
         let look = async {
             let gateways = [&one, &other].map(|world| format!("http://{}", world.addr));
             let [first, second] = &gateways;
-            let more = [
-                "--lease",
-                "2500ms",
-                "--lease-refresh",
-                "500ms",
-                "--gateway",
-                first,
-                "--gateway",
-                second,
-            ];
+            let more = format!("{TIMES} --gateway {first} --gateway {second}");
             for _ in 0..3 {
                 let report = audit(&one.redis().url(), 0, &more).await;
                 let rows = report["gateways"].as_array().unwrap();
@@ -718,14 +676,7 @@ fn a_gateway_that_holds_other_users_than_it_reports_is_found() {
 
         let url = format!("http://{}", world.addr);
         let nobody = format!("http://127.0.0.1:{}", free_port());
-        let more = [
-            "--lease-refresh",
-            "500ms",
-            "--gateway",
-            &url,
-            "--gateway",
-            &nobody,
-        ];
+        let more = format!("--lease-refresh 500ms --gateway {url} --gateway {nobody}");
         until("the drift is found", PATIENCE * 3, async || {
             world.redis().ask(&["HDEL", who, "u0"]).await;
             let report = audit(&world.redis().url(), 1, &more).await;
@@ -741,11 +692,7 @@ fn a_gateway_that_holds_other_users_than_it_reports_is_found() {
                 (1, 1),
                 "who was not asked is shown, and no finding: {report:#}"
             );
-            if found(&report).contains(&drift) {
-                Ok(())
-            } else {
-                Err(report.to_string())
-            }
+            fits(report, |report| found(report).contains(&drift))
         })
         .await;
     });
@@ -758,8 +705,7 @@ fn faults_on_any_master_of_a_cluster_are_found_and_put_right() {
         let world = World::at(&cluster.url()).await;
         let opened = world.backend().open_sliced("42", "s1", 8).await;
         let fence = format!("open:{}:1:1:0-0:0:0:0", opened["epoch"]);
-        let lease = ["--lease", "2500ms", "--lease-refresh", "500ms"];
-        assert_eq!(audit(&cluster.url(), 0, &lease).await["masters"], 3);
+        assert_eq!(audit(&cluster.url(), 0, TIMES).await["masters"], 3);
         // From here on, nothing but the audit repairs anything.
         world.stop().await;
         let mut homes = BTreeSet::new();
@@ -775,16 +721,16 @@ fn faults_on_any_master_of_a_cluster_are_found_and_put_right() {
         let orphan = "online-fans:gone";
         cluster.nodes[cluster.home(orphan)].cli(&["SADD", orphan, "u1"]);
 
-        let report = audit(&cluster.url(), 1, &lease).await;
+        let report = audit(&cluster.url(), 1, TIMES).await;
         let kinds: BTreeSet<_> = found(&report).into_iter().map(|(kind, _)| kind).collect();
         assert!(
             kinds.contains("ghost_members") && kinds.contains("orphaned_slice"),
             "{report:#}"
         );
-        let report = audit(&cluster.url(), 0, &[&lease[..], &["--fix"]].concat()).await;
+        let report = audit(&cluster.url(), 0, &format!("{TIMES} --fix")).await;
         assert!(report["fixed"].as_array().unwrap().len() >= 9, "{report:#}");
         assert_eq!(
-            found(&audit(&cluster.url(), 0, &lease).await),
+            found(&audit(&cluster.url(), 0, TIMES).await),
             BTreeSet::new()
         );
     });
@@ -803,14 +749,12 @@ fn explain_says_who_is_counted_and_why() {
             .as_str()
             .unwrap()
             .to_owned();
-        let explain = async |words: &[&str]| {
-            let more = ["--redis", &redis, "--gateway", &gateway, "--log", "off"];
-            let out = rollcall(&[&["explain"], words, &more].concat()).await;
-            assert_eq!(out.status.code(), Some(0), "{}", said(&out));
-            String::from_utf8(out.stdout).unwrap()
+        let explain = async |words: &str| {
+            let line = format!("explain {words} --redis {redis} --gateway {gateway} --log off");
+            rollcall(&line).await.is(0).out
         };
         let holds = format!("{id} holds 2, 1 of them fans, lease renewed 0.");
-        let counted = explain(&["42", "u0"]).await;
+        let counted = explain("42 u0").await;
         for words in [
             "is open, epoch 1",
             "u0 is counted as a fan, in slice 1: held by",
@@ -821,7 +765,7 @@ fn explain_says_who_is_counted_and_why() {
         ] {
             assert!(counted.contains(words), "{words:?} is not in\n{counted}");
         }
-        let viewer = explain(&["42", "u1"]).await;
+        let viewer = explain("42 u1").await;
         for words in [
             "u1 is counted as a viewer, in slice 1, and not as a fan",
             "u1 does not follow s1",
@@ -829,7 +773,7 @@ fn explain_says_who_is_counted_and_why() {
         ] {
             assert!(viewer.contains(words), "{words:?} is not in\n{viewer}");
         }
-        let told: Value = serde_json::from_str(&explain(&["42", "u0", "--json"]).await).unwrap();
+        let told: Value = serde_json::from_str(&explain("42 u0 --json").await).unwrap();
         assert_eq!(told["user"]["viewer"], true, "{told:#}");
         assert_eq!(told["user"]["counted"], true, "{told:#}");
         assert_eq!(
@@ -844,18 +788,18 @@ fn explain_says_who_is_counted_and_why() {
         world.backend().ban("42", "u0", 600).await;
         world.fans_become("42", &[]).await;
         assert!(
-            explain(&["42", "u0"])
+            explain("42 u0")
                 .await
                 .contains("u0 was removed, and may not join until 20")
         );
         assert!(
-            explain(&["nowhere"])
+            explain("nowhere")
                 .await
                 .contains("no record of live nowhere")
         );
         world.backend().close("42").await;
         assert!(
-            explain(&["42", "u0"])
+            explain("42 u0")
                 .await
                 .contains("u0 is not counted: the live is closed")
         );
@@ -870,23 +814,11 @@ fn explain_says_which_of_the_holders_live() {
         for gateway in ["gw-dead", "gw-stuck", "gw-lost"] {
             world.held("42", 2, "u1", gateway).await;
         }
-        let out = rollcall(
-            &[
-                &[
-                    "explain",
-                    "42",
-                    "u1",
-                    "--log",
-                    "off",
-                    "--redis",
-                    &world.redis.url(),
-                ],
-                LEASE,
-            ]
-            .concat(),
-        )
-        .await;
-        assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+        let line = format!(
+            "explain 42 u1 --log off --redis {} {LEASE}",
+            world.redis.url()
+        );
+        let text = rollcall(&line).await.is(0).said();
         for (gateway, members, words) in [
             ("gw-a", 2, ""),
             ("gw-dead", 1, ": it is to be swept"),
@@ -897,7 +829,7 @@ fn explain_says_which_of_the_holders_live() {
                 "no lease: it is to be buried unless it renews one",
             ),
         ] {
-            let (text, head) = (said(&out), format!("  {gateway} holds {members}, "));
+            let head = format!("  {gateway} holds {members}, ");
             let line = text
                 .lines()
                 .find(|line| line.starts_with(&head))
@@ -905,7 +837,7 @@ fn explain_says_which_of_the_holders_live() {
             assert!(line.ends_with(&format!("{words}, call 7")), "{line}");
             assert!(text.contains(&format!("{gateway} (")), "{text}");
         }
-        assert!(said(&out).contains("gw-dead (buried 60"), "{}", said(&out));
+        assert!(text.contains("gw-dead (buried 60"), "{text}");
     });
 }
 
@@ -932,8 +864,8 @@ fn the_users_of_another_program_are_compared_with_those_of_every_open_live() {
         redis.ask(&["SADD", "mine:42:now", "u1", "gone"]).await;
         redis.ask(&["ZADD", "mine:43:now", "1", "u3"]).await;
 
-        let against = ["--against", "mine:{live_id}:now"];
-        let report = audit(&redis.url(), 1, &against).await;
+        let against = "--against mine:{live_id}:now";
+        let report = audit(&redis.url(), 1, against).await;
         let nobody = json!({"users": 0, "examples": []});
         let is_one = |user| json!({"users": 1, "examples": [user]});
         let row = |live: &str, both, only_key: &Value, only_rollcall: &Value| {
@@ -954,17 +886,17 @@ fn the_users_of_another_program_are_compared_with_those_of_every_open_live() {
         // Neither names a live.
         redis.ask(&["SADD", "mine:a b:now", "u1"]).await;
         redis.ask(&["SADD", "mine:77:now:old", "u1"]).await;
-        let report = audit(&redis.url(), 0, &against).await;
+        let report = audit(&redis.url(), 0, against).await;
         assert_eq!(report["lives"][1]["both"], 2);
         assert_eq!(report["not_open"], json!({"lives": 0, "examples": []}));
-        let fans = [&against[..], &["--fans"]].concat();
+        let fans = format!("{against} --fans");
         let report = audit(&redis.url(), 1, &fans).await;
         assert_eq!(
             report["lives"][1]["only_key"]["users"], 2,
             "nobody follows the streamer"
         );
         redis.ask(&["SET", "mine:41:now", "u1"]).await;
-        let report = audit(&redis.url(), 1, &against).await;
+        let report = audit(&redis.url(), 1, against).await;
         let why = report["lives"][0]["unreadable"].as_str().unwrap();
         assert!(why.contains("is a string"), "{why}");
     });
@@ -982,15 +914,15 @@ fn a_comparison_finds_lives_that_only_the_other_program_has() {
         for key in ["mine*:44", "mine*:77", "mineral:78"] {
             redis.ask(&["SADD", key, "u1"]).await;
         }
-        let against = ["--against", "mine*:{live_id}"];
-        let report = audit(&redis.url(), 1, &against).await;
+        let against = "--against mine*:{live_id}";
+        let report = audit(&redis.url(), 1, against).await;
         let not_open = json!({"lives": 2, "examples": ["44", "77"]});
         assert_eq!(report["not_open"], not_open);
         redis.ask(&["DEL", "mine*:44", "mine*:77"]).await;
-        audit(&redis.url(), 0, &against).await;
+        audit(&redis.url(), 0, against).await;
 
         // Who looks where nothing is has learned nothing.
-        let elsewhere = [&against[..], &["--key-prefix", "other:"]].concat();
+        let elsewhere = format!("{against} --key-prefix other:");
         let report = audit(&redis.url(), 1, &elsewhere).await;
         assert_eq!(report["lives"], json!([]));
     });
@@ -1005,192 +937,44 @@ fn a_live_that_closes_during_the_comparison_does_not_differ() {
             world.open(live).await;
         }
         redis.ask(&["SADD", "mine:43", "gone"]).await;
-        let against = ["--against", "mine:{live_id}"];
+        let against = "--against mine:{live_id}";
         let closes = async {
             // Between the two looks.
             tokio::time::sleep(Duration::from_millis(500)).await;
             world.backend().close("43").await;
         };
         let url = redis.url();
-        let report = tokio::join!(audit(&url, 1, &against), closes).0;
+        let report = tokio::join!(audit(&url, 1, against), closes).0;
         let lives = report["lives"].as_array().unwrap();
         assert_eq!(lives.len(), 1, "{report}");
         assert_eq!(lives[0]["live_id"], "42", "{report}");
     });
 }
 
-#[tokio::test]
-async fn wrong_usage_ends_with_64_and_a_redis_that_is_not_there_with_69() {
-    let wrong: &[(&[&str], &str)] = &[
-        (&["audit"], "memory store"),
-        (
-            &[
-                "audit",
-                "--redis",
-                "redis://127.0.0.1",
-                "--against",
-                "online:42",
-            ],
-            "{live_id} once",
-        ),
-        (
-            &["audit", "--redis", "redis://127.0.0.1", "--fans"],
-            "--against",
-        ),
-        (
-            &[
-                "audit",
-                "--redis",
-                "redis://127.0.0.1",
-                "--against",
-                "online:{live_id}",
-                "--fix",
-            ],
-            "--fix",
-        ),
-        (&["explain", "42"], "memory store"),
-        (
-            &["audit", "42", "--redis", "redis://127.0.0.1"],
-            "one too many",
-        ),
-        (
-            &["audit", "--redis", "redis://127.0.0.1", "--top", "1001"],
-            "0..=1000",
-        ),
-        (
-            &[
-                "audit",
-                "--redis",
-                "redis://127.0.0.1",
-                "--gateway",
-                "127.0.0.1:8080",
-            ],
-            "http://host:port",
-        ),
-        (
-            &["explain", "--redis", "redis://127.0.0.1"],
-            "LIVE: is missing",
-        ),
-        (&["explain", "a b", "--redis", "redis://127.0.0.1"], "LIVE"),
-        (
-            &["explain", "42", "--fix", "--redis", "redis://127.0.0.1"],
-            "--fix",
-        ),
-        (&["--json"], "--json"),
-        (&["audti"], "audit"),
-    ];
-    for (args, words) in wrong {
-        let out = rollcall(args).await;
-        assert_eq!(out.status.code(), Some(64), "{args:?}: {}", said(&out));
-        assert!(
-            out.stdout.is_empty() && said(&out).contains(words),
-            "{args:?}: {}",
-            said(&out)
-        );
-    }
-    let nobody = format!("redis://127.0.0.1:{}", free_port());
-    for args in [
-        ["audit", "--redis", &nobody, "--json"],
-        ["explain", "42", "--redis", &nobody],
-    ] {
-        let out = rollcall(&args).await;
-        assert_eq!(out.status.code(), Some(69), "{}", said(&out));
-        assert!(out.stdout.is_empty(), "{}", said(&out));
-    }
-    let help = said(&rollcall(&["--help"]).await);
-    assert!(
-        help.contains("  audit ") && help.contains("  explain "),
-        "{help}"
-    );
-}
-
 #[test]
 fn a_gateway_that_wants_a_key_is_asked_with_one_and_over_tls() {
-    const KEY: &str = "a key of the audit";
     story(async {
-        let folder = tempfile::tempdir().unwrap();
-        let file = |name: &str, text: &str| {
-            std::fs::write(folder.path().join(name), text).unwrap();
-            folder.path().join(name).display().to_string()
-        };
-        let line = |key: &str| format!("audit read {}\n", HEXLOWER.encode(&Sha256::digest(key)));
-        let (keys, secret) = (file("keys", &line(KEY)), file("secret", &"s".repeat(32)));
-        let world = World::on_redis(|config| {
-            config.auth = AuthMode::Jwt;
-            config.jwt_hs256_secret_file = Some(secret.into());
-            config.api_keys = Some(keys.into());
-        })
-        .await;
-        let certificates = Certificates::for_host("IP:127.0.0.1");
-        let (redis, ca) = (world.redis().url(), certificates.ca().display().to_string());
-        let plain = format!("http://{}", world.addr);
-        let secure = format!("https://{}", tls_before(world.addr, &certificates).await);
-        let (key, wrong) = (
-            file("key", &format!("{KEY}\n")),
-            file("wrong", "another key"),
-        );
-
-        let asks: [(&[&str], bool); 6] = [
-            (&["--gateway", &plain, "--api-key-file", &key], true),
-            (
-                &[
-                    "--gateway",
-                    &secure,
-                    "--gateway-ca",
-                    &ca,
-                    "--api-key-file",
-                    &key,
-                ],
-                true,
-            ),
-            (&["--gateway", &plain], false),
-            (&["--gateway", &plain, "--api-key-file", &wrong], false),
-            (&["--gateway", &secure, "--gateway-ca", &ca], false),
+        let guarded = Guarded::start().await;
+        let redis = guarded.world.redis().url();
+        let Guarded {
+            plain, secure, ca, ..
+        } = &guarded;
+        let key = guarded.key(KEY);
+        for (gateway, answers) in [
+            (format!("{plain} {key}"), true),
+            (format!("{secure} {ca} {key}"), true),
+            (plain.clone(), false),
             // The system does not know the authority.
-            (&["--gateway", &secure, "--api-key-file", &key], false),
-        ];
-        for (more, answers) in asks {
-            let report = audit(&redis, i32::from(!answers), more).await;
+            (format!("{secure} {key}"), false),
+        ] {
+            let report = audit(&redis, i32::from(!answers), &gateway).await;
             let unreachable = ("gateway_unreachable".to_owned(), String::new());
             assert_eq!(
                 found(&report).contains(&unreachable),
                 !answers,
-                "{more:?}: {report:#}"
+                "{gateway}: {report:#}"
             );
             assert!(!report.to_string().contains(KEY), "{report:#}");
         }
-
-        let nowhere = rollcall(&[
-            "audit",
-            "--redis",
-            &redis,
-            "--gateway",
-            &plain,
-            "--api-key-file",
-            "/nowhere",
-        ])
-        .await;
-        assert_eq!(nowhere.status.code(), Some(64), "{}", said(&nowhere));
-        assert!(
-            said(&nowhere).contains("--api-key-file"),
-            "{}",
-            said(&nowhere)
-        );
-        let not_pem = [
-            "audit",
-            "--redis",
-            &redis,
-            "--gateway",
-            &secure,
-            "--gateway-ca",
-            &key,
-        ];
-        let not_pem = rollcall(&not_pem).await;
-        assert_eq!(not_pem.status.code(), Some(64), "{}", said(&not_pem));
-        assert!(
-            said(&not_pem).contains("--gateway-ca"),
-            "{}",
-            said(&not_pem)
-        );
     });
 }

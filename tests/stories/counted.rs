@@ -131,7 +131,7 @@ on_redis! {
             same((viewers, fans), (Some(2), Some(1)))
         })
         .await;
-        let report = audit(&world.redis().url(), 0, &[]).await;
+        let report = audit(&world.redis().url(), 0, "").await;
         assert_eq!((&report["lives"][0]["viewers"], &report["lives"][0]["fans"]), (&json!(2), &json!(1)), "{report}");
     }
 }

@@ -2,7 +2,6 @@
 //! and nobody is turned away for it: a known fan stays one, and who is unknown is a viewer until
 //! the service answers.
 
-use std::process::Command;
 use std::time::Duration;
 
 use rollcall::base::secret::Secret;
@@ -10,6 +9,7 @@ use rollcall::config::{Config, FanSource};
 use serde_json::{Value, json};
 
 use crate::support::certificates::Certificates;
+use crate::support::command::rollcall;
 use crate::support::fan_service::{FanService, Mood, Question};
 use crate::support::stores::story;
 use crate::support::tls_door::tls_before;
@@ -362,17 +362,10 @@ fn explain_asks_the_service_that_gateways_ask() {
         // What the store knows does not matter.
         world.follow(&["u0"]).await;
         let (redis, url) = (world.redis().url(), service.url());
-        let explain = async |user: &'static str| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
-            command.args([
-                "explain", "42", user, "--json", "--log", "off", "--redis", &redis,
-            ]);
-            command.args(["--fan-source", "http", "--fan-url", &url]);
-            let out = tokio::task::spawn_blocking(move || command.output().unwrap())
-                .await
-                .unwrap();
-            assert!(out.status.success(), "{out:?}");
-            let told: Value = serde_json::from_slice(&out.stdout).unwrap();
+        let explain = async |user: &str| {
+            let options = format!("--redis {redis} --fan-source http --fan-url {url}");
+            let line = format!("explain 42 {user} --json --log off {options}");
+            let told = rollcall(&line).await.is(0).json();
             (told["user"]["fan"].clone(), told["because"].to_string())
         };
         let (fan, because) = explain("u1").await;

@@ -113,10 +113,10 @@ fn what_one_installation_does_leaves_the_other_alone() {
             json!(["u0"])
         );
         for (prefix, lives) in PREFIXES.into_iter().zip([0, 1]) {
-            let report = audit(&redis.url(), 0, &["--key-prefix", prefix]).await;
+            let report = audit(&redis.url(), 0, &format!("--key-prefix {prefix}")).await;
             assert_eq!(report["lives"].as_array().unwrap().len(), lives, "{report}");
         }
-        assert_eq!(audit(&redis.url(), 0, &[]).await["live_keys"], 0);
+        assert_eq!(audit(&redis.url(), 0, "").await["live_keys"], 0);
         for world in ours.into_iter().chain(theirs) {
             world.stop().await;
         }
@@ -188,7 +188,7 @@ fn an_installation_on_a_cluster_touches_nothing_but_its_own_keys() {
             crowd.push(worlds[1].viewer_in(&format!("u{n}"), "42").await);
         }
         dashboard.sees(viewers(6), fans(6)).await;
-        let report = audit(&cluster.url(), 0, &["--key-prefix", "app:"]).await;
+        let report = audit(&cluster.url(), 0, "--key-prefix app:").await;
         assert_eq!(report["lives"][0]["fans"], 6, "{report}");
         worlds[1].backend().close("42").await;
         crowd[0].expect("closed").await;

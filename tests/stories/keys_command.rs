@@ -2,34 +2,23 @@
 //! only.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::support::command::rollcall;
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_sentinels::RedisSentinels;
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
 
-async fn keys(redis: &str, args: &[&str]) -> Output {
-    let args: Vec<String> = [&["keys", "--redis", redis], args]
-        .concat()
-        .iter()
-        .map(|&arg| arg.to_owned())
-        .collect();
-    let run = move || {
-        Command::new(env!("CARGO_BIN_EXE_rollcall"))
-            .args(args)
-            .output()
-            .unwrap()
-    };
-    tokio::task::spawn_blocking(run).await.unwrap()
+/// What `rollcall keys` prints with this pattern and these options.
+async fn keys(redis: &str, pattern: &str) -> String {
+    let line = format!("keys --redis {redis} {pattern}");
+    rollcall(&line).await.is(0).out
 }
 
-async fn counted(redis: &str, args: &[&str]) -> Value {
-    let out = keys(redis, &[args, &["--json"]].concat()).await;
-    assert_eq!(out.status.code(), Some(0), "{out:?}");
-    serde_json::from_slice(&out.stdout).unwrap()
+async fn counted(redis: &str, pattern: &str) -> Value {
+    serde_json::from_str(&keys(redis, &format!("{pattern} --json")).await).unwrap()
 }
 
 /// How many keys there are of each kind.
@@ -77,7 +66,7 @@ fn keys_are_counted_by_kind_with_types_and_memory() {
         redis.ask(&["SET", "online-fans:mistyped", "x"]).await;
         redis.ask(&["SET", "strange key \u{1b}[2J", "x"]).await;
         let url = redis.url();
-        let census = counted(&url, &["*"]).await;
+        let census = counted(&url, "*").await;
         assert_eq!(
             (&census["keys"], &census["masters"], &census["uncertain"]),
             (&2_532.into(), &1.into(), &false.into())
@@ -102,7 +91,7 @@ fn keys_are_counted_by_kind_with_types_and_memory() {
         assert_eq!(row(&census, "{online-fans:*}:gateways")["keys"], 30);
         assert_eq!(census["listed"].as_array().unwrap().len(), 10);
 
-        let some = counted(&url, &["online-fans:l1?", "--count", "1000"]).await;
+        let some = counted(&url, "online-fans:l1? --count 1000").await;
         let names: Vec<&str> = some["listed"]
             .as_array()
             .unwrap()
@@ -112,7 +101,7 @@ fn keys_are_counted_by_kind_with_types_and_memory() {
         let right: Vec<String> = (10..20).map(|n| format!("online-fans:l{n}")).collect();
         assert_eq!(names, right);
         assert_eq!(some["listed"][0]["type"], "set", "{some:#}");
-        let text = String::from_utf8(keys(&url, &["*", "--count", "0"]).await.stdout).unwrap();
+        let text = keys(&url, "* --count 0").await;
         assert!(
             text.starts_with("2532 keys on 1 master, about ")
                 && text.contains("set 2500, string 1"),
@@ -122,7 +111,7 @@ fn keys_are_counted_by_kind_with_types_and_memory() {
             !text.contains('\u{1b}') && !text.contains("online-fans:l1"),
             "{text}"
         );
-        let none = String::from_utf8(keys(&url, &["nothing*"]).await.stdout).unwrap();
+        let none = keys(&url, "nothing*").await;
         assert!(none.starts_with("0 keys on 1 master"), "{none}");
         let stats = redis.ask(&["INFO", "commandstats"]).await.to_string();
         assert!(
@@ -151,7 +140,8 @@ fn all_masters_of_a_cluster_are_read_and_each_key_counts_once() {
         }
         // Not as the user of the gateways, who may not read keys with a prefix.
         let url = format!("redis-cluster://{}", cluster.nodes[1].addr());
-        let ours = async |pattern: &str| counted(&url, &[pattern, "--key-prefix", "app1:"]).await;
+        let ours =
+            async |pattern: &str| counted(&url, &format!("{pattern} --key-prefix app1:")).await;
         let census = ours("*").await;
         assert_eq!(
             (&census["keys"], &census["masters"]),
@@ -173,7 +163,7 @@ fn all_masters_of_a_cluster_are_read_and_each_key_counts_once() {
             "app1:{app1:online-fans:l1}:fence"
         );
         assert_eq!(ours("online-fans:*").await["keys"], 0);
-        assert_eq!(counted(&url, &["*"]).await["keys"], 153);
+        assert_eq!(counted(&url, "*").await["keys"], 153);
     });
 }
 
@@ -185,7 +175,7 @@ fn the_master_that_sentinels_name_is_read() {
             sentinels.servers[0].cli_as("secret", &["ZADD", "lives", "1", "42"]),
             "1"
         );
-        let census = counted(&sentinels.url(), &["li*"]).await;
+        let census = counted(&sentinels.url(), "li*").await;
         assert_eq!(
             (&census["keys"], &census["masters"]),
             (&1.into(), &1.into()),

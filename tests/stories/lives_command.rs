@@ -1,41 +1,30 @@
 //! `rollcall lives` shows people and scripts which lives are open, once or again and again. Nothing
 //! that a gateway says does anything to the terminal.
 
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
-use data_encoding::HEXLOWER;
-use rollcall::config::AuthMode;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStderr, ChildStdout};
 
-use crate::support::certificates::Certificates;
+use crate::support::command::{Ran, rollcall};
+use crate::support::guarded::{Guarded, KEY, WEAK};
 use crate::support::link::Link;
 use crate::support::redis_server::free_port;
 use crate::support::stores::{on_memory, story};
-use crate::support::tls_door::tls_before;
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
 
-async fn lives(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
-    command.arg("lives").args(args);
-    tokio::task::spawn_blocking(move || command.output().unwrap())
-        .await
-        .unwrap()
-}
-
-fn said(out: &Output) -> String {
-    String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
+/// Runs `rollcall lives` with these options.
+async fn lives(options: &str) -> Ran {
+    rollcall(format!("lives {options}").trim_end()).await
 }
 
 /// The lives that `--json` prints, each as its id, viewers and fans.
-async fn listed(gateway: &str, more: &[&str]) -> Vec<(String, u64, u64)> {
-    let out = lives(&[&["--json", "--gateway", gateway], more].concat()).await;
-    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
-    let lines = String::from_utf8(out.stdout).unwrap();
+async fn listed(gateway: &str, more: &str) -> Vec<(String, u64, u64)> {
+    let options = format!("--json --gateway {gateway} {more}");
+    let lines = lives(options.trim_end()).await.is(0).out;
     let live = |line: &str| {
         let live: Value = serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}"));
         let figure = |name: &str| live[name].as_u64().unwrap();
@@ -51,7 +40,7 @@ async fn listed(gateway: &str, more: &[&str]) -> Vec<(String, u64, u64)> {
 on_memory! {
     async fn a_script_reads_a_line_of_json_for_each_live(world) {
         let gateway = format!("http://{}", world.addr);
-        assert_eq!(listed(&gateway, &[]).await, []);
+        assert_eq!(listed(&gateway, "").await, []);
         world.open("quiet").await;
         world.open("42").await;
         let cooking = json!({"streamer_id": "s2", "title": "Two\u{202e} pots"});
@@ -60,18 +49,17 @@ on_memory! {
         let _crowd = world.crowd("u", 3, "42").await;
         let _other = world.viewer_in("other", "cooking").await;
         let right = [("42", 3, 1), ("cooking", 1, 0), ("quiet", 0, 0)].map(|(id, v, f)| (id.to_owned(), v, f));
-        until("the lives are listed by viewers", PATIENCE, async || same(listed(&gateway, &[]).await, right.to_vec()))
+        until("the lives are listed by viewers", PATIENCE, async || same(listed(&gateway, "").await, right.to_vec()))
             .await;
-        assert_eq!(listed(&gateway, &["--sort", "fans"]).await[0], right[0]);
-        let out = lives(&["--once", "--gateway", &gateway]).await;
-        let table = String::from_utf8(out.stdout).unwrap();
+        assert_eq!(listed(&gateway, "--sort fans").await[0], right[0]);
+        let table = lives(&format!("--once --gateway {gateway}")).await.out;
         let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(table.lines().next(), Some("3 lives, 4 viewers, 1 fan"), "{table}");
         assert_eq!(lines[2][..4], ["live", "viewers", "fans", "away"], "{table}");
         assert_eq!((&lines[3][..5], lines[3][6]), (&["42", "3", "1", "0", "exact"][..], "s1"), "{table}");
         assert_eq!((lines[4][0], &lines[4][7..]), ("cooking", &["Two", "pots"][..]), "{table}");
         // --once is what is done without --watch.
-        assert!(said(&lives(&["--gateway", &gateway]).await).contains("3 lives, 4 viewers, 1 fan"));
+        assert!(lives(&format!("--gateway {gateway}")).await.said().contains("3 lives, 4 viewers, 1 fan"));
     }
 }
 
@@ -208,9 +196,10 @@ fn what_a_gateway_says_does_nothing_to_the_terminal() {
             json!({"items": [live, other], "cursor": "&sort=#\n"}).to_string(),
         )
         .await;
-        let out = lives(&["--once", "--gateway", &gateway]).await;
-        assert_eq!(out.status.code(), Some(0), "{}", said(&out));
-        let table = String::from_utf8(out.stdout).unwrap();
+        let table = lives(&format!("--once --gateway {gateway}"))
+            .await
+            .is(0)
+            .out;
         assert!(
             table
                 .chars()
@@ -241,115 +230,55 @@ fn a_gateway_that_does_not_tell_is_named_with_its_reason() {
             (&long, "more than 4194304 bytes"),
         ] {
             for view in ["--json", "--once"] {
-                let out = lives(&[view, "--gateway", gateway]).await;
-                assert_eq!(out.status.code(), Some(69), "{}", said(&out));
-                let why = String::from_utf8(out.stderr).unwrap();
+                let Ran { out, err: why, .. } =
+                    lives(&format!("{view} --gateway {gateway}")).await.is(69);
                 assert!(
-                    out.stdout.is_empty() && why.contains(words) && why.contains(gateway),
+                    out.is_empty() && why.contains(words) && why.contains(gateway),
                     "{words}: {why}"
                 );
                 assert_eq!(why.lines().count(), 1, "{why}");
             }
-            let alive = format!("http://{}", world.addr);
-            let out = lives(&["--once", "--gateway", gateway, "--gateway", &alive]).await;
-            assert_eq!(
-                out.status.code(),
-                Some(0),
-                "the next one is asked: {}",
-                said(&out)
-            );
+            // The next one is asked.
+            let both = format!("--once --gateway {gateway} --gateway http://{}", world.addr);
+            lives(&both).await.is(0);
         }
     });
 }
 
 #[test]
 fn a_gateway_with_keys_is_asked_with_one_over_tls() {
-    const KEY: &str = "a key of the operator";
     story(async {
-        let folder = tempfile::tempdir().unwrap();
-        let file = |name: &str, text: &str| {
-            std::fs::write(folder.path().join(name), text).unwrap();
-            folder.path().join(name).display().to_string()
-        };
-        let digest = |key: &str| HEXLOWER.encode(&Sha256::digest(key));
-        let keys = file(
-            "keys",
-            &format!(
-                "look read {}\nact moderate {}\n",
-                digest(KEY),
-                digest("another")
-            ),
-        );
-        let secret = file("secret", &"s".repeat(32));
-        let world = World::on_redis(|config| {
-            config.auth = AuthMode::Jwt;
-            config.jwt_hs256_secret_file = Some(secret.into());
-            config.api_keys = Some(keys.into());
-        })
-        .await;
-        let certificates = Certificates::for_host("IP:127.0.0.1");
-        let ca = certificates.ca().display().to_string();
-        let plain = format!("http://{}", world.addr);
-        let secure = format!("https://{}", tls_before(world.addr, &certificates).await);
-        let (key, wrong, weak) = (
-            file("key", &format!("{KEY}\n")),
-            file("wrong", "stranger"),
-            file("weak", "another"),
-        );
-        let asks: [(&[&str], i32, &str); 9] = [
-            (&["--gateway", &plain, "--api-key-file", &key], 0, "0 lives"),
+        let guarded = Guarded::start().await;
+        let Guarded {
+            plain, secure, ca, ..
+        } = &guarded;
+        let [key, wrong, weak] = [KEY, "stranger", WEAK].map(|key| guarded.key(key));
+        let nowhere = format!("{plain} --api-key-file /nowhere");
+        for (options, code, words) in [
+            (format!("{plain} {key}"), 0, "0 lives"),
+            (format!("{secure} {ca} {key}"), 0, "0 lives"),
             (
-                &[
-                    "--gateway",
-                    &secure,
-                    "--gateway-ca",
-                    &ca,
-                    "--api-key-file",
-                    &key,
-                ],
-                0,
-                "0 lives",
-            ),
-            (
-                &["--gateway", &plain],
+                plain.clone(),
                 64,
                 "the gateway wants an API key; name a file",
             ),
             (
-                &["--gateway", &plain, "--api-key-file", &wrong],
+                format!("{plain} {wrong}"),
                 64,
                 "the gateway does not know this API key",
             ),
+            (format!("{plain} {weak}"), 64, "the API key may not read"),
+            (nowhere.clone(), 64, "--api-key-file: cannot be read"),
+            (nowhere, 64, "(/nowhere)"),
             (
-                &["--gateway", &plain, "--api-key-file", &weak],
+                format!("{secure} --gateway-ca /nowhere {key}"),
                 64,
-                "the API key may not read",
+                "--gateway-ca",
             ),
-            (
-                &["--gateway", &plain, "--api-key-file", "/nowhere"],
-                64,
-                "--api-key-file: cannot be read",
-            ),
-            (
-                &["--gateway", &plain, "--api-key-file", "/nowhere"],
-                64,
-                "(/nowhere)",
-            ),
-            (
-                &["--gateway", &secure, "--api-key-file", &key],
-                69,
-                "certificate is not trusted",
-            ),
-            (
-                &["--gateway", &secure, "--api-key-file", &key],
-                69,
-                "--gateway-ca FILE",
-            ),
-        ];
-        for (args, code, words) in asks {
-            let out = lives(&[&["--once"], args].concat()).await;
-            let text = said(&out);
-            assert_eq!(out.status.code(), Some(code), "{args:?}: {text}");
+            (format!("{secure} {key}"), 69, "certificate is not trusted"),
+            (format!("{secure} {key}"), 69, "--gateway-ca FILE"),
+        ] {
+            let text = lives(&format!("--once {options}")).await.is(code).said();
             assert!(
                 text.contains(words) && !text.contains(KEY),
                 "{words}: {text}"

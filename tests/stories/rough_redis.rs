@@ -93,10 +93,10 @@ fn a_full_redis_is_told_in_the_log_and_found_by_an_audit() {
         );
 
         let (url, gateway) = (world.redis().url(), format!("http://{}", world.addr));
-        let by_itself = audit(&url, 1, &[]).await;
+        let by_itself = audit(&url, 1, "").await;
         let full = finding(&by_itself, "full_master");
         assert!(full["detail"].as_str().unwrap().contains(&node), "{full}");
-        let asked = audit(&url, 1, &["--gateway", &gateway]).await;
+        let asked = audit(&url, 1, &format!("--gateway {gateway}")).await;
         let unwritten = finding(&asked, "unwritten_changes");
         assert_eq!(unwritten["gateway_id"], world.gateway_id().await);
         // The two fans are also two users of the platform.
@@ -117,7 +117,7 @@ fn a_full_redis_is_told_in_the_log_and_found_by_an_audit() {
             if waits { Err(report) } else { Ok(()) }
         })
         .await;
-        audit(&url, 0, &["--gateway", &gateway]).await;
+        audit(&url, 0, &format!("--gateway {gateway}")).await;
     });
 }
 

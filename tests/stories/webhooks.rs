@@ -2,7 +2,6 @@
 //! repeats carry the same id, whatever happens to the receiver and to the gateway that sends.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use rollcall::store::{
 use serde_json::{Value, json};
 
 use crate::support::backend::Backend;
+use crate::support::command::run;
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
 use crate::support::wait::{PATIENCE, fits, same, until};
@@ -342,27 +342,18 @@ fn a_live_whose_event_is_refused_holds_back_only_its_own() {
         webhook.hears_of("2", &["live.opened", "live.closed"]).await;
         assert_eq!(webhook.story_of("1"), Vec::<String>::new());
         let url = world.redis().url();
-        let events = |words: &[&str]| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
-            let said = command
-                .arg("events")
-                .args(words)
-                .args(["--redis", &url, "--json"])
-                .output()
-                .unwrap();
-            assert!(said.status.success(), "{said:?}");
-            serde_json::from_slice::<Value>(&said.stdout).unwrap()
+        let events = |words: &str| {
+            run(&format!("events {words} --redis {url} --json"))
+                .is(0)
+                .json()
         };
         let dead = until(
             "both events of the live are given up",
             PATIENCE * 2,
             async || {
-                let listed = events(&["list"]);
-                if listed["events"].as_array().unwrap().len() == 2 {
-                    Ok(listed)
-                } else {
-                    Err(listed.to_string())
-                }
+                fits(events("list"), |listed| {
+                    listed["events"].as_array().unwrap().len() == 2
+                })
             },
         )
         .await;
@@ -376,11 +367,11 @@ fn a_live_whose_event_is_refused_holds_back_only_its_own() {
         );
         webhook.is(Mood::Takes);
         let entry = dead["events"][0]["entry"].as_str().unwrap();
-        assert_eq!(events(&["replay", entry])["replayed"], 1);
+        assert_eq!(events(&format!("replay {entry}"))["replayed"], 1);
         webhook.hears_of("1", &["live.opened"]).await;
-        assert_eq!(events(&["replay", "--all"])["replayed"], 1);
+        assert_eq!(events("replay --all")["replayed"], 1);
         webhook.hears_of("1", &["live.opened", "live.closed"]).await;
-        assert_eq!(events(&["list"])["events"], json!([]));
+        assert_eq!(events("list")["events"], json!([]));
     });
 }
 
