@@ -1,18 +1,16 @@
 //! Everything that can happen next, and what it does.
 
 use rollcall::presence::desired_state::Standing;
-use rollcall::store::Fence;
 
-use super::budget::Mutation;
-use super::store::{Call, Meddling, PeerMessage, State};
+use super::store::Call;
 use super::world::{Gateway, Message, Who, World, standing, user_id};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Opens the live through a gateway, which hears of it or does not.
-    Open(usize, bool),
-    /// A gateway looks for the live to make its room.
+    /// A gateway finds that the live is open, and makes its room.
     Find(usize),
+    /// A gateway hears that the epoch of its room is over.
+    HearEnd(usize),
     /// A gateway lets go of a slice of a room that nobody needs, or evicts the room.
     Evict(usize),
     Come(usize, usize),
@@ -24,12 +22,8 @@ pub enum Action {
     /// still.
     Bury(usize),
     Check(usize),
-    Walk(usize),
-    /// A gateway reads a record after a message that it changed.
-    LookAgain(usize),
-    /// A gateway looks once more at a live that it has let go of.
-    LookAfter(usize),
-    Close(usize),
+    /// The live closes, and opens again in the next epoch.
+    Close,
     /// The store carries out a call and sends the answer.
     Serve(usize),
     /// An answer arrives.
@@ -48,23 +42,16 @@ pub enum Action {
     /// Time passes.
     Pause,
     LoseSlice,
-    LoseRecord,
     LoseLeases,
-    /// The store loses everything.
-    LoseAll,
-    /// Another program writes to the slice.
-    Meddle(Meddling),
+    /// The store keeps a copy of the slice.
     BackUp,
-    /// The store goes back to the copy.
-    RollBack,
-    /// The slice alone goes back to the copy.
+    /// The slice goes back to the copy.
     FailOver,
 }
 
 use Action::{
     Answer, BackUp, Bury, Check, Close, Come, Cut, Double, Evict, Fail, FailOver, Find, Flush,
-    Freeze, Go, Kill, LookAfter, LookAgain, LoseAll, LoseLeases, LoseRecord, LoseSlice, Meddle,
-    Mend, Open, Pause, Renew, RollBack, Serve, Thaw, Walk,
+    Freeze, Go, HearEnd, Kill, LoseLeases, LoseSlice, Mend, Pause, Renew, Serve, Thaw,
 };
 
 impl Action {
@@ -72,14 +59,7 @@ impl Action {
     pub fn is_ordinary(self) -> bool {
         matches!(
             self,
-            Come(..)
-                | Go(..)
-                | Flush(..)
-                | Answer(..)
-                | Renew(_)
-                | Find(_)
-                | Check(_)
-                | LookAgain(_)
+            Come(..) | Go(..) | Flush(..) | Answer(..) | Renew(_) | Find(_) | HearEnd(_) | Check(_)
         )
     }
 }
@@ -117,23 +97,13 @@ impl World {
             let doubles = |place: &usize| matches!(self.network[*place].call, Call::Apply { .. });
             can.extend((0..self.network.len()).filter(doubles).map(Double));
         }
-        let (data, left) = (&self.store.data, &self.left);
-        let (slice, record) = (data.slice.fence().is_some(), data.record.is_some());
-        if left.losses > 0 {
-            can.extend(slice.then_some(LoseSlice));
-            can.extend(record.then_some(LoseRecord));
-            can.extend((slice && record).then_some(LoseAll));
-        }
+        let (store, left) = (&self.store, &self.left);
+        let is_there = store.data.slice.fence().is_some();
+        can.extend((left.closes > 0).then_some(Close));
+        can.extend((left.losses > 0 && is_there).then_some(LoseSlice));
         can.extend((left.lost_leases > 0).then_some(LoseLeases));
-        // What somebody writes to a closed slice expires with its keys.
-        if left.meddles > 0 && self.open_slice().is_some() {
-            can.extend(self.meddlings(users).into_iter().map(Meddle));
-        }
-        if left.rollbacks + left.failovers > 0 {
-            can.push(BackUp);
-        }
-        can.extend((left.rollbacks > 0 && self.store.copy.is_some()).then_some(RollBack));
-        can.extend((left.failovers > 0 && self.store.copy.is_some()).then_some(FailOver));
+        can.extend((left.failovers > 0).then_some(BackUp));
+        can.extend((left.failovers > 0 && store.copy.is_some()).then_some(FailOver));
         can.extend((left.pauses > 0).then_some(Pause));
         can
     }
@@ -141,17 +111,6 @@ impl World {
     fn possible_at(&self, at: usize, users: usize, can: &mut Vec<Action>) {
         let (gateway, store, left) = (&self.gateways[at], &self.store, &self.left);
         let free = |who| !self.is_busy(at, who);
-        if left.opens > 0
-            && store
-                .data
-                .record
-                .is_none_or(|record| record.state == State::Closed)
-        {
-            can.extend([Open(at, true), Open(at, false)]);
-        }
-        can.extend(
-            (left.closes > 0 && store.is(State::Open) && free(Who::Closer)).then_some(Close(at)),
-        );
         can.extend((left.kills > 0 && self.alive().count() > 1).then_some(Kill(at)));
         can.extend((left.freezes > 0).then_some(Freeze(at)));
         match gateway.cut {
@@ -170,15 +129,11 @@ impl World {
             can.extend((left.renewals > 0 || is_wanted).then_some(Renew(at)));
             can.extend((left.burials > 0 && gateway.lease.is_some()).then_some(Bury(at)));
         }
-        can.extend((left.walks > 0 && free(Who::Walker) && self.walks()).then_some(Walk(at)));
-        can.extend(
-            (free(Who::Reader) && free(Who::Closer) && !gateway.former.is_empty())
-                .then_some(LookAfter(at)),
-        );
         let Some(room) = &gateway.room else {
-            can.extend((store.is(State::Open) && free(Who::Finder)).then_some(Find(at)));
+            can.push(Find(at));
             return;
         };
+        can.extend((room.epoch < store.epoch).then_some(HearEnd(at)));
         if left.moves > 0 {
             can.extend((0..users).map(|user| {
                 if room.seated.contains(&user) {
@@ -193,28 +148,7 @@ impl World {
             can.extend((left.slow > 0 && room.desired.says_again()).then_some(Flush(at, false)));
         }
         can.extend((free(Who::Checker) && (room.doubt || left.checks > 0)).then_some(Check(at)));
-        can.extend((free(Who::Reader) && room.look).then_some(LookAgain(at)));
         can.extend((left.evictions > 0 && gateway.is_idle()).then_some(Evict(at)));
-    }
-
-    /// What another program may do. It makes no claims for a gateway that could have made them: no
-    /// size and no content would tell.
-    fn meddlings(&self, users: usize) -> Vec<Meddling> {
-        let mut can = vec![Meddling::LoseSets, Meddling::LoseFence];
-        for user in 0..users {
-            can.push(Meddling::TakeOut(user));
-            can.push(Meddling::AddStranger(user));
-            can.push(Meddling::LoseClaims(user));
-            can.extend([true, false].map(|is_fan| Meddling::Invent(user, is_fan)));
-        }
-        for (id, _) in self.store.entries() {
-            can.extend([Meddling::LoseEntry(id), Meddling::ChangeEntry(id)]);
-        }
-        can
-    }
-
-    fn walks(&self) -> bool {
-        !self.rules.lack(Mutation::NoWalk)
     }
 
     /// Whether a turn of the flusher has something to do.
@@ -229,16 +163,12 @@ impl World {
     pub fn act(&mut self, action: Action) {
         let left = &mut self.left;
         match action {
-            Open(at, heard) => {
-                left.opens -= 1;
-                if let Some(epoch) = self.store.open() {
-                    self.tell(at, PeerMessage::Record);
-                    if heard {
-                        self.install(at, epoch, None);
-                    }
-                }
-            }
             Find(at) => self.find(at),
+            HearEnd(at) => self.end_room(at),
+            Close => {
+                left.closes -= 1;
+                self.store.close(&self.rules);
+            }
             Evict(at) => {
                 left.evictions -= 1;
                 self.store.now += IDLE;
@@ -277,24 +207,11 @@ impl World {
                 left.checks -= u8::from(!doubts);
                 self.check(at);
             }
-            Walk(at) => {
-                left.walks -= 1;
-                self.walk(at);
-            }
-            LookAgain(at) => self.look_again(at),
-            LookAfter(at) => self.look_after(at),
-            Close(at) => {
-                left.closes -= 1;
-                let open = self.store.data.record.map(|record| record.epoch);
-                self.store.asked.extend(open);
-                self.close(at, open);
-            }
             Serve(place) => self.serve(place),
             Answer(at, who) => self.hear(at, who),
             Fail(at, who) => {
                 left.failures -= 1;
                 self.fail(at, who);
-                self.next_close(at);
             }
             Double(place) => {
                 left.doubles -= 1;
@@ -322,50 +239,25 @@ impl World {
                 left.pauses -= 1;
                 self.store.now += PAUSE;
             }
-            LoseSlice | LoseRecord | LoseLeases | LoseAll | Meddle(_) | BackUp | RollBack
-            | FailOver => self.lose(action),
-        }
-    }
-
-    fn lose(&mut self, action: Action) {
-        let left = &mut self.left;
-        match action {
-            LoseLeases => left.lost_leases -= 1,
-            Meddle(_) => left.meddles -= 1,
-            RollBack => left.rollbacks -= 1,
-            FailOver => left.failovers -= 1,
-            BackUp => {}
-            _ => left.losses -= 1,
-        }
-        match action {
-            Meddle(what) => self.store.meddle(what),
-            BackUp => self.store.keep_copy(),
-            RollBack => self.store.roll_back(),
-            FailOver => self.store.fail_over(),
-            _ => {}
-        }
-        if matches!(action, LoseSlice | LoseAll) {
-            self.store.lose_slice();
-        }
-        if matches!(action, LoseRecord | LoseAll) {
-            self.store.lose_record();
-        }
-        let rooms = self
-            .gateways
-            .iter_mut()
-            .filter_map(|gateway| gateway.room.as_mut());
-        if matches!(action, LoseRecord | LoseAll | RollBack) {
-            rooms.for_each(|room| room.refuted = false);
-        }
-        if matches!(action, LoseLeases | LoseAll) {
-            self.store.lose_leases();
-        }
-        if matches!(action, RollBack | FailOver) {
-            // From now on another node answers, so the gateways connect again.
-            self.gateways
-                .iter_mut()
-                .filter_map(|gateway| gateway.room.as_mut())
-                .for_each(|room| room.doubt = true);
+            LoseSlice => {
+                left.losses -= 1;
+                self.store.lose_slice();
+            }
+            LoseLeases => {
+                left.lost_leases -= 1;
+                self.store.lose_leases();
+            }
+            BackUp => {
+                let copy = self.store.data.slice.clone();
+                self.store.copy = Some(Box::new(copy));
+            }
+            FailOver => {
+                left.failovers -= 1;
+                self.store.fail_over();
+                // From now on another node answers, so the gateways connect again.
+                let rooms = self.gateways.iter_mut().filter_map(|at| at.room.as_mut());
+                rooms.for_each(|room| room.doubt = true);
+            }
         }
     }
 
@@ -375,7 +267,7 @@ impl World {
             return;
         };
         if room.desired.has_let_go() {
-            self.end_room(at, false);
+            self.end_room(at);
         } else {
             room.desired.let_go();
         }
@@ -399,14 +291,6 @@ impl World {
         self.gateways[at].cut = false;
         if let Some(room) = &mut self.gateways[at].room {
             room.doubt = true;
-        }
-    }
-
-    /// The epoch in which the slice is open.
-    pub fn open_slice(&self) -> Option<u64> {
-        match self.store.data.slice.fence() {
-            Some(Fence::Open(epoch)) => Some(epoch.0),
-            _ => None,
         }
     }
 }

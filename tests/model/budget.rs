@@ -14,27 +14,22 @@ pub enum Mutation {
     NoPass,
     /// A gateway does not say that somebody else changed its entry.
     NoComplaint,
-    /// No gateway walks.
-    NoWalk,
     /// A gateway makes an entry without looking at the record.
     NoLookAtRecord,
-    /// The message about a changed record is sent apart from the write, and is lost.
-    NoPublishWithWrite,
     /// A close unlinks the keys and leaves no fence.
     NoFence,
     /// A gateway treats a refusal like any other failure.
     RefusalIgnored,
     /// A new room numbers its calls from 1.
     NumbersBeginAnew,
-    /// A close ends whichever epoch is open when it arrives.
-    CloseWithoutEpoch,
 }
 
 /// The rules that a history follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rules {
     pub without: Mutation,
-    /// Each live is checked once a minute, and otherwise only when there is reason for doubt.
+    /// Each gateway checks the slice once a minute, and otherwise only when there is reason for
+    /// doubt.
     pub each_minute: bool,
 }
 
@@ -47,18 +42,12 @@ impl Rules {
     pub fn lack(&self, rule: Mutation) -> bool {
         self.without == rule
     }
-
-    pub fn drops_records(&self) -> bool {
-        self.lack(Mutation::NoPublishWithWrite)
-    }
 }
 
 /// How often each action that multiplies the states may happen in one history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Budget {
-    /// Lives opened.
-    pub opens: u8,
-    /// Closes that a client asks for.
+    /// Times that the live closes and opens again.
     pub closes: u8,
     /// Joins and leaves of users.
     pub moves: u8,
@@ -83,43 +72,12 @@ pub struct Budget {
     pub burials: u8,
     /// Checks without a reason for doubt.
     pub checks: u8,
-    pub walks: u8,
-    /// Times that the slice, the record, or everything is lost.
+    /// Times that the slice is lost.
     pub losses: u8,
     /// Times that all leases are lost.
     pub lost_leases: u8,
-    /// Times that another program writes to the slice.
-    pub meddles: u8,
-    /// Times that everything comes back as it was.
-    pub rollbacks: u8,
-    /// Times that only the slice comes back as it was.
+    /// Times that the slice comes back as it was.
     pub failovers: u8,
     /// Times that a pause is longer than a call that makes an entry may take.
     pub pauses: u8,
-}
-
-impl Budget {
-    pub const NONE: Self = Self {
-        opens: 0,
-        closes: 0,
-        moves: 0,
-        evictions: 0,
-        slow: 0,
-        late: 0,
-        doubles: 0,
-        failures: 0,
-        kills: 0,
-        freezes: 0,
-        cuts: 0,
-        renewals: 0,
-        burials: 0,
-        checks: 0,
-        walks: 0,
-        losses: 0,
-        lost_leases: 0,
-        meddles: 0,
-        rollbacks: 0,
-        failovers: 0,
-        pauses: 0,
-    };
 }

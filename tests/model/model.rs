@@ -22,24 +22,18 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Before the first step, each gateway has its lease and has seen the others', the live is
-    /// open, and each gateway has a room.
+    /// Before the first step, each gateway has its lease and has seen the others', and has a room of
+    /// the live.
     pub fn world(&self) -> World {
-        let left = Budget {
-            opens: self.budget.opens + 1,
-            ..self.budget
-        };
-        let mut world = World::new(self.gateways, left, self.rules);
+        let mut world = World::new(self.gateways, self.budget, self.rules);
         for _ in 0..2 {
             for at in 0..self.gateways {
                 world.renew(at, false);
                 world.hear(at, Who::Lease);
             }
         }
-        world.act(Action::Open(0, true));
         for at in 0..self.gateways {
-            world.act(Action::Find(at));
-            world.hear(at, Who::Finder);
+            world.find(at);
             world.check(at);
             world.hear(at, Who::Checker);
         }

@@ -1,14 +1,15 @@
 //! Brings a world to rest: faults stop, and everything that repeats in production (retries,
-//! renewals, burials, checks, the walk) takes place. The promises P1, P2 and P4 say what the world
+//! renewals, burials, checks) takes place. The promises P1, P2 and P4 say what the world
 //! must look like then; P7 says that it comes to rest within a few rounds.
 
 use std::collections::BTreeSet;
 
+use rollcall::base::ids::Epoch;
 use rollcall::presence::desired_state::Standing;
-use rollcall::store::SliceEntry;
+use rollcall::store::{Fence, SliceEntry};
 
 use super::budget::{Budget, Mutation};
-use super::store::{State, shown};
+use super::store::shown;
 use super::world::{World, standing};
 
 /// What happens to the calls that nobody waits for any more.
@@ -91,14 +92,15 @@ impl World {
         })?;
         each(self, &|world, at| world.renew(at, true))?;
         each(self, &|world, at| {
-            if world.gateways[at]
-                .room
+            let room = &world.gateways[at].room;
+            if room
                 .as_ref()
-                .is_some_and(|room| room.look)
+                .is_some_and(|room| room.epoch < world.store.epoch)
             {
-                world.look_again(at)
+                world.end_room(at);
             }
         })?;
+        self.walk();
         each(self, &|world, at| {
             if world.is_dirty(at) {
                 world.flush(at, true)
@@ -114,16 +116,32 @@ impl World {
                 world.check(at);
             }
         })?;
-        each(self, &|world, at| {
-            if !world.gateways[at].former.is_empty() {
-                world.look_after(at)
-            }
-        })?;
-        if let Some(at) = all.first().filter(|_| !self.rules.lack(Mutation::NoWalk)) {
-            self.walk(*at);
-            self.work_off(*at)?;
-        }
         Ok(())
+    }
+
+    /// Stands for the walk: somebody looks at a slice that is not in order, or has an entry of a dead
+    /// gateway, or older data of a gateway without a room.
+    fn walk(&mut self) {
+        self.store.close_older();
+        let alive: Vec<usize> = self.alive().collect();
+        let mut finders = Vec::new();
+        let found = self.store.look(self.id(alive[0]));
+        if !(found.is_intact && found.size.is_in_order()) {
+            finders.push(alive[0]);
+        }
+        for (id, _) in found.entries {
+            if !alive.contains(&id.at) || id != self.id(id.at) {
+                finders.push(alive[0]);
+            } else if self.store.lost && self.gateways[id.at].room.is_none() {
+                finders.push(id.at);
+            }
+        }
+        for at in finders {
+            match &mut self.gateways[at].room {
+                Some(room) => room.doubt = true,
+                None => self.find(at),
+            }
+        }
     }
 
     fn work_off(&mut self, at: usize) -> Result<(), &'static str> {
@@ -143,15 +161,7 @@ impl World {
             self.alive()
                 .filter_map(|at| self.gateways[at].room.as_ref().map(|room| (at, room)))
         };
-        let epoch = store
-            .data
-            .record
-            .filter(|record| record.state == State::Open)
-            .map(|record| record.epoch);
         let (living, _) = store.leases();
-        if store.is(State::Closing) {
-            return Err("a close was not finished");
-        }
         // Without this rule gateways lose their leases. The model should find the consequences, not
         // this.
         let is_final = !self.rules.lack(Mutation::NoFinality);
@@ -164,16 +174,11 @@ impl World {
         {
             return Err("a dead gateway has a lease");
         }
-        if rooms().any(|(_, room)| Some(room.epoch) != epoch) {
+        if rooms().any(|(_, room)| room.epoch != store.epoch) {
             return Err("a room outlived its epoch");
         }
         if rooms().any(|(_, room)| room.desired.is_dirty()) {
             return Err("a desired state is not settled");
-        }
-        // The known limits: if the store lost the data that say that the epoch is closed, or that
-        // the live exists, the leftovers of a late call stay until their keys expire.
-        if epoch.is_none() && store.lost {
-            return Ok(());
         }
         let standings = |seated: &BTreeSet<usize>| {
             seated
@@ -201,7 +206,7 @@ impl World {
             if self.gateways[id.at].killed || id != self.id(id.at) {
                 return Err("a dead gateway has an entry");
             }
-            if self.open_slice() != epoch {
+            if store.data.slice.fence() != Some(Fence::Open(Epoch(store.epoch))) {
                 return Err("somebody is in a slice of another epoch");
             }
             let SliceEntry::At {
@@ -237,13 +242,6 @@ impl World {
     pub fn wrong_now(&mut self) -> Option<&'static str> {
         if let Some(why) = self.store.wrong_now() {
             return Some(why);
-        }
-        if let Some(record) = self.store.data.record
-            && record.state != State::Open
-            && !self.store.asked.contains(&record.epoch)
-            && !self.store.lost
-        {
-            return Some("an epoch was closed for which nobody asked");
         }
         for room in self
             .gateways

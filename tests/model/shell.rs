@@ -1,18 +1,16 @@
-//! What a gateway does around the real [`Turn`] and [`DesiredState`]: it sends the calls of a
-//! slice's turn and takes in the answers, makes and ends rooms, and closes lives. Each function
-//! names the production code that it mirrors. Between two steps anything may happen, and any time
-//! may pass.
+//! What a gateway does around the real [`Turn`] and [`DesiredState`]: it makes and ends the room,
+//! sends the calls of a slice's turn and takes in the answers. Each function names the production
+//! code that it mirrors. Between two steps anything may happen, and any time may pass.
 
 use std::collections::BTreeSet;
 
-use rollcall::base::ids::Epoch;
 use rollcall::presence::desired_state::{DesiredState, Draft, Verdict};
 use rollcall::presence::turn::{Step, Turn, TurnContext};
-use rollcall::store::{ApplyReply, Fence, MAX_BATCH, SliceEntry, SliceSize};
+use rollcall::store::{ApplyReply, MAX_BATCH, SliceEntry, SliceSize};
 
 use super::budget::Mutation;
-use super::store::{Answer, Call, PassCall, PeerMessage, Picture, Record, State};
-use super::world::{Id, Repair, Room, Task, Who, Why, World};
+use super::store::{Answer, Call, PassCall};
+use super::world::{Id, Room, Task, Who, Why, World};
 
 /// `Config::lease`, in milliseconds.
 pub const LEASE: u64 = 15_000;
@@ -24,76 +22,37 @@ const FRESH: u64 = 5_000;
 const MAY_BE_LATE: u64 = 5_000;
 
 impl World {
-    // --------------------------------------------------------------------------------------- rooms
-
-    /// `LivesParts::install`, for a live that was just opened or found.
-    pub fn install(&mut self, at: usize, epoch: u64, seen: Option<&Picture>) {
-        if self.gateways[at]
-            .room
-            .as_ref()
-            .is_some_and(|room| room.epoch >= epoch)
-        {
-            return;
-        }
-        self.end_room(at, true);
-        let now = self.store.now;
+    /// `LivesParts::install`: the gateway finds that the live is open.
+    pub fn find(&mut self, at: usize) {
         let gateway = &mut self.gateways[at];
         let number = if self.rules.lack(Mutation::NumbersBeginAnew) {
             0
         } else {
             gateway.clock
         };
-        let mut room = Room {
-            epoch,
+        gateway.room = Some(Room {
+            epoch: self.store.epoch,
             desired: DesiredState::numbered_from(number),
             seated: BTreeSet::new(),
             life: 0,
-            touched: now,
+            touched: self.store.now,
             // Something may have changed before the room subscribed.
             doubt: true,
-            look: false,
             known: SliceSize::default(),
             refused: None,
             unconfirmed: false,
             refuted: false,
-        };
-        if let Some(picture) = seen
-            && picture.slice.fence == Some(Fence::Open(Epoch(epoch)))
-        {
-            room.known = picture.slice.size;
-        }
-        gateway.room = Some(room);
+        });
     }
 
     /// `LivesParts::end` and `Room::end_if_idle`. Calls of the room that are under way lose their
     /// receiver.
-    pub fn end_room(&mut self, at: usize, closed: bool) {
-        let now = self.store.now;
-        let Some(room) = self.gateways[at].room.take() else {
-            return;
-        };
-        self.gateways[at].former.insert((room.epoch, closed), now);
+    pub fn end_room(&mut self, at: usize) {
+        self.gateways[at].room = None;
         for who in [Who::Job, Who::Checker] {
             self.forsake(at, who);
         }
     }
-
-    /// `Lives::let_go`.
-    pub fn let_go(&mut self, at: usize, record: Record) {
-        let Some(room) = &self.gateways[at].room else {
-            return;
-        };
-        let (epoch, registered) = (room.epoch, room.desired.is_registered());
-        if record.epoch == epoch && record.state == State::Closing {
-            return self.finish(at, epoch);
-        }
-        self.end_room(at, true);
-        if registered {
-            self.finish(at, epoch);
-        }
-    }
-
-    // ------------------------------------------------------------------------------------- flusher
 
     /// `Flusher::may_register`.
     fn may_register(&self, at: usize) -> bool {
@@ -150,10 +109,10 @@ impl World {
                 return;
             };
             let epoch = room.epoch;
-            let touch = Call::Touch { epoch };
+            let ask = Call::AskRecord { epoch };
             let (why, call) = match turn.next(&mut room.desired) {
                 Step::CheckRecord if self.rules.lack(Mutation::NoLookAtRecord) => continue,
-                Step::CheckRecord => (Why::Touch(turn), touch),
+                Step::CheckRecord => (Why::AskRecord(turn), ask),
                 Step::Complain(_) if self.rules.lack(Mutation::NoComplaint) => {
                     room.desired.complained();
                     continue;
@@ -169,9 +128,7 @@ impl World {
                     draft.joins.sort();
                     draft.leaves.sort();
                     if draft.follows.is_none() && room.refuted {
-                        self.wrong = Some(
-                            "a gateway registered in an epoch of which the record said that it is over",
-                        );
+                        self.wrong = Some("a gateway registered in an epoch that is over");
                     }
                     self.gateways[id.at].clock = draft.number;
                     (
@@ -179,7 +136,7 @@ impl World {
                         self.apply(id, epoch, draft),
                     )
                 }
-                Step::Over => (Why::Over, touch),
+                Step::Over => (Why::Over, ask),
                 Step::GiveUp | Step::Done => return,
             };
             return self.call_as(id, Who::Job, why, call);
@@ -254,7 +211,7 @@ impl World {
                 // `flush::claims_lost`.
                 if is_lost {
                     self.gateways[id.at].in_doubt = true;
-                    self.tell(id.at, PeerMessage::Doubt);
+                    self.peers_of(id.at).for_each(|room| room.doubt = true);
                 }
                 self.go_on(id, turn);
             }
@@ -266,135 +223,25 @@ impl World {
                 }
                 self.go_on(id, turn);
             }
-            (why @ (Why::Touch(_) | Why::Over), Some(Answer::IsOpen)) => {
+            (Why::AskRecord(turn), Some(Answer::IsOpen)) => {
                 room.is_open(now);
-                match why {
-                    Why::Touch(turn) => self.go_on(id, turn),
-                    // `Keeper::fence_says_over`: the fence is ahead of the record.
-                    _ => self.close(id.at, Some(epoch)),
-                }
+                self.go_on(id, turn);
             }
-            (_, Some(Answer::Is(record))) => self.let_go(id.at, record),
+            (Why::Over, Some(Answer::IsOpen)) => room.is_open(now),
+            (_, Some(Answer::IsOver)) => self.end_room(id.at),
             _ => {}
         }
     }
 
     /// `Passer::note_size`: the gateway hears a size, and tells its peers.
     pub fn note_size(&mut self, at: usize, epoch: u64, size: SliceSize) {
-        if let Some(room) = &mut self.gateways[at].room
-            && room.epoch == epoch
-        {
-            room.note_size(size);
-        }
-        self.tell(at, PeerMessage::Size(epoch, size));
+        let own = self.gateways[at].room.iter_mut();
+        own.filter(|room| room.epoch == epoch)
+            .for_each(|room| room.note_size(size));
+        self.peers_of(at)
+            .filter(|room| room.epoch == epoch)
+            .for_each(|room| room.note_size(size));
     }
-
-    // -------------------------------------------------------------------------------------- closes
-
-    /// `LivesParts::close`.
-    pub fn close(&mut self, at: usize, epoch: Option<u64>) {
-        let (Some(named), false) = (epoch, self.is_busy(at, Who::Closer)) else {
-            return;
-        };
-        let asked = epoch.filter(|_| !self.rules.lack(Mutation::CloseWithoutEpoch));
-        let why = Why::BeginClose {
-            epoch: named,
-            rewritten: false,
-        };
-        self.call(at, Who::Closer, why, Call::BeginClose { epoch: asked });
-    }
-
-    /// `LivesParts::finish`: the room ends first.
-    pub fn finish(&mut self, at: usize, epoch: u64) {
-        if self.gateways[at]
-            .room
-            .as_ref()
-            .is_some_and(|room| room.epoch == epoch)
-        {
-            self.end_room(at, true);
-        }
-        if self.is_busy(at, Who::Closer) {
-            self.gateways[at].closes.insert(epoch);
-        } else {
-            self.call(
-                at,
-                Who::Closer,
-                Why::CloseSlice { epoch },
-                Call::CloseSlice { epoch },
-            );
-        }
-    }
-
-    pub fn hear_closer(
-        &mut self,
-        Task {
-            id,
-            why,
-            call,
-            answer,
-        }: Task,
-    ) {
-        let at = id.at;
-        let here = self.gateways[at].room.as_ref().map(|room| room.epoch);
-        match (why, answer) {
-            (Why::BeginClose { epoch, .. }, Some(Answer::Is(record))) => {
-                let is_other =
-                    record.epoch != epoch && !self.rules.lack(Mutation::CloseWithoutEpoch);
-                match record.state {
-                    _ if is_other => {}
-                    State::Closed if here == Some(record.epoch) => self.end_room(at, true),
-                    State::Closed | State::Open => {}
-                    State::Closing => self.finish(at, record.epoch),
-                }
-            }
-            (
-                Why::BeginClose {
-                    epoch,
-                    rewritten: false,
-                },
-                Some(Answer::Absent),
-            ) if here == Some(epoch) => {
-                self.call(
-                    at,
-                    Who::Closer,
-                    Why::Rewrite { epoch },
-                    Call::Touch { epoch },
-                );
-            }
-            (Why::Rewrite { epoch }, Some(_)) => {
-                let why = Why::BeginClose {
-                    epoch,
-                    rewritten: true,
-                };
-                self.call(
-                    at,
-                    Who::Closer,
-                    why,
-                    Call::BeginClose { epoch: Some(epoch) },
-                );
-            }
-            (Why::CloseSlice { epoch }, Some(_)) => {
-                self.call(
-                    at,
-                    Who::Closer,
-                    Why::FinishClose,
-                    Call::FinishClose { epoch },
-                );
-            }
-            _ => drop(call),
-        }
-        self.next_close(at);
-    }
-
-    pub fn next_close(&mut self, at: usize) {
-        if !self.is_busy(at, Who::Closer)
-            && let Some(epoch) = self.gateways[at].closes.pop_first()
-        {
-            self.finish(at, epoch);
-        }
-    }
-
-    // ---------------------------------------------------------------------------------- any answer
 
     /// An answer arrives. A call that the store has not carried out yet is carried out now.
     pub fn hear(&mut self, at: usize, who: Who) {
@@ -410,12 +257,8 @@ impl World {
         };
         match who {
             Who::Job => self.hear_job(task),
-            Who::Closer => self.hear_closer(task),
             Who::Lease => self.hear_lease(task),
             Who::Checker => self.hear_check(task),
-            Who::Reader => self.hear_reader(task),
-            Who::Finder => self.hear_finder(&task),
-            Who::Walker => self.hear_walk(task),
         }
     }
 
@@ -424,34 +267,19 @@ impl World {
         let Some(task) = self.forsake(at, who) else {
             return;
         };
-        let gateway = &mut self.gateways[at];
-        // `Checks::recheck_ended_again`.
-        match (who, &task.why) {
-            (Who::Reader, Why::LookAfter { epoch, closed }) => {
-                gateway.former.insert((*epoch, *closed), self.store.now);
-            }
-            (Who::Reader, Why::PutRight(repairs)) => {
-                if let [Repair::Pass(pass), ..] = &repairs[..] {
-                    gateway.former.insert((pass.epoch, false), self.store.now);
-                }
-            }
-            _ => {}
-        }
-        let Some(room) = &mut gateway.room else {
+        let Some(room) = &mut self.gateways[at].room else {
             return;
         };
         match (who, task.why) {
             (Who::Job, Why::Apply(_, draft)) => room.desired.failed(&draft),
             (Who::Checker, _) => room.doubt = true,
-            (Who::Reader, Why::LookAgain) => room.doubt = true,
-            // The walk finishes a close that was interrupted.
             _ => {}
         }
     }
 }
 
 impl Room {
-    /// `Keeper::keep`, after the store said that the record is open.
+    /// `Keeper::keep`, after the store said that the live is open.
     pub fn is_open(&mut self, now: u64) {
         self.touched = self.touched.max(now);
         self.unconfirmed = false;

@@ -1,6 +1,6 @@
-//! The store of the model: the real [`Slice`] and [`LeaseTable`], and the record of the live, whose
-//! few transitions mirror `store/memory/lives.rs`. Every call is one atomic step, as every script
-//! is. The store's clock advances only where a history says so.
+//! The store of the model: the real [`Slice`] and [`LeaseTable`], and the epoch in which the live is
+//! open. Every call is one atomic step, as every script is. The store's clock advances only where a
+//! history says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -15,22 +15,7 @@ use rollcall::store::{
 };
 
 use super::budget::{Mutation, Rules};
-use super::world::{Id, user_id, user_number};
-
-/// The record of the live.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Record {
-    pub epoch: u64,
-    pub state: State,
-}
-
-/// The same as `LiveState`, which cannot be hashed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum State {
-    Open,
-    Closing,
-    Closed,
-}
+use super::world::{Id, user_number};
 
 /// A call that the network carries to the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -42,12 +27,12 @@ pub enum Call {
         known: SliceSize,
         not_after: u64,
     },
-    /// Reads the record and the slice at one moment. Checks and new rooms do this.
-    See {
+    /// Reads the slice, and in which epoch the live is open.
+    Look {
         id: Id,
     },
-    /// `LiveStore::keep_live`.
-    Touch {
+    /// Asks whether the live is still open in this epoch.
+    AskRecord {
         epoch: u64,
     },
     Renew {
@@ -57,21 +42,11 @@ pub enum Call {
         burials: Vec<(Id, Option<u64>)>,
     },
     Pass(PassCall),
-    /// `LiveStore::begin_close`; without an epoch, it closes the one that is open.
-    BeginClose {
-        epoch: Option<u64>,
-    },
-    CloseSlice {
-        epoch: u64,
-    },
-    FinishClose {
-        epoch: u64,
-    },
 }
 
 impl Call {
     pub fn only_reads(&self) -> bool {
-        matches!(self, Self::See { .. })
+        matches!(self, Self::Look { .. })
     }
 }
 
@@ -92,17 +67,16 @@ pub enum Answer {
     Applied(ApplyReply),
     /// Where the pass goes on, and the size after the page; `None` if the slice is of another epoch.
     Passed(Option<(Option<PassCursor>, SliceSize)>),
-    Seen(Picture),
+    /// The epoch in which the live is open, and the slice.
+    Seen(u64, Look),
     IsOpen,
-    Is(Record),
-    Absent,
+    IsOver,
     Renewed {
         own: Lease,
         living: BTreeMap<Id, u64>,
         dead: BTreeSet<Id>,
     },
     Dead,
-    Done,
 }
 
 /// A slice as a gateway finds it.
@@ -130,51 +104,19 @@ impl Look {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Picture {
-    pub record: Option<Record>,
-    pub slice: Look,
-}
-
-/// What the store publishes to the gateways.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PeerMessage {
-    Record,
-    Doubt,
-    /// The size of the slice in this epoch.
-    Size(u64, SliceSize),
-}
-
 /// Everything that the store can lose.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Data {
     pub slice: Slice,
     pub leases: LeaseTable,
-    pub record: Option<Record>,
 }
 
 /// Equal slices may have other versions and totals, which decide whether they are older than a
 /// gateway knows.
 impl Hash for Data {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.slice, self.slice.size()).hash(state);
-        (&self.leases, self.record).hash(state);
+        (&self.slice, self.slice.size(), &self.leases).hash(state);
     }
-}
-
-/// What another program does to the slice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Meddling {
-    /// The public sets are deleted.
-    LoseSets,
-    TakeOut(usize),
-    AddStranger(usize),
-    LoseClaims(usize),
-    /// A claim of nobody, as a fan or not.
-    Invent(usize, bool),
-    LoseEntry(Id),
-    ChangeEntry(Id),
-    LoseFence,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -182,22 +124,18 @@ pub struct Store {
     pub data: Data,
     /// The store's clock, in milliseconds.
     pub now: u64,
-    /// A copy of the data, and the time when it was made.
-    pub copy: Option<Box<(u64, Data)>>,
-    /// The highest epoch whose close has been answered since data was last lost.
-    pub over: u64,
-    /// The last epoch whose slice was closed since data was last lost.
-    fenced: u64,
-    /// Whether the data of the slice or of the record were ever lost. The known limits apply then.
+    /// The epoch in which the live is open.
+    pub epoch: u64,
+    /// A copy of the slice.
+    pub copy: Option<Box<Slice>>,
+    /// The last epoch that was closed since the slice was last lost.
+    over: u64,
+    /// Whether the slice was ever lost or went back to a copy.
     pub lost: bool,
-    /// Whether the leases were ever lost or went back to a copy.
+    /// Whether the leases were ever lost.
     lost_leases: bool,
     /// Whether the public sets may be other than the claims say.
     torn: bool,
-    /// The epochs that a client asked to close.
-    pub asked: BTreeSet<u64>,
-    /// The ids whose gateways have let go of the live.
-    pub released: BTreeSet<Id>,
     /// What a call did that no call may do.
     pub wrong: Option<&'static str>,
 }
@@ -207,14 +145,12 @@ impl Default for Store {
         Self {
             data: Data::default(),
             now: 100_000,
+            epoch: 1,
             copy: None,
             over: 0,
-            fenced: 0,
             lost: false,
             lost_leases: false,
             torn: false,
-            asked: BTreeSet::new(),
-            released: BTreeSet::new(),
             wrong: None,
         }
     }
@@ -224,18 +160,16 @@ static SLICE: LazyLock<SliceId> = LazyLock::new(|| SliceId::of_live(LIVE.clone()
 
 static LIVE: LazyLock<LiveId> = LazyLock::new(|| LiveId::parse("1").unwrap());
 
-/// A number that no gateway gives a call.
-const FOREIGN_NUMBER: u64 = 999_999_999_999;
-
 /// A gateway that does not exist.
 static NOBODY: LazyLock<GatewayId> = LazyLock::new(|| GatewayId::parse("nobody").unwrap());
 
 impl Store {
-    pub fn serve(&mut self, call: &Call, rules: &Rules) -> (Answer, Option<PeerMessage>) {
-        let answer = match call {
+    pub fn serve(&mut self, call: &Call, rules: &Rules) -> Answer {
+        match call {
             Call::Apply { .. } => Answer::Applied(self.apply(call, rules)),
-            Call::See { id } => Answer::Seen(self.see(*id)),
-            Call::Touch { epoch } => return self.touch(*epoch),
+            Call::Look { id } => Answer::Seen(self.epoch, self.look(*id)),
+            Call::AskRecord { epoch } if *epoch == self.epoch => Answer::IsOpen,
+            Call::AskRecord { .. } => Answer::IsOver,
             Call::Renew {
                 id,
                 held,
@@ -243,11 +177,7 @@ impl Store {
                 burials,
             } => self.renew(*id, *held, *number, burials),
             Call::Pass(pass) => self.pass(pass),
-            Call::BeginClose { epoch } => return self.begin_close(*epoch),
-            Call::CloseSlice { epoch } => self.close_slice(*epoch, rules),
-            Call::FinishClose { epoch } => self.finish_close(*epoch),
-        };
-        (answer, None)
+        }
     }
 
     fn apply(&mut self, call: &Call, rules: &Rules) -> ApplyReply {
@@ -297,9 +227,7 @@ impl Store {
     fn pass(&mut self, call: &PassCall) -> Answer {
         let buried = self.leases().1;
         for id in &call.dead {
-            // A gateway that has let go of the live takes its former entry away.
-            let may_go = self.lost_leases || self.released.contains(id) || buried.contains(id);
-            if call.from.is_none() && !may_go {
+            if call.from.is_none() && !self.lost_leases && !buried.contains(id) {
                 self.wrong = Some("a gateway was swept that was not buried");
             }
         }
@@ -336,13 +264,6 @@ impl Store {
                 .iter()
                 .map(|(gateway, entry)| (Id::of(gateway), *entry))
                 .collect(),
-        }
-    }
-
-    fn see(&self, id: Id) -> Picture {
-        Picture {
-            record: self.data.record,
-            slice: self.look(id),
         }
     }
 
@@ -409,87 +330,28 @@ impl Store {
         )
     }
 
-    /// Mirrors `Records::keep`.
-    fn touch(&mut self, epoch: u64) -> (Answer, Option<PeerMessage>) {
-        match self.data.record.filter(|record| record.epoch >= epoch) {
-            None => {
-                self.data.record = Some(Record {
-                    epoch,
-                    state: State::Open,
-                });
-                (Answer::IsOpen, Some(PeerMessage::Doubt))
-            }
-            Some(record) if record.state != State::Open || record.epoch != epoch => {
-                (Answer::Is(record), None)
-            }
-            Some(_) => (Answer::IsOpen, None),
-        }
-    }
-
-    /// Mirrors `Records::open`, and `MemoryStore::open_live` for the lowest epoch. No two lives
-    /// open within a second, so the time in seconds is an epoch that was never used.
-    pub fn open(&mut self) -> Option<u64> {
-        let last = match self.data.record {
-            Some(record) if record.state != State::Closed => return None,
-            Some(record) => record.epoch,
-            None => 0,
-        };
-        self.now += 1_000;
-        let floor = self.data.slice.fence().map_or(0, |fence| fence.epoch().0);
-        let epoch = (last.max(floor) + 1).max(self.now / 1_000);
-        self.data.record = Some(Record {
-            epoch,
-            state: State::Open,
-        });
-        Some(epoch)
-    }
-
-    /// Mirrors `Records::begin_close`.
-    fn begin_close(&mut self, wish: Option<u64>) -> (Answer, Option<PeerMessage>) {
-        let Some(record) = &mut self.data.record else {
-            return (Answer::Absent, None);
-        };
-        if wish.is_some_and(|epoch| epoch != record.epoch) || record.state == State::Closed {
-            return (Answer::Is(*record), None);
-        }
-        record.state = State::Closing;
-        (Answer::Is(*record), Some(PeerMessage::Record))
-    }
-
-    fn close_slice(&mut self, epoch: u64, rules: &Rules) -> Answer {
+    /// The live closes, and opens again in the next epoch.
+    pub fn close(&mut self, rules: &Rules) {
         if rules.lack(Mutation::NoFence) {
             self.data.slice = Slice::default();
         } else {
-            self.data.slice.close(Epoch(epoch));
+            self.data.slice.close(Epoch(self.epoch));
         }
-        self.fenced = self.fenced.max(epoch);
-        Answer::Done
+        self.over = self.epoch;
+        self.epoch += 1;
     }
 
-    /// Mirrors `Records::finish_close`.
-    fn finish_close(&mut self, epoch: u64) -> Answer {
-        if let Some(record) = &mut self.data.record
-            && *record
-                == (Record {
-                    epoch,
-                    state: State::Closing,
-                })
+    /// The walk closes a slice that belongs to an older epoch.
+    pub fn close_older(&mut self) {
+        if let Some(Fence::Open(older)) = self.data.slice.fence()
+            && older.0 < self.epoch
         {
-            record.state = State::Closed;
-            if self.fenced >= epoch {
-                self.over = self.over.max(epoch);
-            }
+            self.data.slice.close(older);
         }
-        Answer::Done
     }
 
     pub fn lose_slice(&mut self) {
         self.data.slice = Slice::default();
-        self.note_loss();
-    }
-
-    pub fn lose_record(&mut self) {
-        self.data.record = None;
         self.note_loss();
     }
 
@@ -500,64 +362,18 @@ impl Store {
         self.now += 1;
     }
 
-    /// Another program writes to the slice.
-    pub fn meddle(&mut self, what: Meddling) {
-        let (slice, user) = (&mut self.data.slice, user_id);
-        match what {
-            Meddling::LoseSets => {
-                slice.lose_set(Group::All);
-                slice.lose_set(Group::Fans);
-            }
-            Meddling::TakeOut(at) => {
-                slice.take_out(Group::All, &user(at));
-                slice.take_out(Group::Fans, &user(at));
-            }
-            Meddling::AddStranger(at) => slice.add_stranger(Group::All, &user(at)),
-            Meddling::LoseClaims(at) => slice.lose_claims(&user(at)),
-            Meddling::Invent(at, is_fan) => {
-                let claim = if is_fan { Claim::Fan } else { Claim::Member };
-                slice.invent_claim(&user(at), None, claim);
-            }
-            Meddling::LoseEntry(id) => slice.lose_entry(&id.name()),
-            Meddling::ChangeEntry(id) => slice.change_entry(&id.name(), FOREIGN_NUMBER),
-            // The epoch may have been over.
-            Meddling::LoseFence => {
-                slice.lose_fence();
-                self.note_loss();
-            }
-        }
-        self.torn = true;
-    }
-
-    pub fn keep_copy(&mut self) {
-        self.copy = Some(Box::new((self.now, self.data.clone())));
-    }
-
-    /// Brings everything back to the copy.
-    pub fn roll_back(&mut self) {
-        if let Some(copy) = &self.copy {
-            self.data = copy.1.clone();
-            (self.lost_leases, self.torn) = (true, true);
-            self.note_loss();
-        }
-    }
-
-    /// Brings the slice back to the copy.
+    /// Brings the slice back to the copy. The next copy is one of that.
     pub fn fail_over(&mut self) {
-        if let Some(copy) = &self.copy {
-            self.data.slice = copy.1.slice.clone();
+        if let Some(copy) = self.copy.take() {
+            self.data.slice = *copy;
             self.torn = true;
             self.note_loss();
         }
     }
 
     fn note_loss(&mut self) {
-        (self.over, self.fenced, self.lost) = (0, 0, true);
+        (self.over, self.lost) = (0, true);
         self.now += 1;
-    }
-
-    pub fn is(&self, state: State) -> bool {
-        self.data.record.is_some_and(|record| record.state == state)
     }
 
     /// What each gateway claims of whom; claims of nobody without a gateway.

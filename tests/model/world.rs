@@ -10,7 +10,7 @@ use rollcall::presence::turn::Turn;
 use rollcall::store::{ApplyReply, Lease, SliceSize};
 
 use super::budget::{Budget, Rules};
-use super::store::{Answer, Call, PassCall, PeerMessage, Record, State, Store};
+use super::store::{Answer, Call, PassCall, Store};
 
 static USERS: LazyLock<Vec<UserId>> = LazyLock::new(|| {
     (0..4)
@@ -70,67 +70,28 @@ impl Id {
 pub enum Who {
     /// `flush::work`.
     Job,
-    /// `LivesParts::close` and `LivesParts::finish`.
-    Closer,
     /// `lease::renew`.
     Lease,
     /// `check::check`.
     Checker,
-    /// `Lives::look_again` and `check::look_after`.
-    Reader,
-    /// `Lives::find`.
-    Finder,
-    /// `walk::visit_live`.
-    Walker,
 }
 
 /// The step that waits for the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Why {
-    Touch(Turn),
+    AskRecord(Turn),
     Complain(Turn),
     Apply(Turn, Draft),
     /// The fence says that the epoch is over, so the gateway asks the record.
     Over,
-    BeginClose {
-        epoch: u64,
-        rewritten: bool,
-    },
-    /// Writes a lost record again in order to close it.
-    Rewrite {
-        epoch: u64,
-    },
-    CloseSlice {
-        epoch: u64,
-    },
-    FinishClose,
     Renew {
         asked: u64,
         number: u64,
     },
-    Check(Expected),
-    /// Repairs what a check or a walk found, call by call.
-    PutRight(Vec<Repair>),
-    LookAgain,
-    LookAfter {
-        epoch: u64,
-        closed: bool,
-    },
-    Find,
-    Walk,
-}
-
-/// One thing to repair.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Repair {
-    /// `Keeper::keep`.
-    Touch,
-    /// `Keeper::fence_says_over`.
-    Over,
-    /// `Passer::pass`.
-    Pass(PassCall),
-    /// Closes the slice of an older epoch.
-    CloseSlice(u64),
+    /// The entry and the size that a check expects; `None` while anything is unsettled.
+    Check(Option<(Option<u64>, SliceSize)>),
+    /// Repairs what a check found, pass by pass.
+    PutRight(Vec<PassCall>),
 }
 
 /// A call under way whose answer a gateway waits for.
@@ -143,13 +104,6 @@ pub struct Task {
     pub answer: Option<Answer>,
 }
 
-/// What a check expects of the store.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Expected {
-    /// The entry and the size; `None` while anything is unsettled.
-    pub slice: Option<(Option<u64>, SliceSize)>,
-}
-
 /// The live's room on a gateway, with one slice only.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Room {
@@ -159,19 +113,18 @@ pub struct Room {
     pub seated: BTreeSet<usize>,
     /// The life of the gateway in which this slice makes its calls; 0 before the first.
     pub life: u8,
-    /// When the gateway last saw that the record is open.
+    /// When the gateway last heard that the live is open.
     pub touched: u64,
     /// Whether a check is due at once.
     pub doubt: bool,
-    /// Whether a message said that the record changed.
-    pub look: bool,
     /// The newest size that the gateway knows of the slice.
     pub known: SliceSize,
     /// How many renewals the gateway had begun when the slice last refused a call of this life.
     pub refused: Option<u64>,
-    /// Whether the slice has refused a call since the gateway last saw that the record is open.
+    /// Whether the slice has refused a call since the gateway last heard that the
+    /// live is open.
     pub unconfirmed: bool,
-    /// Whether the store refused a call when the record said that the epoch was over.
+    /// Whether the store refused a call when the epoch was over.
     pub refuted: bool,
 }
 
@@ -198,11 +151,7 @@ pub struct Gateway {
     pub unlisted: BTreeSet<Id>,
     pub dead: BTreeSet<Id>,
     pub room: Option<Room>,
-    /// Rooms that ended: their epoch, whether a close ended them, and when.
-    pub former: BTreeMap<(u64, bool), u64>,
     pub tasks: BTreeMap<Who, Task>,
-    /// Closes that wait until another close is done.
-    pub closes: BTreeSet<u64>,
     /// Stands for the clock of the process, which is ahead of the numbers of all its calls.
     pub clock: u64,
 }
@@ -238,12 +187,9 @@ impl Message {
                 *number,
                 held.map_or(0, |held| held.born) * 4 + burials.len() as u64,
             ),
-            Call::Touch { epoch } => (3, *epoch, 0),
-            Call::BeginClose { epoch } => (4, epoch.unwrap_or(0), 0),
-            Call::CloseSlice { epoch } => (5, *epoch, 0),
-            Call::FinishClose { epoch } => (6, *epoch, 0),
-            Call::Pass(pass) => (7, pass.epoch, pass.known.version),
-            Call::See { .. } => (8, 0, 0),
+            Call::AskRecord { epoch } => (3, *epoch, 0),
+            Call::Pass(pass) => (4, pass.epoch, pass.known.version),
+            Call::Look { .. } => (5, 0, 0),
         };
         (self.from, self.who, self.awaited, kind, number, time)
     }
@@ -318,8 +264,7 @@ impl World {
         self.gateways[at].tasks.contains_key(&who)
     }
 
-    /// The store carries out a call. A gateway that waits gets the answer, and those that listen
-    /// get the message.
+    /// The store carries out a call. A gateway that waits gets the answer.
     pub fn serve(&mut self, place: usize) {
         let Message {
             from,
@@ -327,46 +272,28 @@ impl World {
             awaited,
             call,
         } = self.network.remove(place);
-        let (answer, peer_message) = self.store.serve(&call, &self.rules);
-        let record = self.store.data.record;
-        if let Some(room) = self.gateways[from]
-            .room
-            .as_mut()
-            .filter(|room| room.is_over(record))
+        let answer = self.store.serve(&call, &self.rules);
+        if !awaited {
+            return;
+        }
+        let gateway = &mut self.gateways[from];
+        if let Some(room) = &mut gateway.room
+            && room.epoch < self.store.epoch
         {
-            let is_refusal = matches!(answer, Answer::Applied(ApplyReply::Refused(_)));
-            room.refuted |= awaited && is_refusal;
+            room.refuted |= matches!(answer, Answer::Applied(ApplyReply::Refused(_)));
         }
-        if let Some(peer_message) = peer_message {
-            self.tell(from, peer_message);
-        }
-        if awaited && let Some(task) = self.gateways[from].tasks.get_mut(&who) {
+        if let Some(task) = gateway.tasks.get_mut(&who) {
             task.answer = Some(answer);
         }
     }
 
-    /// A message arrives at once or never. Delays lie in what the gateway does about it afterwards.
-    pub fn tell(&mut self, from: usize, peer_message: PeerMessage) {
-        if peer_message == PeerMessage::Record && self.rules.drops_records() {
-            return;
-        }
-        for (at, gateway) in self
-            .gateways
-            .iter_mut()
-            .enumerate()
-            .filter(|(_, gateway)| !gateway.cut)
-        {
-            let Some(room) = &mut gateway.room else {
-                continue;
-            };
-            match peer_message {
-                PeerMessage::Record => room.look = true,
-                _ if at == from => {}
-                PeerMessage::Doubt => room.doubt = true,
-                PeerMessage::Size(epoch, size) if epoch == room.epoch => room.note_size(size),
-                PeerMessage::Size(..) => {}
-            }
-        }
+    /// The rooms that hear the messages of a gateway. A message arrives at once or never. Delays lie
+    /// in what a gateway does about it afterwards.
+    pub fn peers_of(&mut self, from: usize) -> impl Iterator<Item = &mut Room> {
+        let peers = self.gateways.iter_mut().enumerate();
+        peers
+            .filter(move |(at, gateway)| *at != from && !gateway.cut)
+            .filter_map(|(_, gateway)| gateway.room.as_mut())
     }
 
     /// Stops waiting for a call. The call may still arrive, if the budget has room for a late one.
@@ -401,15 +328,5 @@ impl World {
             .filter(|at| !self.gateways[*at].killed)
             .collect();
         alive.into_iter()
-    }
-}
-
-impl Room {
-    /// Whether the record says that this epoch is over. A record of an older epoch was lost and
-    /// written again; it says nothing about this one.
-    fn is_over(&self, record: Option<Record>) -> bool {
-        record.is_some_and(|record| {
-            record.epoch > self.epoch || (record.epoch == self.epoch && record.state != State::Open)
-        })
     }
 }
