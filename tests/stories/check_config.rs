@@ -2,12 +2,12 @@
 //! without a secret; it asks nobody unless it is told to.
 
 use std::path::Path;
-use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::certificates::Certificates;
+use crate::support::command::{Ran, run_under};
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_sentinels::RedisSentinels;
 use crate::support::redis_server::{RedisServer, free_port};
@@ -22,32 +22,22 @@ impl Folder {
     }
 
     fn file(&self, name: &str, text: &str) -> String {
-        let path = self.path(name);
+        let path = self.0.path().join(name);
         std::fs::write(&path, text).unwrap();
-        path
+        path.display().to_string()
     }
+}
 
-    fn path(&self, name: &str) -> String {
-        self.0.path().join(name).display().to_string()
-    }
+/// Runs this command line with a setting in the environment.
+fn run(line: &str) -> Ran {
+    run_under(line, &[("ROLLCALL_FLUSH", "100ms")])
+}
 
-    fn run(&self, command: &[&str], args: &[&str]) -> Output {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_rollcall"));
-        program
-            .args(command)
-            .args(args)
-            .env("ROLLCALL_FLUSH", "100ms")
-            .output()
-            .unwrap()
-    }
-
-    fn check(&self, code: i32, args: &[&str]) -> Value {
-        let out = self.run(&["check-config", "--json", "--log", "off"], args);
-        let said = String::from_utf8_lossy(&out.stdout).into_owned();
-        assert_eq!(out.status.code(), Some(code), "{out:?}");
-        assert!(!said.contains("hunter2"), "{said}");
-        serde_json::from_str(&said).unwrap_or_else(|why| panic!("{why}: {out:?}"))
-    }
+/// The verdict on these settings, which must end with this code and shows no secret.
+fn check(code: i32, settings: &str) -> Value {
+    let ran = run(&format!("check-config --json --log off {settings}")).is(code);
+    assert!(!ran.out.contains("hunter2"), "{ran:?}");
+    ran.json()
 }
 
 fn setting<'a>(verdict: &'a Value, name: &str) -> (&'a Value, &'a Value) {
@@ -61,7 +51,7 @@ fn what_is_in_force_is_shown_with_its_origin_and_without_secrets() {
     let folder = Folder::new();
     let text = "heartbeat = '4s'\n\n# The Redis.\nredis = 'redis://who:hunter2@127.0.0.1:7001/2'\nflush = '90ms'\n";
     let file = folder.file("rollcall.toml", text);
-    let verdict = folder.check(0, &["--config", &file, "--lease", "20s"]);
+    let verdict = check(0, &format!("--config {file} --lease 20s"));
     assert_eq!(
         (&verdict["mistakes"], &verdict["unreachable"]),
         (&json!([]), &Value::Null)
@@ -81,8 +71,7 @@ fn what_is_in_force_is_shown_with_its_origin_and_without_secrets() {
     ] {
         assert_eq!(setting(&verdict, name), (&value, &json!(origin)), "{name}");
     }
-    let text =
-        String::from_utf8(folder.run(&["check-config"], &["--config", &file]).stdout).unwrap();
+    let text = run(&format!("check-config --config {file}")).out;
     assert!(
         text.ends_with("nothing is wrong; nobody was asked (--connect asks)\n"),
         "{text}"
@@ -119,17 +108,8 @@ fn every_mistake_is_told_at_once_with_its_place_also_those_in_files() {
             certificates.chain().display()
         ),
     );
-    let args = [
-        "--config",
-        file.as_str(),
-        "--lease",
-        "1s",
-        "--lease-refresh",
-        "1s",
-        "--drian",
-        "5s",
-    ];
-    let verdict = folder.check(64, &args);
+    let settings = format!("--config {file} --lease 1s --lease-refresh 1s --drian 5s");
+    let verdict = check(64, &settings);
     let mistakes = verdict["mistakes"].as_array().unwrap().iter();
     let mistakes: Vec<&str> = mistakes.map(|one| one.as_str().unwrap()).collect();
     let all = [
@@ -156,19 +136,19 @@ fn every_mistake_is_told_at_once_with_its_place_also_those_in_files() {
     assert_eq!(mistakes.len(), all.len() - 1, "{mistakes:#?}");
     assert_eq!(setting(&verdict, "heartbeat").0, "(wrong)");
     // `serve` refuses the same settings; it tells of the files one after the other.
-    let serve = folder.run(&["serve"], &args);
-    let said = String::from_utf8(serve.stderr).unwrap();
-    assert_eq!(serve.status.code(), Some(64), "{said}");
+    let said = run(&format!("serve {settings}")).is(64).err;
     assert!(
         said.contains(&all[1]) && !said.contains("hunter2"),
         "{said}"
     );
-    let text = folder.run(&["check-config"], &args);
-    assert_eq!(text.status.code(), Some(64));
+    let text = run(&format!("check-config {settings}")).is(64).out;
     assert!(
-        String::from_utf8(text.stdout)
-            .unwrap()
-            .ends_with("\n11 things wrong\n")
+        text.ends_with(
+            "
+11 things wrong
+"
+        ),
+        "{text}"
     );
 }
 
@@ -177,107 +157,65 @@ fn every_mistake_is_told_at_once_with_its_place_also_those_in_files() {
 fn a_file_that_cannot_be_used_ends_each_command_with_64() {
     let folder = Folder::new();
     let text = folder.file("text", "no certificate");
-    let nobody = format!("rediss://127.0.0.1:{}", free_port());
-    let fans = [
-        "--fan-source",
-        "http",
-        "--fan-url",
-        "https://example.org",
-        "--fan-secret-file",
-        "/nowhere",
-    ];
-    let ca = ["--redis", nobody.as_str(), "--redis-ca", text.as_str()];
-    for (command, args) in [
-        ("serve", &fans[..]),
-        ("check-config", &fans),
-        ("serve", &ca),
-        ("check-config", &ca),
-    ] {
-        let out = folder.run(&[command], &[args, &["--listen", "127.0.0.1:0"]].concat());
-        assert_eq!(out.status.code(), Some(64), "{command} {args:?}: {out:?}");
+    let ca = format!(
+        "--redis rediss://127.0.0.1:{} --redis-ca {text}",
+        free_port()
+    );
+    let fans =
+        "--fan-source http --fan-url https://example.org --fan-secret-file /nowhere".to_owned();
+    for settings in [&fans, &ca] {
+        for command in ["serve", "check-config"] {
+            run(&format!("{command} {settings} --listen 127.0.0.1:0")).is(64);
+        }
     }
-    let out = folder.run(&["keys", "*"], &ca);
-    assert_eq!(out.status.code(), Some(64), "{out:?}");
+    run(&format!("keys * {ca}")).is(64);
 }
 
 #[tokio::test]
 async fn redis_is_asked_only_where_that_is_wanted() {
     let (folder, redis) = (Folder::new(), Redis::start().await);
-    let (url, nobody) = (
-        redis.url(),
-        format!("redis://:hunter2@127.0.0.1:{}", free_port()),
-    );
+    let nobody = format!("--redis redis://:hunter2@127.0.0.1:{}", free_port());
+    assert_eq!(check(0, &nobody)["unreachable"], Value::Null);
+    let begins = |list: &Value, words: &str| {
+        let first = list[0].as_str().unwrap();
+        assert!(first.starts_with(words), "{list:#}");
+    };
+    let away = check(69, &format!("{nobody} --connect"));
+    begins(&away["unreachable"], "redis: Redis cannot be reached");
+    let asked = check(0, &format!("--redis {} --connect", redis.url()));
     assert_eq!(
-        folder.check(0, &["--redis", &nobody])["unreachable"],
-        Value::Null
-    );
-    let away = folder.check(69, &["--redis", &nobody, "--connect"]);
-    assert!(
-        away["unreachable"][0]
-            .as_str()
-            .unwrap()
-            .starts_with("redis: Redis cannot be reached"),
-        "{away:#}"
-    );
-    let asked = folder.check(0, &["--redis", &url, "--connect"]);
-    assert_eq!(
-        asked["presence_secret"],
-        "one that the gateways share in Redis"
-    );
-    assert_eq!(
-        folder.check(0, &["--redis", &url, "--connect"])["unreachable"],
-        json!([])
+        (&asked["presence_secret"], &asked["unreachable"]),
+        (&json!("one that the gateways share in Redis"), &json!([]))
     );
     let keys = redis.ask(&["DBSIZE"]).await;
     assert_eq!(keys, 0, "nothing is left of what was tried out");
     let secret = folder.file("secret", &"s".repeat(32));
     let keys = format!("http://127.0.0.1:{}/hunter2", free_port());
-    let jwks = [
-        "--auth",
-        "jwt",
-        "--jwt-hs256-secret-file",
-        &secret,
-        "--jwt-jwks",
-        &keys,
-        "--connect",
-    ];
-    let away = folder.check(69, &jwks);
-    assert!(
-        away["unreachable"][0]
-            .as_str()
-            .unwrap()
-            .starts_with("jwt-jwks: "),
-        "{away:#}"
+    let away = check(
+        69,
+        &format!("--auth jwt --jwt-hs256-secret-file {secret} --jwt-jwks {keys} --connect"),
     );
-    assert!(
-        away["warnings"][0]
-            .as_str()
-            .unwrap()
-            .contains("jwt-jwks is a URL of http"),
-        "{away:#}"
-    );
+    begins(&away["unreachable"], "jwt-jwks: ");
+    let warning = away["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("jwt-jwks is a URL of http"), "{away:#}");
 }
 
-/// The exit code of the program, which must not start, and what it says.
-fn start(redis: &str) -> (Option<i32>, String) {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_rollcall"));
-    let out = program
-        .args(["--listen", "127.0.0.1:0", "--redis", redis])
-        .output()
-        .unwrap();
-    (out.status.code(), String::from_utf8(out.stderr).unwrap())
+/// The verdict on this Redis, which is asked.
+fn connects(code: i32, redis: &str) -> Value {
+    check(code, &format!("--redis {redis} --connect"))
 }
 
 /// A check and a start must end with this code, and each must say all these words.
 fn refuses(redis: &str, code: i32, words: &[&str]) {
-    let verdict = Folder::new().check(code, &["--redis", redis, "--connect"]);
+    let verdict = connects(code, redis);
     let list = if code == 64 {
         &verdict["mistakes"]
     } else {
         &verdict["unreachable"]
     };
-    let (ended, said) = start(redis);
-    assert_eq!(ended, Some(code), "{said}");
+    let said = run(&format!("--listen 127.0.0.1:0 --redis {redis}"))
+        .is(code)
+        .err;
     for word in words {
         assert!(
             list.to_string().contains(word),
@@ -300,19 +238,13 @@ async fn a_redis_under_other_names_is_refused_with_the_names_and_its_own_words()
         "HSET",
         "SPUBLISH",
     ];
-    let renamed = |command: &str| {
-        [
-            "--rename-command".to_owned(),
-            command.to_owned(),
-            format!("MY{command}"),
-        ]
+    let renaming = async |commands: &[&str]| {
+        let renamed = |command: &&str| format!("--rename-command {command} MY{command}");
+        let options: Vec<String> = commands.iter().map(renamed).collect();
+        let options = options.join(" ");
+        RedisServer::start_with(&options.split(' ').collect::<Vec<_>>()).await
     };
-    let options: Vec<String> = in_scripts
-        .iter()
-        .flat_map(|command| renamed(command))
-        .collect();
-    let server =
-        RedisServer::start_with(&options.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let server = renaming(&in_scripts).await;
     let words: Vec<String> = in_scripts
         .iter()
         .map(|command| format!("{command}: ERR Unknown Redis command called from script"))
@@ -323,9 +255,7 @@ async fn a_redis_under_other_names_is_refused_with_the_names_and_its_own_words()
         &words.iter().map(String::as_str).collect::<Vec<_>>(),
     );
     for command in ["EVAL", "EVALSHA", "SSUBSCRIBE"] {
-        let options = renamed(command);
-        let server =
-            RedisServer::start_with(&options.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        let server = renaming(&[command]).await;
         refuses(&server.url(), 69, &[command, "ERR unknown command"]);
         let left = server.cli(&["KEYS", "*"]);
         assert!(left.lines().all(|key| key == "rollcall:canary"), "{left}");
@@ -342,7 +272,7 @@ async fn what_a_user_may_not_do_is_named() {
         assert_eq!(server.cli(&[&rule[..], more].concat()), "OK");
     };
     let url = format!("redis://rollcall:secret@{}", server.addr());
-    let check = |code| Folder::new().check(code, &["--redis", &url, "--connect"]);
+    let check = |code| connects(code, &url);
     rule(&[]);
     assert_eq!(check(0)["unreachable"], json!([]));
     rule(&["-xautoclaim", "-getbit"]);
@@ -370,7 +300,7 @@ async fn what_a_user_may_not_do_is_named() {
 async fn a_replica_is_refused_and_a_full_master_is_told() {
     let redis = Redis::start().await;
     redis.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    let full = Folder::new().check(69, &["--redis", &redis.url(), "--connect"]);
+    let full = connects(69, &redis.url());
     assert!(
         full["unreachable"]
             .to_string()
@@ -388,7 +318,7 @@ async fn a_policy_that_drops_keys_is_a_warning() {
     redis
         .ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
         .await;
-    let verdict = Folder::new().check(0, &["--redis", &redis.url(), "--connect"]);
+    let verdict = connects(0, &redis.url());
     assert!(
         verdict["warnings"]
             .to_string()
@@ -398,7 +328,7 @@ async fn a_policy_that_drops_keys_is_a_warning() {
     redis
         .ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
         .await;
-    let verdict = Folder::new().check(0, &["--redis", &redis.url(), "--connect"]);
+    let verdict = connects(0, &redis.url());
     assert!(
         !verdict["warnings"].to_string().contains("maxmemory-policy"),
         "{verdict:#}"
@@ -443,7 +373,7 @@ async fn the_scheme_of_the_url_must_fit_the_servers() {
 #[tokio::test]
 async fn every_master_of_a_cluster_is_tried_out() {
     let cluster = RedisCluster::start(3, 0).await;
-    let check = |code| Folder::new().check(code, &["--redis", &cluster.url(), "--connect"]);
+    let check = |code| connects(code, &cluster.url());
     assert_eq!(check(0)["unreachable"], json!([]));
     for node in &cluster.nodes {
         assert_eq!(node.cli(&["KEYS", "*trial*"]), "");
@@ -481,22 +411,12 @@ fn a_secret_that_every_user_may_read_is_warned_of_by_the_check_and_at_the_start(
     let folder = Folder::new();
     let secret = folder.file("secret", &"s".repeat(32));
     let file = folder.file("rollcall.toml", "redis = 'redis://:hunter2@127.0.0.1:1'\n");
-    let args = [
-        "--auth",
-        "jwt",
-        "--jwt-hs256-secret-file",
-        &secret,
-        "--config",
-        &file,
-    ];
+    let settings = format!("--auth jwt --jwt-hs256-secret-file {secret} --config {file}");
     let warnings = |mode| {
         for name in [&secret, &file] {
             set_permissions(name, Permissions::from_mode(mode)).unwrap();
         }
-        folder.check(0, &args)["warnings"]
-            .as_array()
-            .unwrap()
-            .clone()
+        check(0, &settings)["warnings"].as_array().unwrap().clone()
     };
     assert_eq!(warnings(0o640), Vec::<Value>::new());
     let told = warnings(0o644);
@@ -507,12 +427,10 @@ fn a_secret_that_every_user_may_read_is_warned_of_by_the_check_and_at_the_start(
         };
         assert!(told.iter().any(|told| about(&told)), "{setting} {told:?}");
     }
-    let start = folder.run(
-        &["serve"],
-        &[&args[..], &["--listen", "127.0.0.1:0"]].concat(),
-    );
-    let said = String::from_utf8(start.stderr).unwrap();
-    assert_eq!(start.status.code(), Some(69), "there is no Redis: {said}");
+    // There is no Redis.
+    let said = run(&format!("serve {settings} --listen 127.0.0.1:0"))
+        .is(69)
+        .err;
     assert!(
         said.contains("WARN") && said.contains(&secret) && !said.contains("hunter2"),
         "{said}"
@@ -525,7 +443,7 @@ fn the_example_in_the_repository_has_no_mistake_but_its_files() {
         .join("deploy/rollcall.toml")
         .display()
         .to_string();
-    let verdict = Folder::new().check(64, &["--config", &example]);
+    let verdict = check(64, &format!("--config {example}"));
     let mistakes = verdict["mistakes"].as_array().unwrap();
     assert!(
         !mistakes.is_empty()

@@ -1,8 +1,7 @@
 //! The program seen from outside: what it prints when it starts, and its exit code when it cannot
 //! start.
 
-use std::process::{Command, Output};
-
+use crate::support::command::run;
 use crate::support::program::Program;
 use crate::support::redis_view::Redis;
 use crate::support::socket::Socket;
@@ -11,19 +10,11 @@ use crate::support::viewer::Viewer;
 use crate::support::wait::PATIENCE;
 use crate::support::world::{World, timings};
 
-fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_rollcall"))
-        .args(args)
-        .output()
-        .unwrap()
-}
-
 #[test]
 fn a_taken_address_ends_the_program_with_69() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let out = run(&["--listen", &taken.local_addr().unwrap().to_string()]);
-    assert_eq!(out.status.code(), Some(69), "{out:?}");
-    assert!(out.stdout.is_empty(), "{out:?}");
+    let address = taken.local_addr().unwrap();
+    assert_eq!(run(&format!("--listen {address}")).is(69).out, "");
 }
 
 #[test]

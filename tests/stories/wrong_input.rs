@@ -1,33 +1,23 @@
 //! A user's mistake ends a command with a sentence that helps and with the code of the documents:
 //! never with a panic, a backtrace, or the inside of an error. Colours are for terminals only.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::support::command::{Ran, run};
 use crate::support::redis_server::free_port;
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
 use crate::support::terminal::at_a_terminal;
 use crate::support::world::World;
 
-fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_rollcall"))
-        .args(args)
-        .output()
-        .unwrap()
-}
-
-fn said(out: &Output) -> String {
-    String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
-}
-
 #[track_caller]
-fn helps(out: &Output, code: i32, words: &str) {
-    let text = said(out);
-    assert_eq!(out.status.code(), Some(code), "{text}");
+fn helps(ran: &Ran, code: i32, words: &str) {
+    let text = ran.said();
+    assert_eq!(ran.code, Some(code), "{text}");
     assert!(text.contains(words), "{words:?} is not in {text}");
     for inside in [
         "panic",
@@ -44,134 +34,106 @@ fn helps(out: &Output, code: i32, words: &str) {
 
 #[test]
 fn a_mistake_on_the_command_line_is_explained() {
-    let redis = ["--redis", "redis://127.0.0.1"];
-    let wrong: &[(&[&str], &str)] = &[
-        (&["keys"], "PATTERN: is missing"),
+    for (line, words) in [
+        ("keys", "PATTERN: is missing"),
         (
-            &["keys", "Cargo.toml", "README.md", redis[0], redis[1]],
+            "keys Cargo.toml README.md REDIS",
             "so does a pattern with a *",
         ),
+        ("keys live:[0-9 REDIS", "has a [ without its ]"),
+        // An empty pattern.
+        ("keys  REDIS", "* finds every key"),
+        ("keys *", "redis: is required"),
+        ("keys * REDIS --count many", "--count (flag): invalid digit"),
         (
-            &["keys", "live:[0-9", redis[0], redis[1]],
-            "has a [ without its ]",
-        ),
-        (&["keys", "", redis[0], redis[1]], "* finds every key"),
-        (&["keys", "*"], "redis: is required"),
-        (
-            &["keys", "*", redis[0], redis[1], "--count", "many"],
-            "--count (flag): invalid digit",
-        ),
-        (
-            &["keys", "*", redis[0], redis[1], "--once"],
+            "keys * REDIS --once",
             "--once (flag): is not an option of this command",
         ),
+        ("keys * --redis http://hunter2", "is no Redis URL"),
         (
-            &["keys", "*", "--redis", "http://hunter2"],
-            "is no Redis URL",
-        ),
-        (
-            &["lives", "--gateway", "127.0.0.1:8080"],
+            "lives --gateway 127.0.0.1:8080",
             "right would be http://host:port",
         ),
         (
-            &["lives", "--gateway", "http://u:hunter2@h"],
+            "lives --gateway http://u:hunter2@h",
             "right would be http://host:port",
         ),
         (
-            &["lives", "--sort", "size"],
+            "lives --sort size",
             "--sort (flag): must be one of viewers, fans",
         ),
+        ("lives --watch soon", "--watch (flag): invalid digit"),
+        ("lives --watch 0", "--watch (flag): 0 is not in 1..=3600"),
+        ("lives --watch --json", "(flag): does not go with --"),
+        ("lives hunter2", "A value with spaces needs quotes"),
         (
-            &["lives", "--watch", "soon"],
-            "--watch (flag): invalid digit",
-        ),
-        (
-            &["lives", "--watch", "0"],
-            "--watch (flag): 0 is not in 1..=3600",
-        ),
-        (
-            &["lives", "--watch", "--json"],
-            "(flag): does not go with --",
-        ),
-        (&["lives", "hunter2"], "A value with spaces needs quotes"),
-        (
-            &["lives", "--count", "3"],
+            "lives --count 3",
             "--count (flag): is not an option of this command",
         ),
         (
-            &["check-config", "--fix"],
+            "check-config --fix",
             "--fix (flag): is not an option of this command",
         ),
         (
-            &["check-config", "--config", "/nowhere"],
+            "check-config --config /nowhere",
             "file /nowhere: cannot be read",
         ),
-        (&["chek-config"], "did you mean check-config?"),
-        (&["lvies"], "did you mean lives?"),
-        (&["--gatway", "http://127.0.0.1"], "did you mean --gateway?"),
+        ("chek-config", "did you mean check-config?"),
+        ("lvies", "did you mean lives?"),
+        ("audti", "audit"),
+        ("--json", "--json"),
+        ("--gatway http://127.0.0.1", "did you mean --gateway?"),
+        ("--config /", "file /: cannot be read: is a directory"),
         (
-            &["audit", "--api-key-fil", "x", redis[0], redis[1]],
-            "did you mean --api-key-file?",
+            "--redis http://hunter2",
+            "redis (flag --redis): is no Redis URL; right would be redis://",
         ),
-        (&["--config", "/"], "file /: cannot be read: is a directory"),
         (
-            &["--tls-cert", "/nowhere", "--tls-key", "/nowhere"],
+            "--tls-cert /nowhere --tls-key /nowhere",
             "tls-cert: /nowhere cannot be read",
         ),
+        ("audit", "memory store"),
+        ("audit 42 REDIS", "one too many"),
+        ("audit REDIS --top 1001", "0..=1000"),
+        ("audit REDIS --fans", "--against"),
+        ("audit REDIS --against online:42", "{live_id} once"),
+        ("audit REDIS --against online:{live_id} --fix", "--fix"),
+        ("audit REDIS --gateway 127.0.0.1:8080", "http://host:port"),
         (
-            &[
-                "token",
-                "--sub",
-                "u1",
-                "--jwt-hs256-secret-file",
-                "/nowhere",
-            ],
+            "audit REDIS --api-key-fil x",
+            "did you mean --api-key-file?",
+        ),
+        ("explain 42", "memory store"),
+        ("explain REDIS", "LIVE: is missing"),
+        ("explain a\tb REDIS", "LIVE"),
+        ("explain 42 --fix REDIS", "--fix"),
+        (
+            "token --sub u1 --jwt-hs256-secret-file /nowhere",
             "jwt-hs256-secret-file: the file cannot be",
         ),
         (
-            &["token", "--sub", "u1", "--jwt-hs256-secret-file", "/"],
-            "jwt-hs256-secret-file: the file cannot be",
-        ),
-        (
-            &["key", "--name", "x", "--scopes", "reed"],
-            "read, write, moderate",
-        ),
-        (&["events", "replay", "hunter2", redis[0]], "--redis"),
-        (
-            &[
-                "token",
-                "--sub",
-                "u1",
-                "--jwt-hs256-secret-file",
-                "/nowhere",
-            ],
+            "token --sub u1 --jwt-hs256-secret-file /nowhere",
             "entity not found (/nowhere)",
         ),
-        (&["completions", "tcsh"], "bash, elvish, fish"),
-    ];
-    for (args, words) in wrong {
-        helps(&run(args), 64, words);
+        (
+            "token --sub u1 --jwt-hs256-secret-file /",
+            "jwt-hs256-secret-file: the file cannot be",
+        ),
+        ("key --name x --scopes reed", "read, write, moderate"),
+        ("events replay hunter2 --redis", "--redis"),
+        ("completions tcsh", "bash, elvish, fish"),
+    ] {
+        let line = line.replace("REDIS", "--redis redis://127.0.0.1");
+        helps(&run(&line), 64, words);
     }
 }
 
 #[test]
 fn every_file_that_cannot_be_used_is_named_at_once() {
-    let wrong = [
-        "--auth",
-        "jwt",
-        "--jwt-hs256-secret-file",
-        "/no-secret",
-        "--jwt-public-key",
-        "/no-key",
-        "--api-keys",
-        "/no-keys",
-        "--tls-cert",
-        "/no-chain",
-        "--tls-key",
-        "/no-tls-key",
-    ];
-    for command in [&[][..], &["check-config"]] {
-        let out = run(&[command, &wrong].concat());
+    let wrong = "--auth jwt --jwt-hs256-secret-file /no-secret --jwt-public-key /no-key \
+                 --api-keys /no-keys --tls-cert /no-chain --tls-key /no-tls-key";
+    for line in [wrong.to_owned(), format!("check-config {wrong}")] {
+        let out = run(&line);
         for file in [
             "/no-secret",
             "/no-key",
@@ -193,14 +155,10 @@ fn a_switch_of_the_file_may_be_a_boolean() {
     )
     .unwrap();
     let path = file.path().display().to_string();
-    let out = run(&["check-config", "--json", "--config", &path]);
-    let found: serde_json::Value =
-        serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", said(&out)));
-    assert_eq!(
-        (out.status.code(), &found["mistakes"]),
-        (Some(0), &json!([])),
-        "{found}"
-    );
+    let found = run(&format!("check-config --json --config {path}"))
+        .is(0)
+        .json();
+    assert_eq!(found["mistakes"], json!([]), "{found}");
     for (name, value) in [
         ("proxy-from-env", "true"),
         ("uniques", "false"),
@@ -216,26 +174,13 @@ fn a_switch_of_the_file_may_be_a_boolean() {
 }
 
 #[test]
-fn a_value_that_is_not_shown_is_no_part_of_the_sentence() {
-    let out = run(&["--redis", "http://hunter2"]);
-    helps(
-        &out,
-        64,
-        "redis (flag --redis): is no Redis URL; right would be redis://",
-    );
-}
-
-#[test]
 fn an_event_that_nobody_gave_up_is_a_mistake_of_who_asks_for_it() {
     story(async {
         let redis = Redis::start().await;
-        let out = run(&[
-            "events",
-            "replay",
-            "1732000000000-0",
-            "--redis",
-            &redis.url(),
-        ]);
+        let out = run(&format!(
+            "events replay 1732000000000-0 --redis {}",
+            redis.url()
+        ));
         helps(
             &out,
             64,
@@ -246,16 +191,9 @@ fn an_event_that_nobody_gave_up_is_a_mistake_of_who_asks_for_it() {
 
 #[test]
 fn a_name_that_dns_does_not_know_is_told_in_words() {
-    let out = run(&[
-        "keys",
-        "*",
-        "--redis",
-        "redis://no-such-host.invalid",
-        "--log",
-        "off",
-    ]);
+    let out = run("keys * --redis redis://no-such-host.invalid --log off");
     helps(&out, 69, "Redis cannot be reached: ");
-    let text = said(&out);
+    let text = out.said();
     assert!(
         !text.contains("Custom {") && !text.contains("Uncategorized"),
         "{text}"
@@ -268,40 +206,41 @@ fn a_redis_that_does_not_answer_or_let_in_is_named_by_every_command() {
         let redis = Redis::start().await;
         let nobody = format!("redis://:hunter2@127.0.0.1:{}", free_port());
         let stranger = format!("redis://who:hunter2@{}", redis.addr());
-        let commands: [&[&str]; 6] = [
-            &["keys", "*"],
-            &["audit"],
-            &["explain", "42"],
-            &["events", "list"],
-            &["check-config", "--connect"],
-            &[],
-        ];
-        for command in commands {
+        for command in [
+            "keys * ",
+            "audit ",
+            "explain 42 ",
+            "events list ",
+            "check-config --connect ",
+            "",
+        ] {
             for (url, words) in [(&nobody, "refused"), (&stranger, "WRONGPASS")] {
                 helps(
-                    &run(&[command, &["--redis", url, "--log", "off"]].concat()),
+                    &run(&format!("{command}--redis {url} --log off")),
                     69,
                     words,
                 );
             }
         }
+        let cluster = format!("redis-cluster://who:hunter2@{}", redis.addr());
+        helps(&run(&format!("--redis {cluster}")), 69, "WRONGPASS");
     });
 }
 
 /// Runs the program with a standard output that nobody reads: its exit code, and what it says on
 /// standard error.
-async fn without_a_reader(args: &[&str]) -> (Option<i32>, String) {
+async fn without_a_reader(line: &str) -> (Option<i32>, String) {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut program = Command::new(env!("CARGO_BIN_EXE_rollcall"));
     program
-        .args(args)
+        .args(line.split(' '))
         .stdin(Stdio::null())
         .stdout(writer)
         .stderr(Stdio::piped());
     let run = move || program.spawn().unwrap().wait_with_output().unwrap();
     let out = tokio::task::spawn_blocking(run).await.unwrap();
-    (out.status.code(), said(&out))
+    (out.status.code(), String::from_utf8(out.stderr).unwrap())
 }
 
 /// As in `rollcall keys '*' | head -1`, after `head` has gone.
@@ -311,21 +250,23 @@ fn a_reader_that_goes_away_is_no_failure() {
         let world = World::on_redis(|_| ()).await;
         world.open("42").await;
         let (redis, gateway) = (world.redis().url(), format!("http://{}", world.addr));
-        let commands: [&[&str]; 12] = [
-            &["--help"],
-            &["man"],
-            &["completions", "bash"],
-            &["key", "--name", "x", "--scopes", "read"],
-            &["keys", "*", "--redis", &redis],
-            &["keys", "*", "--json", "--redis", &redis],
-            &["lives", "--gateway", &gateway],
-            &["lives", "--json", "--gateway", &gateway],
-            &["lives", "--watch", "--gateway", &gateway],
-            &["check-config"],
-            &["audit", "--redis", &redis],
-            &["explain", "42", "--redis", &redis],
-        ];
-        for command in commands {
+        for command in [
+            "--help",
+            "man",
+            "completions bash",
+            "key --name x --scopes read",
+            "keys * REDIS",
+            "keys * --json REDIS",
+            "lives GATEWAY",
+            "lives --json GATEWAY",
+            "lives --watch GATEWAY",
+            "check-config",
+            "audit REDIS",
+            "explain 42 REDIS",
+        ] {
+            let command = &command
+                .replace("REDIS", &format!("--redis {redis}"))
+                .replace("GATEWAY", &format!("--gateway {gateway}"));
             let mut seen = without_a_reader(command).await;
             // On a busy machine Redis or the gateway may answer too late.
             for _ in 0..3 {
@@ -407,17 +348,12 @@ fn ids_that_no_url_can_carry_are_refused_wherever_ids_are_read() {
             }
             let opens = json!({"type": "open", "live_id": "43", "streamer_id": dots});
             assert_eq!(world.service().await.ask(opens).await["code"], "invalid_id");
-            let token = ["token", "--jwt-hs256-secret-file", "Cargo.toml", "--sub"];
-            helps(
-                &run(&[&token[..], &[dots]].concat()),
-                64,
-                "URLs cannot carry",
-            );
-            helps(
-                &run(&["explain", dots, "--redis", "redis://127.0.0.1"]),
-                64,
-                "URLs cannot carry",
-            );
+            for line in [
+                format!("token --jwt-hs256-secret-file Cargo.toml --sub {dots}"),
+                format!("explain {dots} --redis redis://127.0.0.1"),
+            ] {
+                helps(&run(&line), 64, "URLs cannot carry");
+            }
         }
     });
 }
