@@ -1,6 +1,6 @@
-//! Splits Rust source into names and punctuation, without comments, strings and code that is
-//! compiled for tests only. The import rules read these tokens; nothing here knows what an import
-//! is.
+//! Splits Rust source into names, punctuation and literals, without comments and code that is
+//! compiled for tests only. The import rules read these tokens, and the rule on the size counts
+//! their lines; nothing here knows what an import is.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
@@ -15,24 +15,30 @@ impl Token {
     }
 }
 
-/// All tokens of a file. `::` is one token.
+/// The names and the punctuation of a file. `::` is one token.
 pub fn tokens(source: &str) -> Vec<Token> {
+    let mut found = tokens_with_literals(source);
+    found.retain(|Token { text, .. }| {
+        let is_name = text.chars().all(|c| c.is_alphanumeric() || c == '_');
+        is_name || text == "::" || text.len() == 1
+    });
+    found
+}
+
+/// The same with strings and characters. A string may have several lines.
+pub fn tokens_with_literals(source: &str) -> Vec<Token> {
     let chars: Vec<char> = source.chars().collect();
     let (mut found, mut at, mut line) = (Vec::new(), 0, 1);
     while at < chars.len() {
         let start = at;
         at = end_of_token(&chars, at);
         let text: String = chars[start..at].iter().collect();
-        let is_code = text == "::"
-            || text.chars().all(|c| c.is_alphanumeric() || c == '_')
-            || text.len() == 1;
-        if is_code && !text.trim().is_empty() {
-            found.push(Token {
-                text: text.clone(),
-                line,
-            });
+        let lines = text.matches('\n').count();
+        let is_comment = text.starts_with("//") || text.starts_with("/*");
+        if !is_comment && !text.trim().is_empty() {
+            found.push(Token { text, line });
         }
-        line += text.matches('\n').count();
+        line += lines;
     }
     found
 }
