@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 use crate::apps::{NodeApp, PythonApp, read, within_deadline};
 use crate::support::link::Link;
 use crate::support::tokens::{SECRET, in_seconds, mint, with_tokens};
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::{PATIENCE, fits, same, until};
 use crate::support::world::World;
 
 const CLIENTS: u64 = 20;
@@ -74,8 +74,7 @@ impl Flock {
 
     async fn says(&self, word: &str, times: u64, within: Duration) {
         until(word, within, async || {
-            let said = self.said(word);
-            if said >= times { Ok(()) } else { Err(said) }
+            fits(self.said(word), |said| *said >= times)
         })
         .await;
     }

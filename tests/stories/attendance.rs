@@ -12,7 +12,7 @@ use super::audit::{audit, found};
 use crate::support::dashboard::{fans, viewers};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::{PATIENCE, names, same, until};
 use crate::support::world::World;
 
 async fn open(world: &World, live: &str) -> u64 {
@@ -33,14 +33,8 @@ async fn answer(world: &World, question: &str) -> (u64, BTreeSet<String>) {
     let count = world.backend().get(&path).await.is(200).body["count"]
         .as_u64()
         .unwrap();
-    let users = world.backend().list(&path, 2).await;
-    (
-        count,
-        users
-            .iter()
-            .map(|user| user["user_id"].as_str().unwrap().to_owned())
-            .collect(),
-    )
+    let users = world.backend().users(&path, 2).await;
+    (count, users.into_iter().collect())
 }
 
 /// The same, while nobody comes.
@@ -48,10 +42,6 @@ async fn came(world: &World, question: &str) -> BTreeSet<String> {
     let (count, users) = answer(world, question).await;
     assert_eq!(count, users.len() as u64, "{question}");
     users
-}
-
-fn names(names: &[&str]) -> BTreeSet<String> {
-    names.iter().map(|&name| name.to_owned()).collect()
 }
 
 async fn become_those_who_came(world: &World, question: &str, wanted: &[&str]) {

@@ -1,6 +1,7 @@
 //! Clocks that are wrong: one gateway runs an hour ahead, another an hour behind, and the clock of
 //! Redis steps. No decision compares clocks of two machines, so no viewer and no dashboard notices.
 
+use rollcall::base::clock::unix_now;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{fans, viewers};
@@ -17,11 +18,7 @@ async fn off_by(world: &World) -> i64 {
         .log
         .pop()
         .expect("the counts of now");
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .expect("after 1970")
-        .as_millis();
-    i64::try_from(counts.number("as_of")).expect("a time") - i64::try_from(now).expect("a time")
+    counts.number("as_of") as i64 - unix_now() as i64
 }
 
 #[test]

@@ -1,18 +1,12 @@
 //! What a dashboard shows: the right figures, peaks and times, for those who may see them.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use rollcall::base::clock::unix_now;
 use serde_json::json;
 
 use crate::support::dashboard::{Dashboard, fans, viewers};
 use crate::support::stores::{on_both_stores, on_memory, on_redis};
-
-fn now_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_millis() as u64
-}
 
 on_memory! {
     async fn watching_answers_with_the_figures_of_now(world) {
@@ -24,7 +18,7 @@ on_memory! {
         assert_eq!(first.json["epoch"], world.epoch("42").await);
         assert_eq!(first.json["quality"], "exact");
         assert_eq!((first.number("peak_viewers"), first.number("peak_fans")), (0, 0));
-        let (now, opened, as_of) = (now_ms(), first.number("opened_at"), first.number("as_of"));
+        let (now, opened, as_of) = (unix_now(), first.number("opened_at"), first.number("as_of"));
         assert!(opened <= now && opened > now - 60_000, "opened_at {opened} of {now}");
         assert!(as_of >= opened && as_of <= now + 1_000, "as_of {as_of} of {now}");
         assert!(first.number("seq") < u64::MAX);

@@ -18,14 +18,6 @@ use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::wait::{PATIENCE, SLACK, fits, same, throughout, until};
 use crate::support::world::World;
 
-/// Waits until this gateway says so many viewers and fans.
-async fn figures_become(world: &World, viewers: u64, fans: u64) {
-    until("the figures", PATIENCE, async || {
-        same(world.figures("42").await, (viewers, fans))
-    })
-    .await;
-}
-
 on_both_stores! {
     tuned(with_datagrams)
     async fn an_app_that_beats_by_datagram_is_counted_as_all_others_are(world) {
@@ -47,7 +39,7 @@ on_both_stores! {
         app.keeps_beating(world.config.timeout * 2).await;
         assert_eq!(world.figures("42").await, (1, 1));
         app.leaves().await;
-        figures_become(&world, 0, 0).await;
+        world.figures_become("42", (0, 0), PATIENCE).await;
         world.fans_become("42", &[]).await;
         app.hears_status(Status::Left).await;
     }
@@ -58,10 +50,10 @@ on_memory! {
     async fn who_is_silent_is_gone_and_a_beat_brings_the_viewer_back(world) {
         world.open("42").await;
         let mut app = world.app_in("u1", "42").await;
-        figures_become(&world, 1, 0).await;
-        figures_become(&world, 0, 0).await;
+        world.figures_become("42", (1, 0), PATIENCE).await;
+        world.figures_become("42", (0, 0), PATIENCE).await;
         app.settles().await;
-        figures_become(&world, 1, 0).await;
+        world.figures_become("42", (1, 0), PATIENCE).await;
         assert!(counted(&world, "resumed").await >= 1.0);
     }
 }
@@ -88,7 +80,7 @@ on_memory! {
         assert!(silent_since.elapsed() < world.config.timeout + SLACK * 2);
         // The same from the address of the app itself.
         app.settles().await;
-        figures_become(&world, 1, 0).await;
+        world.figures_become("42", (1, 0), PATIENCE).await;
         let recorded = app.sent.clone();
         until("gone, although copies arrive", world.config.timeout + SLACK + PATIENCE, async || {
             for copy in &recorded {
@@ -146,7 +138,7 @@ on_memory! {
     async fn an_app_whose_port_changes_goes_on(world) {
         world.open("42").await;
         let mut app = world.app_in("u1", "42").await;
-        figures_become(&world, 1, 0).await;
+        world.figures_become("42", (1, 0), PATIENCE).await;
         for _ in 0..10 {
             let former = app.address();
             app.gets_another_port().await;
@@ -259,10 +251,10 @@ on_memory! {
     async fn an_app_whose_user_was_removed_learns_it_and_stays_away(world) {
         world.open("42").await;
         let mut app = world.app_in("u1", "42").await;
-        figures_become(&world, 1, 0).await;
+        world.figures_become("42", (1, 0), PATIENCE).await;
         world.backend().ban("42", "u1", 60).await;
         app.hears_status(Status::Removed).await;
-        figures_become(&world, 0, 0).await;
+        world.figures_become("42", (0, 0), PATIENCE).await;
     }
 }
 
@@ -332,7 +324,7 @@ fn a_gateway_is_killed_and_its_apps_go_on_at_another_one() {
             let app = doomed.app_in(&format!("u{n}"), "42").await;
             staying.push(app.stays(gateways.to_vec()));
         }
-        figures_become(&other, 20, 0).await;
+        other.figures_become("42", (20, 0), PATIENCE).await;
         doomed.process().kill();
         let bound = other.config.heartbeat * 2 + other.config.lease;
         throughout(
@@ -344,7 +336,7 @@ fn a_gateway_is_killed_and_its_apps_go_on_at_another_one() {
         // All of them are at the other gateway by now, and the dead one holds nobody.
         assert_eq!(other.metric("rollcall_members").await, 20.0);
         drop(staying);
-        figures_become(&other, 0, 0).await;
+        other.figures_become("42", (0, 0), PATIENCE).await;
     });
 }
 
@@ -360,7 +352,7 @@ fn a_gateway_that_stops_sends_its_apps_to_another_one() {
         let other = Box::pin(World::beside(redis, tune)).await;
         other.open("42").await;
         let mut app = stopping.app_in("u1", "42").await;
-        figures_become(&other, 1, 0).await;
+        other.figures_become("42", (1, 0), PATIENCE).await;
         stopping.process().terminate();
         app.hears_status(Status::Move).await;
         app.goes_to(udp_address(&other).await);

@@ -313,10 +313,10 @@ fn no_log_and_no_error_shows_the_password() {
         })
         .await;
         database.stop();
-        says(&program, "the fan source does not answer").await;
+        program.logs(&["the fan source does not answer"]).await;
         database.go_on().await;
-        says(&program, "the fan source is back").await;
-        says(&other, "password authentication failed").await;
+        program.logs(&["the fan source is back"]).await;
+        other.logs(&["password authentication failed"]).await;
         for program in [program, other] {
             assert!(
                 !program.said().contains("hunter2"),
@@ -348,15 +348,4 @@ async fn joins(addr: SocketAddr) -> Viewer {
         .await
         .unwrap();
     Viewer::greeted("u1", socket).await
-}
-
-async fn says(program: &Program, words: &str) {
-    until("the log says it", BACK, async || {
-        if program.said().contains(words) {
-            Ok(())
-        } else {
-            Err("not yet")
-        }
-    })
-    .await;
 }

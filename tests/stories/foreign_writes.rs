@@ -386,22 +386,11 @@ impl Trial {
     /// Waits until every gateway calls the right figures of every live exact.
     async fn all_exact_within(&self, within: Duration) {
         let deadline = Instant::now() + within;
-        let right = json!([FANS + 1, FANS, "exact"]);
+        let right = (FANS as u64 + 1, FANS as u64);
         for live in self.places.iter().filter_map(|place| place.live.as_ref()) {
-            for (n, world) in self.worlds.iter().enumerate() {
-                let what = format!("the figures of {live} on gateway {n}");
-                until(
-                    &what,
-                    deadline.saturating_duration_since(Instant::now()),
-                    async || {
-                        let told = world.backend().live(live).await;
-                        same(
-                            json!([told["viewers"], told["fans"], told["quality"]]),
-                            right.clone(),
-                        )
-                    },
-                )
-                .await;
+            for world in &self.worlds {
+                let left = deadline.saturating_duration_since(Instant::now());
+                world.figures_become_exact(live, right, left).await;
             }
         }
     }
@@ -629,11 +618,7 @@ fn a_fan_who_was_removed_by_hand_comes_back_although_another_leaves() {
             fans_become(&here, &crowd).await;
         }
         for world in [&here, &there] {
-            until("the figures", PATIENCE, async || {
-                let told = world.backend().live("42").await;
-                same(json!([told["fans"], told["quality"]]), json!([17, "exact"]))
-            })
-            .await;
+            world.figures_become_exact("42", (17, 17), PATIENCE).await;
         }
         let missing = "rollcall_drift_members_total{why=\"missing\"}";
         assert!(here.metric(missing).await + there.metric(missing).await >= 3.0);

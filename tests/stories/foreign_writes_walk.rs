@@ -12,7 +12,6 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::ids::UserId;
 use rollcall::config::Config;
-use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::audit::nothing_is_wrong;
@@ -353,27 +352,16 @@ impl Walk {
     /// Nobody moves any more: all sets and all figures become right.
     async fn comes_to_rest(&self) {
         let deadline = Instant::now() + bound(&self.worlds[0]);
-        let seed = self.seed;
         for live in 0..self.lives.len() {
             for set in [Set::Fans(live), Set::Viewers(live)] {
                 self.becomes_right(&set, deadline).await;
             }
             let (viewers, fans) = self.truth(live);
-            for (n, world) in self.worlds.iter().enumerate() {
-                let what = format!(
-                    "seed {seed}: the figures of {} on gateway {n} at rest",
-                    self.lives[live]
-                );
-                until(
-                    &what,
-                    deadline.saturating_duration_since(Instant::now()),
-                    async || {
-                        let told = world.backend().live(&self.lives[live]).await;
-                        let told = json!([told["viewers"], told["fans"], told["quality"]]);
-                        same(told, json!([viewers, fans, "exact"]))
-                    },
-                )
-                .await;
+            for world in &self.worlds {
+                let left = deadline.saturating_duration_since(Instant::now());
+                world
+                    .figures_become_exact(&self.lives[live], (viewers, fans), left)
+                    .await;
             }
         }
         for k in 1..=ONLINE_SLICES {

@@ -14,7 +14,7 @@ use crate::support::redis_view::Redis;
 use crate::support::stores::{on_memory, on_redis, story};
 use crate::support::story::seed;
 use crate::support::viewer::Viewer;
-use crate::support::wait::PATIENCE;
+use crate::support::wait::{PATIENCE, names};
 use crate::support::world::World;
 
 /// The least time between two answers.
@@ -22,10 +22,6 @@ const EVERY: Duration = Duration::from_secs(2);
 
 /// What a busy machine may take off it between two readings.
 const JITTER: Duration = Duration::from_millis(400);
-
-fn users(names: &[&str]) -> BTreeSet<String> {
-    names.iter().map(|&name| name.to_owned()).collect()
-}
 
 /// Joins a live and asks for the friends there.
 async fn asks(viewer: &mut Viewer, live: &str) {
@@ -63,7 +59,7 @@ fn shown(message: &Value) -> BTreeSet<String> {
 
 /// The next answers are about this live, until one shows these friends.
 async fn sees(viewer: &mut Viewer, live: &str, friends: &[&str]) -> Value {
-    sees_within(viewer, live, &users(friends), PATIENCE).await
+    sees_within(viewer, live, &names(friends), PATIENCE).await
 }
 
 async fn sees_within(
@@ -103,7 +99,7 @@ on_memory! {
         first.join("43").await;
         sees(&mut me, "42", &["u2"]).await;
         second.vanish();
-        sees_within(&mut me, "42", &users(&[]), world.config.timeout + PATIENCE).await;
+        sees_within(&mut me, "42", &names(&[]), world.config.timeout + PATIENCE).await;
         me.hears_no("friends", EVERY).await;
     }
 }
@@ -236,7 +232,7 @@ on_redis! {
             world.backend().follow("me", friend).await;
         }
         let _second = other.viewer_in("u2", "42").await;
-        sees_within(&mut me, "42", &users(&["u1", "u2"]), PATIENCE * 2).await;
+        sees_within(&mut me, "42", &names(&["u1", "u2"]), PATIENCE * 2).await;
         there.close().await;
         sees(&mut me, "42", &["u2"]).await;
     }
@@ -249,7 +245,7 @@ on_redis! {
         let mut me = asker(&world, "me", "42", &["u1"]).await;
         sees(&mut me, "42", &["u1"]).await;
         world.redis().ask(&["FLUSHALL"]).await;
-        sees_within(&mut me, "42", &users(&[]), PATIENCE * 2).await;
+        sees_within(&mut me, "42", &names(&[]), PATIENCE * 2).await;
         // Also when the gateway has told the store again who is here.
         me.hears_no("friends", Duration::from_secs(4)).await;
     }

@@ -12,22 +12,6 @@ use crate::support::stores::{on_redis, story};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
-/// The viewers and fans of a live as a gateway's API reports them.
-async fn figures(world: &World, live: &str) -> (u64, u64) {
-    let live = world.backend().live(live).await;
-    (
-        live["viewers"].as_u64().unwrap(),
-        live["fans"].as_u64().unwrap(),
-    )
-}
-
-async fn figures_become(world: &World, live: &str, wanted: (u64, u64), within: Duration) {
-    until("the figures", within, || async {
-        same(figures(world, live).await, wanted)
-    })
-    .await;
-}
-
 on_redis! {
     async fn a_gateway_without_a_room_reads_the_figures_in_the_store(world) {
         world.open("42").await;
@@ -35,7 +19,7 @@ on_redis! {
         let third = world.another_gateway().await;
         let _here = world.crowd("a", 3, "42").await;
         let _there = second.crowd("b", 2, "42").await;
-        figures_become(&third, "42", (5, 0), world.config.lease_refresh + Duration::from_secs(1)).await;
+        third.figures_become("42", (5, 0), world.config.lease_refresh + Duration::from_secs(1)).await;
     }
 }
 
@@ -150,8 +134,8 @@ on_redis! {
             let wanted = (round + 1, (round + 1).min(3));
             // While its subscription is away, a gateway checks every two and a half refreshes.
             let bound = world.config.lease_refresh * 3 + SLACK;
-            figures_become(&world, "42", wanted, bound).await;
-            figures_become(&other, "42", wanted, bound).await;
+            world.figures_become("42", wanted, bound).await;
+            other.figures_become("42", wanted, bound).await;
         }
         here.sees(viewers(6), fans(3)).await;
         let metrics = world.backend().get("/metrics").await.text;
@@ -178,16 +162,16 @@ fn a_gateway_that_hears_nothing_at_all_is_late_but_right() {
         let bound = here.config.lease_refresh * 3 + SLACK;
         let mut crowd = there.crowd("v", 3, "42").await;
         for world in [&here, &there] {
-            figures_become(world, "42", (5, 2), bound).await;
+            world.figures_become("42", (5, 2), bound).await;
         }
         let fan = there.viewer_in("u2", "42").await;
         for world in [&here, &there] {
-            figures_become(world, "42", (6, 3), bound).await;
+            world.figures_become("42", (6, 3), bound).await;
         }
         crowd.pop().unwrap().close().await;
         fan.close().await;
         for world in [&here, &there] {
-            figures_become(world, "42", (4, 2), bound).await;
+            world.figures_become("42", (4, 2), bound).await;
         }
         here.backend().close("42").await;
         crowd[0].expect("closed").await;
@@ -246,12 +230,12 @@ on_redis! {
         for viewer in left {
             viewer.close().await;
         }
-        figures_become(&world, "42", (2, 1), PATIENCE).await;
+        world.figures_become("42", (2, 1), PATIENCE).await;
         let other = world.another_gateway().await;
         let _plain = other.viewer_in("w0", "42").await;
-        figures_become(&world, "42", (3, 1), world.config.lease_refresh + SLACK).await;
+        world.figures_become("42", (3, 1), world.config.lease_refresh + SLACK).await;
         // This is longer than it takes to forget a gateway that has fallen silent.
-        throughout("they count", world.config.lease * 3, async || same(figures(&world, "42").await, (3, 1))).await;
+        throughout("they count", world.config.lease * 3, async || same(world.figures("42").await, (3, 1))).await;
     }
 }
 

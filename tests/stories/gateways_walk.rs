@@ -101,23 +101,9 @@ impl Walk {
             Instant::now() + config.timeout + config.lease_refresh + Duration::from_secs(1) + SLACK;
         for live in LIVES {
             let truth = self.truth(live);
-            for (n, world) in self.worlds.iter().enumerate() {
-                let what = format!("viewers and fans of {live} on gateway {n}");
-                until(
-                    &what,
-                    deadline.saturating_duration_since(Instant::now()),
-                    || async {
-                        let told = world.backend().live(live).await;
-                        same(
-                            (
-                                told["viewers"].as_u64().unwrap(),
-                                told["fans"].as_u64().unwrap(),
-                            ),
-                            truth,
-                        )
-                    },
-                )
-                .await;
+            for world in &self.worlds {
+                let left = deadline.saturating_duration_since(Instant::now());
+                world.figures_become(live, truth, left).await;
             }
             for (_, dashboard) in dashboards
                 .iter_mut()

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use rollcall::base::clock::unix_now;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
-use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
+use crate::support::wait::{PATIENCE, SLACK, fits, same, throughout, until};
 use crate::support::world::World;
 
 /// The least time between two writes of a live's figures.
@@ -147,8 +148,7 @@ on_redis! {
         // Redis and this test have one clock. Two writes, 5 s apart, fit into what is left of the
         // bucket.
         until("a bucket begins", Duration::from_millis(STEP) + SLACK, async || {
-            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-            if since.as_millis() as u64 % STEP < 2_000 { Ok(()) } else { Err("not yet") }
+            fits(unix_now() % STEP, |since| *since < 2_000)
         })
         .await;
         let _one = world.viewer_in("u1", "42").await;

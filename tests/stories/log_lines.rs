@@ -30,18 +30,6 @@ async fn viewer(program: &Program, user: &str) -> Viewer {
     Viewer::greeted(user, socket).await
 }
 
-/// Waits for a line with all these words; the line.
-async fn line_with(program: &Program, words: &[&str]) -> String {
-    until(&format!("a line with {words:?}"), PATIENCE, async || {
-        let said = program.said();
-        let found = said
-            .lines()
-            .find(|line| words.iter().all(|word| line.contains(word)));
-        found.map(str::to_owned).ok_or(said)
-    })
-    .await
-}
-
 #[test]
 fn every_line_of_a_socket_has_the_id_that_its_client_was_told() {
     story(async {
@@ -70,7 +58,7 @@ fn every_line_of_a_socket_has_the_id_that_its_client_was_told() {
                 .await;
             viewer.leave().await;
             viewer.close().await;
-            line_with(&program, &["socket closed", &session]).await;
+            program.logs(&["socket closed", &session]).await;
             sessions.push((user, session));
         }
         assert_ne!(sessions[0].1, sessions[1].1);
@@ -132,7 +120,7 @@ fn one_socket_alone_can_be_followed() {
         other.close().await;
         followed.join("42").await;
         followed.close().await;
-        line_with(&program, &["socket closed", &session]).await;
+        program.logs(&["socket closed", &session]).await;
         let said = program.said();
         assert_eq!(
             said.lines().filter(|line| line.contains("joined")).count(),
@@ -160,7 +148,9 @@ fn the_filter_of_the_start_comes_back_after_the_time_asked_for() {
             (&json!("info,rollcall::edge=debug"), &json!("warn"))
         );
         assert_eq!(changed["for_s"], 2);
-        line_with(&program, &["request answered", "route=\"/v1/gateway/log\""]).await;
+        program
+            .logs(&["request answered", "route=\"/v1/gateway/log\""])
+            .await;
         until("the filter of the start is back", PATIENCE, async || {
             let now = api.get("/v1/gateway/log").await.is(200).body;
             same(
@@ -169,7 +159,7 @@ fn the_filter_of_the_start_comes_back_after_the_time_asked_for() {
             )
         })
         .await;
-        line_with(&program, &["the log filter of the start is back"]).await;
+        program.logs(&["the log filter of the start is back"]).await;
     });
 }
 
@@ -217,12 +207,12 @@ fn the_lines_of_a_request_have_its_id_as_text_and_as_json() {
             )
             .await
             .is(200);
-            let line = line_with(&program, &["a user was removed", "remove-it"]).await;
+            let line = program.logs(&["a user was removed", "remove-it"]).await;
             logs(&api, "info,rollcall::edge=debug").await;
             api.send_named(Method::GET, "/nothing", None, Some("find-me"))
                 .await
                 .is(404);
-            let answered = line_with(&program, &["request answered", "find-me"]).await;
+            let answered = program.logs(&["request answered", "find-me"]).await;
             if format == "json" {
                 for line in [line, answered] {
                     let line: Value = serde_json::from_str(&line).unwrap();
@@ -325,14 +315,14 @@ fn a_webhook_that_fails_is_told_at_once_and_once_and_so_is_its_recovery() {
             "default",
             "500",
         ];
-        line_with(&program, &complaint).await;
+        program.logs(&complaint).await;
         until("it is tried again", PATIENCE, async || {
             fits(webhook.requests(), |tried| *tried >= 4)
         })
         .await;
         webhook.is(Mood::Takes);
         let recovery = ["INFO", "the webhook takes events again", "default"];
-        line_with(&program, &recovery).await;
+        program.logs(&recovery).await;
         for words in [&complaint[..2], &recovery[..2]] {
             let said = program.said();
             let lines = said

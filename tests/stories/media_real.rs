@@ -16,7 +16,7 @@ use crate::support::redis_server::free_port;
 use crate::support::rtmp::{Publisher, RtmpServer};
 use crate::support::stores::{on_redis, story};
 use crate::support::tokens::{in_seconds, mint, with_tokens};
-use crate::support::wait::{SLACK, same, throughout, until};
+use crate::support::wait::{SLACK, same, until};
 use crate::support::world::{World, timings};
 
 const GRACE: Duration = Duration::from_secs(3);
@@ -35,24 +35,7 @@ fn with_real(config: &mut Config) {
 }
 
 async fn opens(world: &World) {
-    until("the live opens", BEGINS_WITHIN, async || {
-        same(world.state_of("42").await, "open".to_owned())
-    })
-    .await;
-}
-
-async fn closes_within(world: &World, span: Duration) {
-    until("the live closes", span, async || {
-        same(world.state_of("42").await, "closed".to_owned())
-    })
-    .await;
-}
-
-async fn stays_open(world: &World, span: Duration) {
-    throughout("the live is open", span, async || {
-        same(world.state_of("42").await, "open".to_owned())
-    })
-    .await;
+    world.live_becomes_within("42", "open", BEGINS_WITHIN).await;
 }
 
 on_redis! {
@@ -69,12 +52,12 @@ on_redis! {
         // A second publisher comes and is thrown out by nginx.
         let mut second = Publisher::to(&nginx, "42?streamer_id=s1");
         second.is_refused().await;
-        stays_open(&other, GRACE + SLACK).await;
+        other.stays_open(GRACE + SLACK).await;
 
         // The streamer's program crashes, and comes back in time.
         streamer.kill();
         let mut streamer = Publisher::to(&nginx, "42?streamer_id=s1");
-        stays_open(&other, GRACE + SLACK).await;
+        other.stays_open(GRACE + SLACK).await;
         assert_eq!(other.epoch("42").await, epoch);
 
         let ended = Instant::now();
@@ -104,15 +87,15 @@ on_redis! {
         let _streamer = Publisher::to(&silent, "42?streamer_id=s1");
         opens(&world).await;
         silent.kill_worker();
-        stays_open(&world, Duration::from_secs(2) + GRACE + SLACK).await;
+        world.stays_open(Duration::from_secs(2) + GRACE + SLACK).await;
         world.backend().close("42").await;
 
         let beating = RtmpServer::nginx(world.addr, Some(OFTEN)).await;
         let _streamer = Publisher::to(&beating, "42?streamer_id=s1");
         opens(&world).await;
-        stays_open(&world, Duration::from_secs(2) + GRACE + SLACK).await;
+        world.stays_open(Duration::from_secs(2) + GRACE + SLACK).await;
         beating.kill_worker();
-        closes_within(&world, Duration::from_secs(2) + GRACE + Duration::from_secs(2) + SLACK).await;
+        world.live_becomes_within("42", "closed", Duration::from_secs(2) + GRACE + Duration::from_secs(2) + SLACK).await;
     }
 }
 
@@ -127,7 +110,7 @@ on_redis! {
         let _streamer = Publisher::to(&nginx, "42?streamer_id=s1");
         opens(&world).await;
         nginx.kill_worker();
-        closes_within(&world, Duration::from_secs(2) + GRACE + SLACK).await;
+        world.live_becomes_within("42", "closed", Duration::from_secs(2) + GRACE + SLACK).await;
     }
 }
 
@@ -146,9 +129,9 @@ on_redis! {
         })
         .await;
         backup.kill();
-        stays_open(&world, GRACE + SLACK).await;
+        world.stays_open(GRACE + SLACK).await;
         streamer.kill();
-        closes_within(&world, GRACE + SLACK).await;
+        world.live_becomes_within("42", "closed", GRACE + SLACK).await;
     }
 }
 
@@ -193,10 +176,12 @@ fn an_nginx_that_is_asked_ends_the_streams_of_a_killed_worker() {
         .await;
         let _streamer = Publisher::to(&nginx, "42?streamer_id=s1");
         opens(&world).await;
-        stays_open(&world, Duration::from_secs(5) + GRACE).await;
+        world.stays_open(Duration::from_secs(5) + GRACE).await;
         nginx.kill_worker();
         let killed = Instant::now();
-        closes_within(&world, Duration::from_secs(4) + GRACE + SLACK).await;
+        world
+            .live_becomes_within("42", "closed", Duration::from_secs(4) + GRACE + SLACK)
+            .await;
         let took = killed.elapsed();
         assert!(
             took < Duration::from_secs(2) + GRACE + SLACK,
@@ -217,9 +202,9 @@ on_redis! {
         opens(&world).await;
         let _viewer = program.viewer_in("u1", "42").await;
         program.process().kill();
-        stays_open(&world, GRACE).await;
+        world.stays_open(GRACE).await;
         streamer.kill();
-        closes_within(&world, GRACE + Duration::from_secs(1) + SLACK).await;
+        world.live_becomes_within("42", "closed", GRACE + Duration::from_secs(1) + SLACK).await;
     }
 }
 
@@ -234,16 +219,16 @@ on_redis! {
 
         // A second publisher is let in, and its end does not close the live.
         let mut second = Publisher::to(&node, "42?streamer_id=s1");
-        stays_open(&world, Duration::from_secs(2)).await;
+        world.stays_open(Duration::from_secs(2)).await;
         second.kill();
-        stays_open(&world, GRACE).await;
+        world.stays_open(GRACE).await;
         assert_eq!(world.epoch("42").await, epoch);
 
         // A streamer who comes back within half a minute goes on with the session.
         streamer.kill();
         tokio::time::sleep(Duration::from_secs(3)).await;
         let mut streamer = Publisher::to(&node, "42?streamer_id=s1");
-        stays_open(&world, GRACE + SLACK).await;
+        world.stays_open(GRACE + SLACK).await;
 
         // This server says only half a minute later that a publisher ended.
         let ended = Instant::now();

@@ -18,7 +18,7 @@ use crate::support::program::Program;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::tokens::{in_seconds, mint, with_tokens};
-use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
+use crate::support::wait::{PATIENCE, SLACK, same, until};
 use crate::support::world::{World, timings};
 
 const GRACE: Duration = Duration::from_millis(1_500);
@@ -34,13 +34,6 @@ fn long(config: &mut Config) {
     config.stream_grace = Duration::from_secs(20);
 }
 
-async fn stays_open(world: &World, span: Duration) {
-    throughout("the live is open", span, async || {
-        same(world.state_of("42").await, "open".to_owned())
-    })
-    .await;
-}
-
 on_both_stores! {
     tuned(short)
     async fn a_stream_opens_its_live_and_the_end_of_the_stream_closes_it(world) {
@@ -54,7 +47,7 @@ on_both_stores! {
         let mut viewer = world.viewer_in("u1", "42").await;
         let ended = Instant::now();
         nginx.done(1, "42").await;
-        stays_open(&world, GRACE - Duration::from_millis(300)).await;
+        world.stays_open(GRACE - Duration::from_millis(300)).await;
         assert_eq!(viewer.expect("closed").await["reason"], "stream_ended");
         let took = ended.elapsed();
         assert!(took < GRACE + SLACK, "closed only after {took:?}");
@@ -71,7 +64,7 @@ on_memory! {
         nginx.done(19, "42").await;
         // Another server ends a session with the same number.
         Nginx::calling(&world, "eu").done(17, "42").await;
-        stays_open(&world, GRACE * 2).await;
+        world.stays_open(GRACE * 2).await;
         nginx.done(17, "42").await;
         world.live_becomes("42", "closed").await;
     }
@@ -86,10 +79,10 @@ on_memory! {
         let mut viewer = world.viewer_in("u1", "42").await;
         for client in 1..4 {
             nginx.done(client, "42").await;
-            stays_open(&world, GRACE / 3).await;
+            world.stays_open(GRACE / 3).await;
             nginx.lets_in(client + 1, "42").await;
         }
-        stays_open(&world, GRACE * 2).await;
+        world.stays_open(GRACE * 2).await;
         assert_eq!(world.epoch("42").await, epoch);
         let ack = viewer.heartbeat_json().await;
         assert_eq!(ack["live_id"], "42", "the socket noticed nothing");
@@ -111,7 +104,7 @@ on_memory! {
             same(world.backend().live("42").await["stream"].clone(), Value::Null)
         })
         .await;
-        stays_open(&world, GRACE).await;
+        world.stays_open(GRACE).await;
         assert_eq!(world.backend().live("42").await["opened_by"], "service");
     }
 }
@@ -136,7 +129,7 @@ on_memory! {
         nginx.publish(2, "42", "streamer_id=s2").await.is(403);
         assert_eq!(world.backend().live("42").await["streamer_id"], "s1");
         nginx.done(2, "42").await;
-        stays_open(&world, GRACE * 2).await;
+        world.stays_open(GRACE * 2).await;
     }
 }
 
@@ -173,10 +166,10 @@ on_memory! {
         let nginx = Nginx::calling(&world, "main");
         nginx.lets_in(1, "42").await;
         // Without heartbeats its silence means nothing.
-        stays_open(&world, Duration::from_millis(1_000) + GRACE + SLACK).await;
+        world.stays_open(Duration::from_millis(1_000) + GRACE + SLACK).await;
         for _ in 0..3 {
             nginx.update(1, "42").await.is(200);
-            stays_open(&world, Duration::from_millis(600)).await;
+            world.stays_open(Duration::from_millis(600)).await;
         }
         world.live_becomes("42", "closed").await;
         // The worker was only cut off.
@@ -193,7 +186,7 @@ on_memory! {
             one().lets_in(1, "42").await;
             other.lets_in(1, "42").await;
             other.done(1, "42").await;
-            stays_open(&world, GRACE * 2).await;
+            world.stays_open(GRACE * 2).await;
             one().done(1, "42").await;
             world.live_becomes("42", "closed").await;
         }
@@ -224,7 +217,7 @@ on_memory! {
         nginx.lets_in(2, "42").await;
         for _ in 0..5 {
             nginx.update(2, "42").await.is(200);
-            stays_open(&world, Duration::from_millis(400)).await;
+            world.stays_open(Duration::from_millis(400)).await;
         }
         let ended = Instant::now();
         nginx.done(2, "42").await;
@@ -259,7 +252,7 @@ on_memory! {
         backend.send(Method::DELETE, &path(0), None).await.is(200);
         backend.send(Method::DELETE, &path(0), None).await.is(404);
         assert_eq!(list().await.as_array().unwrap().len(), 1);
-        stays_open(&world, GRACE * 2).await;
+        world.stays_open(GRACE * 2).await;
         backend.send(Method::DELETE, &path(1), None).await.is(200);
         // It may go on, and is nobody any more.
         nginx.update(19, "42").await.is(200);
@@ -485,7 +478,7 @@ on_redis! {
         let mut viewer = other.viewer_in("u1", "42").await;
         there.done(1, "42").await;
         here.lets_in(2, "42").await;
-        stays_open(&other, GRACE * 2).await;
+        other.stays_open(GRACE * 2).await;
         assert_eq!(other.epoch("42").await, epoch);
         there.done(2, "42").await;
         assert_eq!(viewer.expect("closed").await["reason"], "stream_ended");
@@ -542,7 +535,7 @@ on_redis! {
             }
         })
         .await;
-        stays_open(&world, GRACE * 2).await;
+        world.stays_open(GRACE * 2).await;
         assert_eq!(world.epoch("42").await, epoch);
         nginx.done(1, "42").await;
         world.live_becomes("42", "closed").await;
@@ -723,20 +716,13 @@ fn no_log_line_has_a_stream_key_a_token_or_a_secret() {
             .is(403);
         eu.publish(2, "42", "streamer_id=s2").await.is(403);
         let fields = [
+            "a stream was refused",
             "live_id=42",
             "app=\"live\"",
             "address=\"127.0.0.1\"",
             "opened by another streamer",
         ];
-        until("the last refusal is in the log", PATIENCE, async || {
-            let said = program.said();
-            let mut refusals = said
-                .lines()
-                .filter(|line| line.contains("a stream was refused"));
-            let is_told = refusals.any(|line| fields.iter().all(|field| line.contains(field)));
-            if is_told { Ok(()) } else { Err(said) }
-        })
-        .await;
+        program.logs(&fields).await;
         let said = program.said();
         assert!(said.contains("a stream began"), "{said}");
         for secret in ["live_key", "token_of_s1", SECRET] {
@@ -763,13 +749,13 @@ fn a_server_that_is_asked_ends_the_streams_that_it_lost() {
         call(world.backend(), "srs", &publish("c1")).await;
         srs.publish(&[("c1", "42"), ("c7", "77")]);
         world.live_becomes("77", "open").await;
-        stays_open(&world, silence + GRACE + SLACK).await;
+        world.stays_open(silence + GRACE + SLACK).await;
 
         // It refused more second publishers than can publish, and said no more of them.
         for n in 0..20 {
             call(world.backend(), "srs", &publish(&format!("double{n}"))).await;
         }
-        stays_open(&world, silence + GRACE + SLACK).await;
+        world.stays_open(silence + GRACE + SLACK).await;
 
         // The server was started again, and sent nothing.
         srs.publish(&[]);
@@ -794,9 +780,9 @@ fn a_server_that_is_asked_ends_the_streams_that_it_lost() {
             }
         })
         .await;
-        stays_open(&world, silence / 2).await;
+        world.stays_open(silence / 2).await;
         drop(srs);
-        stays_open(&world, silence / 2 + GRACE / 2).await;
+        world.stays_open(silence / 2 + GRACE / 2).await;
         world.live_becomes("42", "closed").await;
     });
 }

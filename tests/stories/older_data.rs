@@ -161,20 +161,11 @@ impl Ten {
 /// Waits until all of these gateways call these figures exact.
 async fn shows(worlds: &[&World], viewers: u64, fans: u64, within: Duration) {
     let deadline = Instant::now() + within;
-    for (n, world) in worlds.iter().enumerate() {
-        let what = format!("the figures on gateway {n}");
-        until(
-            &what,
-            deadline.saturating_duration_since(Instant::now()),
-            async || {
-                let told = world.backend().get(&format!("/v1/lives/{LIVE}")).await.body;
-                same(
-                    json!([told["viewers"], told["fans"], told["quality"]]),
-                    json!([viewers, fans, "exact"]),
-                )
-            },
-        )
-        .await;
+    for world in worlds {
+        let left = deadline.saturating_duration_since(Instant::now());
+        world
+            .figures_become_exact(LIVE, (viewers, fans), left)
+            .await;
     }
 }
 

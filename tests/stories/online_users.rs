@@ -4,20 +4,17 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use rollcall::base::clock::unix_now;
 use tokio::time::Instant;
 
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_redis, story};
-use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
+use crate::support::wait::{PATIENCE, SLACK, names, same, throughout, until};
 use crate::support::world::World;
 
-fn users(names: &[&str]) -> BTreeSet<String> {
-    names.iter().map(|&name| name.to_owned()).collect()
-}
-
-async fn online_become(redis: &Redis, names: &[&str], within: Duration) {
+async fn online_become(redis: &Redis, wanted: &[&str], within: Duration) {
     until("the users online", within, || async {
-        same(redis.online_users().await, users(names))
+        same(redis.online_users().await, names(wanted))
     })
     .await;
 }
@@ -28,13 +25,6 @@ async fn seen(redis: &Redis, user: &str) -> u64 {
         redis.last_seen(user).await.ok_or("unknown")
     })
     .await
-}
-
-fn now_ms() -> u64 {
-    std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap()
-        .as_millis() as u64
 }
 
 on_redis! {
@@ -51,7 +41,7 @@ on_redis! {
         first.close().await;
         third.close().await;
         throughout("u1 is online", world.config.flush * 6, || async {
-            same(redis.online_users().await, users(&["s1", "u1"]))
+            same(redis.online_users().await, names(&["s1", "u1"]))
         }).await;
         second.close().await;
         online_become(&redis, &["s1"], PATIENCE).await;
@@ -67,12 +57,12 @@ on_redis! {
         world.open("42").await;
         let (idle, joined) = (world.viewer("idle").await, world.viewer_in("joined", "42").await);
         online_become(&redis, &["idle", "joined"], PATIENCE).await;
-        let heard = now_ms();
+        let heard = unix_now();
         let vanished = Instant::now();
         idle.vanish();
         joined.vanish();
         throughout("both are online", world.config.timeout / 2, || async {
-            same(redis.online_users().await, users(&["idle", "joined"]))
+            same(redis.online_users().await, names(&["idle", "joined"]))
         }).await;
         online_become(&redis, &[], world.config.timeout + Duration::from_secs(1) + SLACK).await;
         assert!(vanished.elapsed() >= world.config.timeout - world.config.heartbeat * 2, "{:?}", vanished.elapsed());
@@ -90,7 +80,7 @@ on_redis! {
         let mut viewer = world.viewer("u1").await;
         online_become(&redis, &["u1"], PATIENCE).await;
         // The gateway counts whole milliseconds on two clocks.
-        let before = now_ms() - 2;
+        let before = unix_now() - 2;
         viewer.ping().await;
         viewer.close().await;
         online_become(&redis, &[], PATIENCE).await;
@@ -100,7 +90,7 @@ on_redis! {
                 other => Err(format!("{other:?}")),
             }
         }).await;
-        assert!(at <= now_ms(), "{at}");
+        assert!(at <= unix_now(), "{at}");
     }
 }
 
@@ -119,7 +109,7 @@ fn the_users_of_a_killed_gateway_are_seen_last_when_it_was() {
             same(redis.online_users().await.len(), 20)
         })
         .await;
-        let killed = now_ms();
+        let killed = unix_now();
         doomed.process().kill();
         online_become(&redis, &["u7"], other.sweep_bound()).await;
         // The burial comes a lease, less half a refresh, after the last renewal.
@@ -145,7 +135,7 @@ fn users_of_the_last_gateway_were_seen_when_it_was_killed_and_not_when_the_next_
         let mut doomed = World::program(redis.clone()).await;
         let crowd = (doomed.viewer("u1").await, doomed.viewer("u2").await);
         online_become(&redis, &["u1", "u2"], PATIENCE).await;
-        let killed = now_ms();
+        let killed = unix_now();
         doomed.process().kill();
         drop(crowd);
         // Nobody buries the gateway for so long.
@@ -229,7 +219,7 @@ on_redis! {
         let all = async |online: &[&str], seen: &[&str]| {
             let within = world.config.check_every * 2 + PATIENCE;
             until("everybody is where they belong", within, || async {
-                same(online_and_seen(&redis).await, (users(online), users(seen)))
+                same(online_and_seen(&redis).await, (names(online), names(seen)))
             }).await;
         };
         let leaver = world.viewer("leaver").await;
@@ -280,7 +270,7 @@ fn users_of_a_gateway_that_was_buried_and_comes_back_are_not_seen() {
                 "HSET",
                 "rollcall:leases",
                 &id,
-                &format!("dead:{}", now_ms()),
+                &format!("dead:{}", unix_now()),
             ])
             .await;
         until(
@@ -295,7 +285,7 @@ fn users_of_a_gateway_that_was_buried_and_comes_back_are_not_seen() {
                 same(left.iter().all(serde_json::Value::is_null), true)?;
                 same(
                     online_and_seen(&redis).await,
-                    (users(&["u1", "u2", "u3"]), users(&[])),
+                    (names(&["u1", "u2", "u3"]), names(&[])),
                 )
             },
         )

@@ -14,14 +14,6 @@ use crate::support::tokens::{in_seconds, mint, with_tokens};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::{World, timings};
 
-/// Waits until this gateway says so many viewers and fans.
-async fn figures_become(world: &World, live: &str, viewers: u64, fans: u64) {
-    until("the figures", PATIENCE, async || {
-        same(world.figures(live).await, (viewers, fans))
-    })
-    .await;
-}
-
 fn tokens_and_shared_sessions(config: &mut Config) {
     with_tokens(config);
     with_shared_sessions(config);
@@ -37,7 +29,7 @@ on_both_stores! {
         assert_eq!(caller.begun["streamer_id"], "s1");
         assert_eq!(caller.begun["udp"], Value::Null);
         world.fans_become("42", &["u1"]).await;
-        figures_become(&world, "42", 1, 1).await;
+        world.figures_become("42", (1, 1), PATIENCE).await;
         let ack = caller.beat(&world).await.is(200).body;
         assert_eq!(ack["type"], "heartbeat_ack");
         assert_eq!((&ack["live_id"], &ack["fan"]), (&json!("42"), &json!(true)));
@@ -46,7 +38,7 @@ on_both_stores! {
         assert_eq!(there[0]["user_id"], "u1");
         caller.leave(&world).await;
         world.fans_become("42", &[]).await;
-        figures_become(&world, "42", 0, 0).await;
+        world.figures_become("42", (0, 0), PATIENCE).await;
         let metrics = world.backend().get("/metrics").await.text;
         for line in [
             "rollcall_presences 0",
@@ -63,15 +55,15 @@ on_memory! {
     async fn who_is_silent_is_gone_and_a_later_beat_brings_the_viewer_back(world) {
         world.open("42").await;
         let caller = world.caller("u1", "42").await;
-        figures_become(&world, "42", 1, 0).await;
+        world.figures_become("42", (1, 0), PATIENCE).await;
         until("the silent viewer is gone", world.config.timeout + SLACK + PATIENCE, async || {
             same(world.figures("42").await, (0, 0))
         })
         .await;
         caller.beat(&world).await.is(200);
-        figures_become(&world, "42", 1, 0).await;
+        world.figures_become("42", (1, 0), PATIENCE).await;
         caller.sends_beacon(&world).await;
-        figures_become(&world, "42", 0, 0).await;
+        world.figures_become("42", (0, 0), PATIENCE).await;
         assert_eq!(caller.beat(&world).await.problem(404), "session_unknown");
         assert_eq!(world.figures("42").await, (0, 0));
     }
@@ -84,7 +76,7 @@ on_memory! {
         let _beating = caller.keeps_beating(&[&world]);
         let socket = world.viewer_in("u1", "42").await;
         let other = world.caller("u1", "42").await;
-        figures_become(&world, "42", 1, 0).await;
+        world.figures_become("42", (1, 0), PATIENCE).await;
         socket.close().await;
         other.leave(&world).await;
         throughout("the session keeps the user", world.config.heartbeat * 2, async || {
@@ -92,7 +84,7 @@ on_memory! {
         })
         .await;
         caller.leave(&world).await;
-        figures_become(&world, "42", 0, 0).await;
+        world.figures_become("42", (0, 0), PATIENCE).await;
     }
 }
 
@@ -102,11 +94,11 @@ on_memory! {
         world.open("43").await;
         let mut caller = world.caller("u1", "42").await;
         let former = caller.clone();
-        figures_become(&world, "42", 1, 0).await;
+        world.figures_become("42", (1, 0), PATIENCE).await;
         let begun = caller.switch(&world, "43").await;
         assert_eq!(begun["live_id"], "43");
-        figures_become(&world, "42", 0, 0).await;
-        figures_become(&world, "43", 1, 0).await;
+        world.figures_become("42", (0, 0), PATIENCE).await;
+        world.figures_become("43", (1, 0), PATIENCE).await;
         for beat in 0..2 {
             assert_eq!(former.beat(&world).await.problem(404), "session_unknown", "{beat}");
         }
@@ -124,7 +116,7 @@ on_memory! {
     async fn a_late_beat_brings_no_closed_live_back(world) {
         world.open("42").await;
         let caller = world.caller("u1", "42").await;
-        figures_become(&world, "42", 1, 0).await;
+        world.figures_become("42", (1, 0), PATIENCE).await;
         world.backend().close("42").await;
         until("the session ends with its live", PATIENCE, async || {
             same(caller.beat(&world).await.status, 404)
@@ -148,7 +140,7 @@ on_memory! {
         events.hears("counts", |counts| counts["viewers"] == 1).await;
         world.backend().ban("42", "u1", 60).await;
         events.ends().await;
-        figures_become(&world, "42", 0, 0).await;
+        world.figures_become("42", (0, 0), PATIENCE).await;
         assert_eq!(caller.beat(&world).await.problem(403), "removed");
         let refused = world.tries_to_call("user_id=u1", json!({"live_id": "42"})).await;
         assert_eq!(refused.problem(403), "banned");
@@ -199,7 +191,7 @@ on_memory! {
         let mut events = caller.listens(&world, "?beat=false").await;
         events.hears("counts", |counts| counts["viewers"] == 1).await;
         events.ends().await;
-        figures_become(&world, "42", 0, 0).await;
+        world.figures_become("42", (0, 0), PATIENCE).await;
         // A later stream goes on with the session, and takes the place of an earlier one.
         let mut earlier = caller.listens(&world, "").await;
         earlier.hears("counts", |counts| counts["viewers"] == 1).await;
@@ -208,7 +200,7 @@ on_memory! {
         earlier.ends().await;
         caller.leave(&world).await;
         later.ends().await;
-        figures_become(&world, "42", 0, 0).await;
+        world.figures_become("42", (0, 0), PATIENCE).await;
     }
 }
 
@@ -255,7 +247,7 @@ fn a_gateway_is_killed_and_its_viewers_go_on_through_another_one() {
             let caller = doomed.caller(user, "42").await;
             beating.push(caller.keeps_beating(&[&doomed, &other]));
         }
-        figures_become(&other, "42", 20, 0).await;
+        other.figures_become("42", (20, 0), PATIENCE).await;
         doomed.process().kill();
         let lease = timings().lease + timings().heartbeat * 2;
         throughout(
@@ -290,7 +282,7 @@ fn a_gateway_that_stops_sends_its_sessions_elsewhere_and_no_figure_dips() {
             streams.push(caller.listens(&old, "?beat=false").await);
             beating.push(caller.keeps_beating(&[&old, &new]));
         }
-        figures_become(&new, "42", 10, 0).await;
+        new.figures_become("42", (10, 0), PATIENCE).await;
         let stopping = old.stop();
         let watching = throughout("no figure dips", Duration::from_secs(6), async || {
             same(new.figures("42").await, (10, 0))
@@ -455,7 +447,7 @@ on_memory! {
         assert_eq!(ack.body["live_id"], "43");
         ask(&caller.session, Method::DELETE, Value::Null).await.is(204);
         assert_eq!(ask("a.b.c", Method::POST, Value::Null).await.problem(404), "session_unknown");
-        figures_become(&world, "43", 0, 0).await;
+        world.figures_become("43", (0, 0), PATIENCE).await;
     }
 }
 

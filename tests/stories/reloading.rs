@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::issuer::{Issuer, SECRET, claims, hs256, rollcall};
+use crate::support::command::run;
+use crate::support::issuer::{Issuer, SECRET, claims, hs256};
 use crate::support::presence::Events;
 use crate::support::program::Program;
 use crate::support::stores::story;
@@ -62,8 +63,9 @@ struct Key {
 
 impl Key {
     fn new(name: &str, scopes: &str) -> Self {
-        let (code, out, why) = rollcall(&["key", "--name", name, "--scopes", scopes]);
-        assert_eq!(code, Some(0), "{why}");
+        let out = run(&format!("key --name {name} --scopes {scopes}"))
+            .is(0)
+            .out;
         let (text, line) = out.split_once('\n').unwrap();
         Self {
             text: text.to_owned(),
@@ -162,17 +164,6 @@ async fn unusable_files_are(key: &Key, addr: SocketAddr, count: &str) {
     .await;
 }
 
-async fn logs(program: &Program, words: &[&str]) {
-    until("a line of the log", PATIENCE, async || {
-        let said = program.said();
-        let told = said
-            .lines()
-            .any(|line| words.iter().all(|word| line.contains(word)));
-        if told { Ok(()) } else { Err(said) }
-    })
-    .await;
-}
-
 #[test]
 fn a_key_that_is_taken_out_of_a_mounted_secret_opens_nothing_within_seconds() {
     story(async {
@@ -188,11 +179,9 @@ fn a_key_that_is_taken_out_of_a_mounted_secret_opens_nothing_within_seconds() {
         mount.changes_to(&format!("{}{}", ops.line, new.line));
         shop.becomes(program.addr, false).await;
         assert!(ops.is_good(program.addr).await && new.is_good(program.addr).await);
-        logs(
-            &program,
-            &["API keys are in force", "added=\"new\"", "revoked=\"shop\""],
-        )
-        .await;
+        program
+            .logs(&["API keys are in force", "added=\"new\"", "revoked=\"shop\""])
+            .await;
     });
 }
 
@@ -258,7 +247,7 @@ fn a_file_of_keys_that_is_emptied_keeps_them_and_says_so() {
             mount.changes_to(empty);
             unusable_files_are(&ops, program.addr, "1").await;
         }
-        logs(&program, &["ERROR", "the file names no key"]).await;
+        program.logs(&["ERROR", "the file names no key"]).await;
         mount.changes_to(&new.line);
         new.becomes(program.addr, true).await;
         unusable_files_are(&new, program.addr, "0").await;
@@ -275,11 +264,9 @@ fn a_broken_file_keeps_the_old_keys_and_says_so() {
         let program = gateway(&issuer, &mount.file()).await;
         mount.changes_to("ops read\n");
         unusable_files_are(&ops, program.addr, "1").await;
-        logs(
-            &program,
-            &["ERROR", "what=\"the API keys\"", "api-keys: line 1: "],
-        )
-        .await;
+        program
+            .logs(&["ERROR", "what=\"the API keys\"", "api-keys: line 1: "])
+            .await;
         let (status, problem) = ops.reloads(program.addr).await;
         assert_eq!(
             (status, problem["code"].as_str()),
@@ -319,6 +306,8 @@ fn a_back_end_that_may_has_the_files_read_at_once_and_is_named_in_the_log() {
             !shop.is_good(program.addr).await,
             "it is revoked with the answer"
         );
-        logs(&program, &["as asked over HTTP", "by=\"key:ops\""]).await;
+        program
+            .logs(&["as asked over HTTP", "by=\"key:ops\""])
+            .await;
     });
 }

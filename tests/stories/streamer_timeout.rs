@@ -9,33 +9,13 @@ use tokio::time::Instant;
 use crate::support::media::{Nginx, with_nginx};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
-use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
+use crate::support::wait::{PATIENCE, SLACK, same, until};
 use crate::support::world::World;
 
 const STREAMER_TIMEOUT: Duration = Duration::from_millis(2_000);
 
 fn short(config: &mut rollcall::config::Config) {
     config.streamer_timeout = Some(STREAMER_TIMEOUT);
-}
-
-async fn stays_open(world: &World, span: Duration) {
-    throughout("the live is open", span, || async {
-        same(
-            world.backend().live("42").await["state"].clone(),
-            "open".into(),
-        )
-    })
-    .await;
-}
-
-async fn becomes_closed(world: &World, within: Duration) {
-    until("the live is closed", within, || async {
-        same(
-            world.backend().live("42").await["state"].clone(),
-            "closed".into(),
-        )
-    })
-    .await;
 }
 
 on_both_stores! {
@@ -48,14 +28,14 @@ on_both_stores! {
         world.fans_become("42", &["u1"]).await;
         let gone = Instant::now();
         streamer.vanish();
-        stays_open(&world, STREAMER_TIMEOUT - world.config.lease_refresh - Duration::from_millis(250)).await;
+        world.stays_open(STREAMER_TIMEOUT - world.config.lease_refresh - Duration::from_millis(250)).await;
         let closed = viewer.expect("closed").await;
         assert_eq!(closed["reason"], "streamer_timeout");
         let took = gone.elapsed();
         let bound = STREAMER_TIMEOUT + world.config.timeout + world.config.lease_refresh * 2 + SLACK;
         assert!(took < bound, "closed only after {took:?}");
         world.fans_become("42", &[]).await;
-        becomes_closed(&world, PATIENCE).await;
+        world.live_becomes_within("42", "closed", PATIENCE).await;
     }
 }
 
@@ -71,9 +51,9 @@ on_memory! {
         let nginx = Nginx::calling(&world, "main");
         nginx.lets_in(1, "42").await;
         streamer.vanish();
-        stays_open(&world, STREAMER_TIMEOUT * 2 + world.config.timeout).await;
+        world.stays_open(STREAMER_TIMEOUT * 2 + world.config.timeout).await;
         nginx.done(1, "42").await;
-        becomes_closed(&world, STREAMER_TIMEOUT * 3 + PATIENCE).await;
+        world.live_becomes_within("42", "closed", STREAMER_TIMEOUT * 3 + PATIENCE).await;
     }
 }
 
@@ -84,12 +64,12 @@ on_memory! {
         let epoch = streamer.open("42").await["epoch"].clone();
         for _ in 0..3 {
             streamer.vanish();
-            stays_open(&world, STREAMER_TIMEOUT / 4).await;
+            world.stays_open(STREAMER_TIMEOUT / 4).await;
             streamer = world.streamer("s1").await;
             assert_eq!(streamer.open("42").await["epoch"], epoch);
-            stays_open(&world, STREAMER_TIMEOUT / 2).await;
+            world.stays_open(STREAMER_TIMEOUT / 2).await;
         }
-        stays_open(&world, STREAMER_TIMEOUT).await;
+        world.stays_open(STREAMER_TIMEOUT).await;
     }
 }
 
@@ -100,7 +80,7 @@ on_memory! {
         let mut streamer = world.streamer("s1").await;
         assert_eq!(streamer.open("42").await["epoch"], world.epoch("42").await);
         streamer.vanish();
-        stays_open(&world, STREAMER_TIMEOUT + world.config.timeout + SLACK).await;
+        world.stays_open(STREAMER_TIMEOUT + world.config.timeout + SLACK).await;
     }
 }
 
@@ -121,22 +101,22 @@ on_memory! {
         open_with_timeout(&world, 2).await;
         let mut viewer = world.viewer_in("u1", "42").await;
         let streamer = world.streamer("s1").await;
-        stays_open(&world, STREAMER_TIMEOUT * 2).await;
+        world.stays_open(STREAMER_TIMEOUT * 2).await;
         streamer.vanish();
-        stays_open(&world, STREAMER_TIMEOUT / 2).await;
+        world.stays_open(STREAMER_TIMEOUT / 2).await;
         assert_eq!(viewer.expect("closed").await["reason"], "streamer_timeout");
-        becomes_closed(&world, PATIENCE).await;
+        world.live_becomes_within("42", "closed", PATIENCE).await;
     }
 }
 
 on_memory! {
     async fn a_shorter_timeout_holds_at_once(world) {
         open_with_timeout(&world, 3_600).await;
-        stays_open(&world, SLACK).await;
+        world.stays_open(SLACK).await;
         let changed = Instant::now();
         let body = serde_json::json!({"streamer_timeout_s": 2});
         world.backend().patch("/v1/lives/42", body).await.is(200);
-        becomes_closed(&world, PATIENCE).await;
+        world.live_becomes_within("42", "closed", PATIENCE).await;
         assert!(changed.elapsed() < STREAMER_TIMEOUT + SLACK, "closed only after {:?}", changed.elapsed());
     }
 }
@@ -145,8 +125,8 @@ on_memory! {
     async fn a_streamer_who_never_comes_is_gone_from_the_opening_on(world) {
         let opened = Instant::now();
         open_with_timeout(&world, 2).await;
-        stays_open(&world, STREAMER_TIMEOUT * 3 / 4).await;
-        becomes_closed(&world, PATIENCE).await;
+        world.stays_open(STREAMER_TIMEOUT * 3 / 4).await;
+        world.live_becomes_within("42", "closed", PATIENCE).await;
         assert!(opened.elapsed() < STREAMER_TIMEOUT + SLACK, "closed only after {:?}", opened.elapsed());
     }
 }
@@ -157,7 +137,7 @@ on_memory! {
         open_with_timeout(&world, 0).await;
         let streamer = world.streamer("s1").await;
         streamer.vanish();
-        stays_open(&world, STREAMER_TIMEOUT + world.config.timeout + SLACK).await;
+        world.stays_open(STREAMER_TIMEOUT + world.config.timeout + SLACK).await;
     }
 }
 
@@ -166,7 +146,7 @@ on_redis! {
         let other = world.another_gateway().await;
         open_with_timeout(&world, 2).await;
         world.stop().await;
-        becomes_closed(&other, STREAMER_TIMEOUT + PATIENCE).await;
+        other.live_becomes_within("42", "closed", STREAMER_TIMEOUT + PATIENCE).await;
     }
 }
 
@@ -180,9 +160,9 @@ on_redis! {
         // live.
         let moved = other.streamer("s1").await;
         streamer.vanish();
-        stays_open(&world, STREAMER_TIMEOUT * 3).await;
+        world.stays_open(STREAMER_TIMEOUT * 3).await;
         moved.vanish();
-        becomes_closed(&world, STREAMER_TIMEOUT + PATIENCE).await;
+        world.live_becomes_within("42", "closed", STREAMER_TIMEOUT + PATIENCE).await;
     }
 }
 
@@ -201,10 +181,12 @@ fn a_streamer_keeps_a_live_open_of_which_no_gateway_has_a_room_any_more() {
         streamer.open("42").await;
         let moved = world.streamer("s1").await;
         first.stop().await;
-        stays_open(&world, TIMEOUT * 2).await;
+        world.stays_open(TIMEOUT * 2).await;
         moved.vanish();
-        stays_open(&world, TIMEOUT * 3 / 4).await;
-        becomes_closed(&world, TIMEOUT + PATIENCE).await;
+        world.stays_open(TIMEOUT * 3 / 4).await;
+        world
+            .live_becomes_within("42", "closed", TIMEOUT + PATIENCE)
+            .await;
     });
 }
 
@@ -250,6 +232,8 @@ fn a_streamers_leaving_that_redis_has_lost_is_told_once_more() {
             same(members().await, serde_json::json!([]))
         })
         .await;
-        becomes_closed(&world, STREAMER_TIMEOUT + PATIENCE).await;
+        world
+            .live_becomes_within("42", "closed", STREAMER_TIMEOUT + PATIENCE)
+            .await;
     });
 }

@@ -8,7 +8,8 @@ use rollcall::config::{AuthMode, Config, Jwks};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Error;
 
-use crate::support::issuer::{Issuer, KeyServer, NamedKey, SECRET, claims, hs256, rollcall};
+use crate::support::command::{Ran, run, run_under};
+use crate::support::issuer::{Issuer, KeyServer, NamedKey, SECRET, claims, hs256};
 use crate::support::program::Program;
 use crate::support::socket::Socket;
 use crate::support::stores::story;
@@ -328,16 +329,7 @@ fn a_hangup_makes_the_program_read_its_keys_again_and_nothing_secret_is_logged()
         refused(addr, "/ws", &old).await;
         issuer.writes("too-short-hunter4");
         program.hang_up();
-        until("the log names the setting", PATIENCE, || async {
-            let told =
-                |line: &str| line.contains("ERROR") && line.contains("jwt-hs256-secret-file");
-            if program.said().lines().any(told) {
-                Ok(())
-            } else {
-                Err("no such line")
-            }
-        })
-        .await;
+        program.logs(&["ERROR", "jwt-hs256-secret-file"]).await;
         assert!(is_let_in(addr, &new).await, "the old keys stay");
         viewer.heartbeat_json().await;
         for (token, answer) in [(&new, "refreshed"), (&old, "error")] {
@@ -386,35 +378,12 @@ fn a_proxy_in_the_environment_is_used_only_if_a_setting_asks_for_it() {
         ];
         let _program = Program::start_under(&timings(), &env).await;
         assert_eq!(keys.asked(), 1);
-        let (without, with) = tokio::task::spawn_blocking({
-            let keys = keys.url.clone();
-            let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
-            move || {
-                let code = |more: &[&str]| {
-                    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rollcall"));
-                    command.args([
-                        "check-config",
-                        "--connect",
-                        "--json",
-                        "--auth",
-                        "jwt",
-                        "--jwt-jwks",
-                        &keys,
-                    ]);
-                    command
-                        .args(more)
-                        .envs(env.clone())
-                        .output()
-                        .unwrap()
-                        .status
-                        .code()
-                };
-                (code(&[]), code(&["--proxy-from-env"]))
-            }
-        })
-        .await
-        .unwrap();
-        assert_eq!((without, with), (Some(0), Some(69)));
+        let check = format!(
+            "check-config --connect --json --auth jwt --jwt-jwks {}",
+            keys.url
+        );
+        run_under(&check, &env).is(0);
+        run_under(&format!("{check} --proxy-from-env"), &env).is(69);
     });
 }
 
@@ -424,10 +393,10 @@ fn a_program_without_its_keys_does_not_start() {
         let issuer = Issuer::new();
         issuer.writes("too-short-hunter2");
         let file = issuer.file().display().to_string();
-        let start = ["--listen", "127.0.0.1:0", "--auth", "jwt"];
-        let (code, out, why) =
-            rollcall(&[&start[..], &["--jwt-hs256-secret-file", &file]].concat());
-        assert_eq!((code, &*out), (Some(64), ""), "{why}");
+        let start = "--listen 127.0.0.1:0 --auth jwt";
+        let Ran { out, err: why, .. } =
+            run(&format!("{start} --jwt-hs256-secret-file {file}")).is(64);
+        assert_eq!(out, "", "{why}");
         assert!(
             why.contains("jwt-hs256-secret-file") && !why.contains("hunter2"),
             "{why}"
@@ -438,14 +407,9 @@ fn a_program_without_its_keys_does_not_start() {
             .unwrap();
         let began = tokio::time::Instant::now();
         let url = format!("http://{nobody}/jwks.json?key=hunter2");
-        let (code, out, why) = rollcall(
-            &[
-                &start[..],
-                &["--jwt-jwks", &url, "--wait-for-store", "600ms"],
-            ]
-            .concat(),
-        );
-        assert_eq!((code, &*out), (Some(69), ""), "{why}");
+        let Ran { out, err: why, .. } =
+            run(&format!("{start} --jwt-jwks {url} --wait-for-store 600ms")).is(69);
+        assert_eq!(out, "", "{why}");
         assert!(
             why.contains("jwt-jwks") && why.contains("refused") && !why.contains("hunter2"),
             "{why}"
@@ -464,33 +428,27 @@ fn a_token_for_development_is_good() {
         let issuer = Issuer::new();
         let world = world_of(&issuer).await;
         let file = issuer.file().display().to_string();
-        let (code, token, said) = rollcall(&[
-            "token",
-            "--sub",
-            "s1",
-            "--role",
-            "streamer",
-            "--jwt-hs256-secret-file",
-            &file,
-        ]);
-        assert_eq!((code, &*said), (Some(0), ""));
-        let socket = enter(world.addr, "/ws", token.trim()).await.unwrap();
+        let made = run(&format!(
+            "token --sub s1 --role streamer --jwt-hs256-secret-file {file}"
+        ))
+        .is(0);
+        assert_eq!(made.err, "");
+        let socket = enter(world.addr, "/ws", made.out.trim()).await.unwrap();
         let mut streamer = Viewer::greeted("s1", socket).await;
         let opened = streamer.ask(json!({"type": "open", "live_id": "42"})).await;
         assert_eq!(opened["type"], "opened", "{opened}");
-        let (code, token, why) = rollcall(&["token", "--sub", "s1"]);
-        assert_eq!((code, &*token), (Some(64), ""));
+        let refused = run("token --sub s1").is(64);
+        let why = "--jwt-hs256-secret-file FILE or --jwt-private-key FILE";
         assert!(
-            why.contains("--jwt-hs256-secret-file FILE or --jwt-private-key FILE"),
-            "{why}"
+            refused.out.is_empty() && refused.err.contains(why),
+            "{refused:?}"
         );
     });
 }
 
 #[test]
 fn a_key_comes_with_its_line() {
-    let (code, out, _) = rollcall(&["key", "--name", "shop", "--scopes", "write,read"]);
-    assert_eq!(code, Some(0));
+    let out = run("key --name shop --scopes write,read").is(0).out;
     let lines: Vec<&str> = out.lines().collect();
     let [key, line] = lines[..] else {
         panic!("two lines: {out}")

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::dashboard::{fans, viewers};
 use crate::support::stores::{on_both_stores, on_memory};
 use crate::support::tokens::{in_seconds, mint, with_tokens};
-use crate::support::wait::{PATIENCE, same, throughout, until};
+use crate::support::wait::{PATIENCE, names, same, throughout, until};
 use crate::support::world::World;
 
 const UNCOUNTED: &str = "&count=false";
@@ -19,22 +19,13 @@ const INVISIBLE: &str = "&invisible=true";
 /// How long a gateway goes on with a list that it has read.
 const LIST_KEPT: Duration = Duration::from_secs(12);
 
-fn users(names: &[&str]) -> BTreeSet<String> {
-    names.iter().map(|&name| name.to_owned()).collect()
-}
-
 async fn listed(world: &World, set: &str) -> BTreeSet<String> {
-    let page = world
+    let path = format!("/v1/lives/42/{set}");
+    world
         .backend()
-        .get(&format!("/v1/lives/42/{set}?limit=1000"))
+        .users(&path, 1_000)
         .await
-        .is(200)
-        .body;
-    page["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|item| item["user_id"].as_str().unwrap().to_owned())
+        .into_iter()
         .collect()
 }
 
@@ -132,8 +123,8 @@ on_both_stores! {
         world.dashboard("42").await.sees(viewers(2), fans(1)).await;
         until("two are online", PATIENCE, async || same(online(&world).await, 2)).await;
 
-        assert_eq!(listed(&world, "fans").await, users(&["u1"]));
-        assert_eq!(listed(&world, "viewers").await, users(&["me", "u1"]));
+        assert_eq!(listed(&world, "fans").await, names(&["u1"]));
+        assert_eq!(listed(&world, "viewers").await, names(&["me", "u1"]));
         let friends = world.backend().get("/v1/users/me/friends/online").await.is(200).body;
         assert_eq!(friends["items"].as_array().unwrap().len(), 1, "{friends}");
         for (user, _) in hiding {
@@ -153,7 +144,7 @@ on_both_stores! {
         // The next visit is another one.
         let _again = world.viewer_in("ghost", "42").await;
         until("the user is listed", LIST_KEPT + PATIENCE, async || {
-            same(listed(&world, "fans").await, users(&["ghost", "u1"]))
+            same(listed(&world, "fans").await, names(&["ghost", "u1"]))
         })
         .await;
         assert_eq!(asked(&world, "ghost").await["live_id"], "42");

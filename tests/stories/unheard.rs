@@ -10,7 +10,7 @@ use rollcall::config::Config;
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
-use crate::support::wait::{PATIENCE, SLACK, fits, same, until};
+use crate::support::wait::{PATIENCE, SLACK, same, until};
 use crate::support::world::World;
 
 /// The metric of gateways whose messages do not arrive.
@@ -29,31 +29,6 @@ fn checks_seldom(config: &mut Config) {
 /// lease; and then the wait for a check.
 fn within(world: &World) -> Duration {
     world.config.lease_refresh * 3 + GRACE + world.config.lease_refresh * 2 + SLACK * 3
-}
-
-/// The figures of a live as a gateway's API reports them, if it calls them exact.
-async fn exact_figures(world: &World, live: &str) -> Result<(u64, u64), serde_json::Value> {
-    let live = world.backend().live(live).await;
-    match (
-        live["viewers"].as_u64(),
-        live["fans"].as_u64(),
-        live["quality"].as_str(),
-    ) {
-        (Some(viewers), Some(fans), Some("exact")) => Ok((viewers, fans)),
-        _ => Err(live),
-    }
-}
-
-async fn shows(world: &World, live: &str, wanted: (u64, u64), within: Duration) {
-    until(
-        "the figures, and exact",
-        within,
-        async || match exact_figures(world, live).await {
-            Ok(figures) if figures == wanted => Ok(()),
-            said => Err(format!("{said:?}")),
-        },
-    )
-    .await;
 }
 
 async fn unheard_become(world: &World, gateways: f64) {
@@ -87,18 +62,23 @@ async fn beside_as_quiet(redis: &Redis) -> World {
 async fn both_show_what_the_quiet_one_does(here: &World, quiet: &World) {
     let mut crowd = quiet.crowd("u", 7, "42").await;
     for world in [here, quiet] {
-        shows(world, "42", (7, 6), within(world)).await;
+        world
+            .figures_become_exact("42", (7, 6), within(world))
+            .await;
     }
     // It lasts, so no later change may wait for longer.
     for left in (3..7).rev() {
         crowd.pop().expect("a viewer").close().await;
-        shows(here, "42", (left, left.min(6)), within(here)).await;
+        here.figures_become_exact("42", (left, left.min(6)), within(here))
+            .await;
     }
     for viewer in crowd {
         viewer.close().await;
     }
     for world in [here, quiet] {
-        shows(world, "42", (0, 0), within(world)).await;
+        world
+            .figures_become_exact("42", (0, 0), within(world))
+            .await;
     }
 }
 
@@ -108,7 +88,7 @@ async fn both_are_heard_again(here: &World, quiet: &World) {
         unheard_become(world, 0.0).await;
     }
     let _viewer = quiet.viewer_in("u0", "42").await;
-    shows(here, "42", (1, 1), SLACK).await;
+    here.figures_become_exact("42", (1, 1), SLACK).await;
 }
 
 async fn prepare(here: &World, quiet: &World) {
@@ -117,7 +97,7 @@ async fn prepare(here: &World, quiet: &World) {
     // Both have a room.
     let _watcher = quiet.dashboard("42").await;
     let _viewer = here.viewer_in("u0", "42").await;
-    shows(quiet, "42", (1, 1), PATIENCE).await;
+    quiet.figures_become_exact("42", (1, 1), PATIENCE).await;
 }
 
 #[test]
@@ -221,24 +201,26 @@ fn a_gateway_that_may_not_publish_on_one_master_is_known_to_be_silent_there() {
         for live in [&there, &elsewhere] {
             here.open(live).await;
             let _viewer = quiet.viewer_in("w", live).await;
-            shows(&here, live, (1, 0), PATIENCE).await;
+            here.figures_become_exact(live, (1, 0), PATIENCE).await;
         }
         rule(1, &["-spublish"]);
         let crowd = quiet.crowd("u", 3, &there).await;
-        shows(&here, &there, (3, 0), within(&here)).await;
+        here.figures_become_exact(&there, (3, 0), within(&here))
+            .await;
         unheard_become(&here, 1.0).await;
         // On the other masters all is as before.
         let _viewer = quiet.viewer_in("x", &elsewhere).await;
-        shows(&here, &elsewhere, (1, 0), SLACK).await;
+        here.figures_become_exact(&elsewhere, (1, 0), SLACK).await;
         for viewer in crowd {
             viewer.close().await;
         }
-        shows(&here, &there, (0, 0), within(&here)).await;
+        here.figures_become_exact(&there, (0, 0), within(&here))
+            .await;
         rule(1, &["+spublish"]);
         unheard_become(&here, 0.0).await;
         unheard_become(&quiet, 0.0).await;
         let _viewer = quiet.viewer_in("u1", &there).await;
-        shows(&here, &there, (1, 0), SLACK).await;
+        here.figures_become_exact(&there, (1, 0), SLACK).await;
     });
 }
 
@@ -250,26 +232,23 @@ fn the_log_says_what_redis_said() {
             World::program_with(redis.clone(), |config| config.log = "info".to_owned()).await;
         quiet.open("42").await;
         redis.ask(&["ACL", "SETUSER", "default", "-spublish"]).await;
-        let logged = async |words: &[&str]| {
-            let program = quiet.process();
-            until("the line", PATIENCE, async || {
-                fits(program.said(), |said| {
-                    said.lines()
-                        .any(|line| words.iter().all(|word| line.contains(word)))
-                })
-            })
+        quiet
+            .process()
+            .logs(&[
+                "WARN",
+                "redis does not publish this gateway's messages",
+                "NOPERM",
+            ])
             .await;
-        };
-        let mut logged = logged;
-        logged(&[
-            "WARN",
-            "redis does not publish this gateway's messages",
-            "NOPERM",
-        ])
-        .await;
-        logged(&["WARN", "messages of gateways do not arrive"]).await;
+        quiet
+            .process()
+            .logs(&["WARN", "messages of gateways do not arrive"])
+            .await;
         redis.ask(&["ACL", "SETUSER", "default", "+spublish"]).await;
-        logged(&["INFO", "messages of all gateways arrive again"]).await;
+        quiet
+            .process()
+            .logs(&["INFO", "messages of all gateways arrive again"])
+            .await;
         let said = quiet.process().said();
         assert_eq!(
             said.matches("redis does not publish").count(),

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use rollcall::base::clock::unix_now;
+
 use crate::support::dashboard::{Counts, fans, viewers};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
-use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
+use crate::support::wait::{PATIENCE, SLACK, names, same, throughout, until};
 use crate::support::world::World;
 
 /// The viewers of a live as a gateway's API counts them.
@@ -50,10 +52,6 @@ async fn listed(world: &World, live: &str, query: &str) -> BTreeMap<String, (boo
     }
 }
 
-fn users(names: &[&str]) -> BTreeSet<String> {
-    names.iter().map(|&name| name.to_owned()).collect()
-}
-
 on_redis! {
     async fn two_devices_on_two_gateways_count_once(world) {
         world.open("42").await;
@@ -66,7 +64,7 @@ on_redis! {
             viewers_become(world, "42", 2, PATIENCE).await;
         }
         world.acks_become(&mut here, Some(true), 2, 1).await;
-        assert_eq!(world.redis().viewers("42").await, users(&["u1", "u2"]));
+        assert_eq!(world.redis().viewers("42").await, names(&["u1", "u2"]));
         world.dashboard("42").await.sees(viewers(2), fans(1)).await;
         let page = world.backend().live("42").await;
         assert_eq!((&page["peak_viewers"], &page["peak_fans"]), (&2.into(), &1.into()), "{page}");
@@ -96,7 +94,7 @@ on_memory! {
         world.backend().unfollow("u1", "s1").await;
         dashboard.sees(viewers(2), fans(0)).await;
         let there = listed(&world, "42", "").await;
-        assert_eq!(there.keys().cloned().collect::<BTreeSet<_>>(), users(&["u1", "u2"]));
+        assert_eq!(there.keys().cloned().collect::<BTreeSet<_>>(), names(&["u1", "u2"]));
     }
 }
 
@@ -266,17 +264,17 @@ on_both_stores! {
     async fn viewers_are_listed_page_by_page_with_the_time_since_when_they_are_there(world) {
         world.backend().open_sliced("42", "s1", 4).await;
         world.follow(&["u0", "u3"]).await;
-        let began = now_ms();
+        let began = unix_now();
         let mut crowd = world.crowd("u", 7, "42").await;
         until("all are in the store", PATIENCE, || async { same(listed(&world, "42", "").await.len(), 7) }).await;
         until("the fans are known", PATIENCE, || async {
             same(listed(&world, "42", "&fan=true").await.len(), 2)
         }).await;
-        let (all, ended) = (listed(&world, "42", "").await, now_ms());
+        let (all, ended) = (listed(&world, "42", "").await, unix_now());
         assert!(all.values().all(|(_, since)| since.is_some_and(|at| (began..=ended).contains(&at))), "{all:?}");
         let of = |there: &BTreeMap<String, (bool, Option<u64>)>| there.keys().cloned().collect::<BTreeSet<_>>();
-        assert_eq!(of(&listed(&world, "42", "&fan=true").await), users(&["u0", "u3"]));
-        assert_eq!(of(&listed(&world, "42", "&fan=false").await), users(&["u1", "u2", "u4", "u5", "u6"]));
+        assert_eq!(of(&listed(&world, "42", "&fan=true").await), names(&["u0", "u3"]));
+        assert_eq!(of(&listed(&world, "42", "&fan=false").await), names(&["u1", "u2", "u4", "u5", "u6"]));
         // Another device changes nothing, nor does it when the first one goes.
         let _second = world.viewer_in("u0", "42").await;
         crowd.remove(0).close().await;
@@ -313,11 +311,4 @@ on_redis! {
         }).await;
         assert_eq!(listed(&world, "42", "").await, before);
     }
-}
-
-fn now_ms() -> u64 {
-    std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap()
-        .as_millis() as u64
 }

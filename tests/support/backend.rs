@@ -253,14 +253,18 @@ impl Backend {
         panic!("{path} has no end");
     }
 
+    /// The users of a paged listing, in the order in which they came.
+    pub async fn users(&self, path: &str, limit: usize) -> Vec<String> {
+        let items = self.list(path, limit).await;
+        let user = |item: &Value| item["user_id"].as_str().unwrap().to_owned();
+        items.iter().map(user).collect()
+    }
+
     /// The fans online, as the API lists them; each must come once.
     pub async fn fans(&self, live: &str) -> BTreeSet<String> {
-        let items = self.list(&format!("/v1/lives/{live}/fans"), 1_000).await;
-        let fans: BTreeSet<String> = items
-            .iter()
-            .map(|fan| fan["user_id"].as_str().unwrap().to_owned())
-            .collect();
-        assert_eq!(fans.len(), items.len(), "a fan was listed twice: {items:?}");
+        let listed = self.users(&format!("/v1/lives/{live}/fans"), 1_000).await;
+        let fans: BTreeSet<String> = listed.iter().cloned().collect();
+        assert_eq!(fans.len(), listed.len(), "a fan came twice: {listed:?}");
         fans
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::redis_view::Redis;
 use super::viewer::Viewer;
-use super::wait::{PATIENCE, same, throughout, until};
+use super::wait::{PATIENCE, names, same, throughout, until};
 use super::world::World;
 
 impl World {
@@ -39,7 +39,7 @@ impl World {
 
     /// Waits, no longer than this, until exactly these fans are in the store.
     pub async fn fans_become_within(&self, live: &str, fans: &[&str], within: Duration) {
-        let wanted = set(fans);
+        let wanted = names(fans);
         until(&format!("the fans of {live}"), within, || async {
             same(self.fans_in_store(live).await, wanted.clone())
         })
@@ -56,9 +56,40 @@ impl World {
 
     /// For so long, exactly these fans are in the store.
     pub async fn fans_stay(&self, live: &str, fans: &[&str], span: Duration) {
-        let wanted = set(fans);
+        let wanted = names(fans);
         throughout(&format!("the fans of {live}"), span, || async {
             same(self.fans_in_store(live).await, wanted.clone())
+        })
+        .await;
+    }
+
+    /// The viewers and fans of a live, as this gateway says.
+    pub async fn figures(&self, live: &str) -> (u64, u64) {
+        let live = self.backend.live(live).await;
+        (
+            live["viewers"].as_u64().unwrap(),
+            live["fans"].as_u64().unwrap(),
+        )
+    }
+
+    /// Waits, no longer than this, until this gateway says so many viewers and fans of a live.
+    pub async fn figures_become(&self, live: &str, wanted: (u64, u64), within: Duration) {
+        until(&format!("the figures of {live}"), within, async || {
+            same(self.figures(live).await, wanted)
+        })
+        .await;
+    }
+
+    /// Waits, no longer than this, until this gateway calls so many viewers and fans of a live exact.
+    pub async fn figures_become_exact(&self, live: &str, wanted: (u64, u64), within: Duration) {
+        let what = format!("the exact figures of {live} at {}", self.addr);
+        let wanted = json!([wanted.0, wanted.1, "exact"]);
+        until(&what, within, async || {
+            let told = self.backend.get(&format!("/v1/lives/{live}")).await.body;
+            same(
+                json!([told["viewers"], told["fans"], told["quality"]]),
+                wanted.clone(),
+            )
         })
         .await;
     }
@@ -103,8 +134,4 @@ impl World {
             tokio::time::sleep(Duration::from_millis(150)).await;
         }
     }
-}
-
-fn set(users: &[&str]) -> BTreeSet<String> {
-    users.iter().map(|&user| user.to_owned()).collect()
 }

@@ -157,12 +157,3 @@ impl KeyServer {
         self.asked.load(Ordering::SeqCst)
     }
 }
-
-/// Runs a command of the program; its exit code, and what it wrote to standard output and standard
-/// error.
-pub fn rollcall(args: &[&str]) -> (Option<i32>, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
-    let out = command.args(args).stdin(Stdio::null()).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (out.status.code(), text(out.stdout), text(out.stderr))
-}

@@ -25,7 +25,7 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::backend::{Answer, Backend};
-use super::wait::{PATIENCE, same, until};
+use super::wait::{PATIENCE, same, throughout, until};
 use super::world::World;
 
 /// The secret of every server that a story plays.
@@ -159,8 +159,21 @@ impl Nginx {
 impl World {
     /// Waits until a live is in this state.
     pub async fn live_becomes(&self, live: &str, state: &str) {
-        until("the live changes", PATIENCE, async || {
+        self.live_becomes_within(live, state, PATIENCE).await;
+    }
+
+    /// Waits, no longer than this, until a live is in this state.
+    pub async fn live_becomes_within(&self, live: &str, state: &str, within: Duration) {
+        until("the live changes", within, async || {
             same(self.state_of(live).await, state.to_owned())
+        })
+        .await;
+    }
+
+    /// For so long, live 42 stays open.
+    pub async fn stays_open(&self, span: Duration) {
+        throughout("the live is open", span, async || {
+            same(self.state_of("42").await, "open".to_owned())
         })
         .await;
     }

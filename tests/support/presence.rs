@@ -223,13 +223,4 @@ impl World {
         let path = format!("/v1/presence?{query}");
         self.backend().post(&path, body).await
     }
-
-    /// The viewers and fans of a live, as this gateway says.
-    pub async fn figures(&self, live: &str) -> (u64, u64) {
-        let live = self.backend().live(live).await;
-        (
-            live["viewers"].as_u64().unwrap(),
-            live["fans"].as_u64().unwrap(),
-        )
-    }
 }

@@ -147,6 +147,17 @@ impl Program {
         std::fs::read_to_string(self.log.path()).unwrap()
     }
 
+    /// Waits for a line of its log with all these words; the line.
+    pub async fn logs(&self, words: &[&str]) -> String {
+        until(&format!("a line with {words:?}"), PATIENCE, async || {
+            let said = self.said();
+            let mut lines = said.lines();
+            let found = lines.find(|line| words.iter().all(|word| line.contains(word)));
+            found.map(str::to_owned).ok_or(said)
+        })
+        .await
+    }
+
     /// kill -9.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();

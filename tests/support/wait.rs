@@ -1,5 +1,6 @@
 //! Owns waiting for a condition, with a deadline. No story sleeps before it asserts.
 
+use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
 use std::future::Future;
 use std::time::Duration;
@@ -73,4 +74,9 @@ pub fn same<T: PartialEq + Debug>(seen: T, wanted: T) -> Result<T, String> {
     } else {
         Err(format!("{seen:?} instead of {wanted:?}"))
     }
+}
+
+/// These names, as stores and listings answer them.
+pub fn names(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
 }
