@@ -37,6 +37,7 @@ mod support {
     pub mod redis_server;
     pub mod redis_view;
     pub mod socket;
+    pub mod story;
     pub mod tokens;
     pub mod viewer;
     pub mod wait;
@@ -51,19 +52,17 @@ use support::wait;
 const STORY_DEADLINE: Duration = Duration::from_secs(240);
 
 /// Runs one story with its deadline.
-async fn story(told: impl Future<Output = ()>) {
-    tokio::time::timeout(STORY_DEADLINE, Box::pin(told))
-        .await
-        .expect("the story ends before its deadline");
+fn story(told: impl Future<Output = ()>) {
+    support::story::tell(STORY_DEADLINE, told);
 }
 
 /// Makes a test of a story.
 macro_rules! stories {
     ($($(#[$doc:meta])* async fn $name:ident() $story:block)*) => {$(
         $(#[$doc])*
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $name() {
-            $crate::story(async move $story).await;
+        #[test]
+        fn $name() {
+            $crate::story(async move $story);
         }
     )*};
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::process::Command;
 
+use crate::support::story::tell;
+
 /// How long a compiler, a generator or an installer may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -15,10 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const STORY_DEADLINE: Duration = Duration::from_secs(170);
 
 /// Runs one story with its deadline.
-pub async fn within_deadline(story: impl Future<Output = ()>) {
-    tokio::time::timeout(STORY_DEADLINE, Box::pin(story))
-        .await
-        .expect("the story ends before its deadline");
+pub fn story(told: impl Future<Output = ()>) {
+    tell(STORY_DEADLINE, told);
 }
 
 /// A folder or a file of the project.

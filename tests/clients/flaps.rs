@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::apps::{NodeApp, PythonApp, read, within_deadline};
+use crate::apps::{NodeApp, PythonApp, read, story};
 use crate::support::link::Link;
 use crate::support::tokens::{SECRET, in_seconds, mint, with_tokens};
 use crate::support::wait::{PATIENCE, fits, same, until};
@@ -236,26 +236,34 @@ async fn python() -> (PythonApp, Command) {
     (app, command)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_in_javascript_stay_over_ends_of_tokens_and_come_back_after_cuts() {
-    let (_app, command) = node().await;
-    within_deadline(tokens_end_and_connections_are_cut(command, "js")).await;
+#[test]
+fn clients_in_javascript_stay_over_ends_of_tokens_and_come_back_after_cuts() {
+    story(async {
+        let (_app, command) = node().await;
+        tokens_end_and_connections_are_cut(command, "js").await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_in_javascript_come_back_after_their_process_was_suspended() {
-    let (_app, command) = node().await;
-    within_deadline(processes_are_suspended(command, "js")).await;
+#[test]
+fn clients_in_javascript_come_back_after_their_process_was_suspended() {
+    story(async {
+        let (_app, command) = node().await;
+        processes_are_suspended(command, "js").await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_in_python_stay_over_ends_of_tokens_and_come_back_after_cuts() {
-    let (_app, command) = python().await;
-    within_deadline(tokens_end_and_connections_are_cut(command, "py")).await;
+#[test]
+fn clients_in_python_stay_over_ends_of_tokens_and_come_back_after_cuts() {
+    story(async {
+        let (_app, command) = python().await;
+        tokens_end_and_connections_are_cut(command, "py").await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_in_python_come_back_after_their_process_was_suspended() {
-    let (_app, command) = python().await;
-    within_deadline(processes_are_suspended(command, "py")).await;
+#[test]
+fn clients_in_python_come_back_after_their_process_was_suspended() {
+    story(async {
+        let (_app, command) = python().await;
+        processes_are_suspended(command, "py").await;
+    });
 }

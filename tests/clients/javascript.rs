@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::apps::{NodeApp, read, shown, within_deadline};
+use crate::apps::{NodeApp, read, shown, story};
 use crate::support::backend::Backend;
 use crate::support::link::Link;
 use crate::support::running::Running;
@@ -112,9 +112,9 @@ async fn has_viewers(world: &World, live: &str, wanted: u64) {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_hook_for_react_joins_with_its_component_and_leaves_with_it() {
-    within_deadline(async {
+#[test]
+fn the_hook_for_react_joins_with_its_component_and_leaves_with_it() {
+    story(async {
         let world = World::on_memory(|_| ()).await;
         for live in ["42", "43", "44", "45"] {
             world.open(live).await;
@@ -152,8 +152,7 @@ async fn the_hook_for_react_joins_with_its_component_and_leaves_with_it() {
         assert_eq!(page.prints("shown").await["text"], "45: removed, null");
         let (status, said) = page.ends().await;
         assert!(status.success() && said.is_empty(), "{status}: {said}");
-    })
-    .await;
+    });
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod support {
     pub mod redis_view;
     pub mod running;
     pub mod socket;
+    pub mod story;
     pub mod tokens;
     pub mod viewer;
     pub mod wait;

@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
-use crate::apps::{PythonApp, read, shown, succeeds, within_deadline};
+use crate::apps::{PythonApp, read, shown, story, succeeds};
 use crate::support::link::Link;
 use crate::support::running::Running;
 use crate::support::tokens::{SECRET, in_seconds, mint, with_tokens};
@@ -208,9 +208,9 @@ async fn is_lost(world: &World, live: &str, user: &str) {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_program_stays_in_its_live_until_it_is_removed() {
-    within_deadline(async {
+#[test]
+fn the_program_stays_in_its_live_until_it_is_removed() {
+    story(async {
         let world = World::on_memory(|_| ()).await;
         world.open("42").await;
         let link = Link::to(world.addr).await;
@@ -233,13 +233,12 @@ async fn the_program_stays_in_its_live_until_it_is_removed() {
         let (status, said) = python.ends().await;
         assert_eq!(status.code(), Some(1), "{said}");
         assert!(said.contains("\nclosed removed\n"), "{said}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_program_ends_where_another_try_is_of_no_use() {
-    within_deadline(async {
+#[test]
+fn the_program_ends_where_another_try_is_of_no_use() {
+    story(async {
         let world = World::on_memory(with_tokens).await;
         let token = |seconds| mint(&json!({"sub": "u1", "exp": in_seconds(seconds)}));
         let (_app, python) = viewer(world.addr, "42", ("TOKEN", "no token")).await;
@@ -289,8 +288,7 @@ async fn the_program_ends_where_another_try_is_of_no_use() {
             (Some(1), Some("the token has ended")),
             "{said}"
         );
-    })
-    .await;
+    });
 }
 
 /// Answers each request like a gateway that has no room, and tells when each one came.
@@ -315,9 +313,9 @@ async fn refuses_with(retry_after: u64) -> (SocketAddr, tokio::sync::mpsc::Recei
     (addr, told)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_program_waits_as_long_as_a_refusal_says() {
-    within_deadline(async {
+#[test]
+fn the_program_waits_as_long_as_a_refusal_says() {
+    story(async {
         let (addr, mut asked) = refuses_with(2).await;
         let (_app, _python) = viewer(addr, "42", U1).await;
         let mut times = Vec::new();
@@ -332,8 +330,7 @@ async fn the_program_waits_as_long_as_a_refusal_says() {
                 "it came back after {waited:?}"
             );
         }
-    })
-    .await;
+    });
 }
 
 type FakeGateway = tokio_tungstenite::WebSocketStream<tokio::net::TcpStream>;
@@ -363,9 +360,9 @@ async fn says(gateway: &mut FakeGateway, message: Value) {
         .unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_program_joins_again_when_the_store_was_away() {
-    within_deadline(async {
+#[test]
+fn the_program_joins_again_when_the_store_was_away() {
+    story(async {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let (_app, mut python) = viewer(listener.local_addr().unwrap(), "42", U1).await;
         let mut gateway = takes_in(&listener).await;
@@ -378,13 +375,12 @@ async fn the_program_joins_again_when_the_store_was_away() {
         let joined = json!({"type": "joined", "live_id": "42", "viewers": 7, "id": asked["id"]});
         says(&mut gateway, joined).await;
         assert_eq!(python.prints("joined").await["viewers"], 7);
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_program_comes_back_when_a_draining_gateway_asks_for_it() {
-    within_deadline(async {
+#[test]
+fn the_program_comes_back_when_a_draining_gateway_asks_for_it() {
+    story(async {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let (_app, _python) = viewer(listener.local_addr().unwrap(), "42", U1).await;
         let mut gateway = takes_in(&listener).await;
@@ -406,14 +402,13 @@ async fn the_program_comes_back_when_a_draining_gateway_asks_for_it() {
             "{:?}",
             told.elapsed()
         );
-    })
-    .await;
+    });
 }
 
 /// A proxy may hold a connection open although the gateway is gone.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_program_gives_up_a_connection_on_which_nothing_is_answered() {
-    within_deadline(async {
+#[test]
+fn the_program_gives_up_a_connection_on_which_nothing_is_answered() {
+    story(async {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let (_app, _python) = viewer(listener.local_addr().unwrap(), "42", U1).await;
         let mut gateway = takes_in(&listener).await;
@@ -423,6 +418,5 @@ async fn the_program_gives_up_a_connection_on_which_nothing_is_answered() {
         // Nobody reads the first connection any more.
         let mut second = takes_in(&listener).await;
         is_asked(&mut second, "join").await;
-    })
-    .await;
+    });
 }

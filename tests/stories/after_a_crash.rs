@@ -162,10 +162,7 @@ fn a_gateway_asked_to_end_exits_0_and_leaves_no_fan_of_its_own() {
         let _here = other.viewer_in("u3", "42").await;
         other.card_becomes("42", 10, PATIENCE).await;
         until("both gateways have fans there", PATIENCE, || async {
-            let entries = other
-                .redis()
-                .ask(&["HLEN", "{online-fans:42}:gateways"])
-                .await;
+            let entries = other.redis().say("HLEN {online-fans:42}:gateways").await;
             same(entries.as_u64(), Some(2))
         })
         .await;

@@ -271,9 +271,7 @@ fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_safe() {
         world.open("44").await;
         let redis = world.redis();
         // The first walk may take long on a busy machine. It ends, and no other begins.
-        redis
-            .ask(&["SET", "rollcall:sweeper", "nobody", "EX", "600"])
-            .await;
+        redis.say("SET rollcall:sweeper nobody EX 600").await;
         let look = async |code: i32, more: &str| {
             let options = format!("--users --lease 2500ms --lease-refresh 500ms {more}");
             found(&audit(&redis.url(), code, &options).await)
@@ -321,7 +319,7 @@ fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_safe() {
         assert!(redis.ask(&["TTL", &noted]).await.as_i64().unwrap() > 0);
         assert!(
             !redis
-                .ask(&["ZSCORE", "rollcall:attendance", &of])
+                .say(&format!("ZSCORE rollcall:attendance {of}"))
                 .await
                 .is_null()
         );
@@ -389,10 +387,7 @@ fn a_move_to_another_gateway_is_one_session() {
         here.vanish();
         let there = new.viewer_in("u1", "42").await;
         until("both gateways hold the viewer", PATIENCE, async || {
-            let entries = new
-                .redis()
-                .ask(&["HLEN", "{online-fans:42}:gateways"])
-                .await;
+            let entries = new.redis().say("HLEN {online-fans:42}:gateways").await;
             same(entries.as_u64(), Some(2))
         })
         .await;

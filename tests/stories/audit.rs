@@ -145,10 +145,7 @@ impl Planter {
         } else {
             json!(0)
         };
-        let entries = self
-            .redis
-            .ask(&["HLEN", &format!("{{{slice}}}:gateways")])
-            .await;
+        let entries = self.redis.say(&format!("HLEN {{{slice}}}:gateways")).await;
         self.say(&format!(
             "SET {{{slice}}}:fence open:{epoch}:1:1:{members}-0:{fans}:{entries}:{entries}"
         ))
@@ -175,7 +172,7 @@ impl Planter {
                 "hash" => self.redis.ask(&["HGETALL", &key]).await,
                 "zset" => {
                     self.redis
-                        .ask(&["ZRANGE", &key, "0", "-1", "WITHSCORES"])
+                        .say(&format!("ZRANGE {key} 0 -1 WITHSCORES"))
                         .await
                 }
                 _ => self.redis.ask(&["GET", &key]).await,
@@ -532,12 +529,9 @@ fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
         let seen = async |slice: u32| {
             world
                 .redis
-                .ask(&[
-                    "ZRANGE",
-                    &format!("last-seen:{{online-users_slice{slice}}}"),
-                    "0",
-                    "-1",
-                ])
+                .say(&format!(
+                    "ZRANGE last-seen:{{online-users_slice{slice}}} 0 -1"
+                ))
                 .await
         };
         let users = [seen(5).await, seen(6).await, seen(7).await];
@@ -550,7 +544,7 @@ fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
         assert!(world.redis.last_seen("early").await.unwrap() < world.now + 1_800_000);
         let swept = world
             .redis
-            .ask(&["ZSCORE", "last-seen:{online-users_slice4}", "u2"])
+            .say("ZSCORE last-seen:{online-users_slice4} u2")
             .await;
         let swept = swept
             .as_str()
@@ -586,11 +580,7 @@ fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
             world.redis.live_field("closing", "state").await.as_deref(),
             Some("closed")
         );
-        let listed = world
-            .redis
-            .ask(&["ZRANGE", "lives", "0", "-1"])
-            .await
-            .to_string();
+        let listed = world.redis.say("ZRANGE lives 0 -1").await.to_string();
         assert!(
             listed.contains("\"unlisted\"") && listed.contains("\"ghost\""),
             "{listed}"
@@ -666,10 +656,7 @@ fn a_gateway_that_holds_other_users_than_it_reports_is_found() {
         let _elsewhere = stranger.viewer_in("u1", "42").await;
         let who = "{online-fans:42}:who";
         until("both hold somebody", PATIENCE, async || {
-            let entries = world
-                .redis()
-                .ask(&["HLEN", "{online-fans:42}:gateways"])
-                .await;
+            let entries = world.redis().say("HLEN {online-fans:42}:gateways").await;
             (entries == 2).then_some(()).ok_or(entries)
         })
         .await;

@@ -315,9 +315,7 @@ async fn a_replica_is_refused_and_a_full_master_is_told() {
 #[tokio::test]
 async fn a_policy_that_drops_keys_is_a_warning() {
     let redis = Redis::start().await;
-    redis
-        .ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
-        .await;
+    redis.say("CONFIG SET maxmemory-policy allkeys-lru").await;
     let verdict = connects(0, &redis.url());
     assert!(
         verdict["warnings"]
@@ -325,9 +323,7 @@ async fn a_policy_that_drops_keys_is_a_warning() {
             .contains("maxmemory-policy allkeys-lru"),
         "{verdict:#}"
     );
-    redis
-        .ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
-        .await;
+    redis.say("CONFIG SET maxmemory-policy noeviction").await;
     let verdict = connects(0, &redis.url());
     assert!(
         !verdict["warnings"].to_string().contains("maxmemory-policy"),

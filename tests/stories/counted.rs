@@ -18,13 +18,7 @@ const EVERY: Duration = Duration::from_secs(5);
 /// The viewers, fans and time in the record of a live, as another service reads them.
 async fn record(redis: &Redis, live: &str) -> [Option<u64>; 3] {
     let fields = redis
-        .ask(&[
-            "HMGET",
-            &format!("live:{live}"),
-            "viewers",
-            "fans",
-            "counted_at",
-        ])
+        .say(&format!("HMGET live:{live} viewers fans counted_at"))
         .await;
     [0, 1, 2].map(|at| fields[at].as_str().and_then(|text| text.parse().ok()))
 }

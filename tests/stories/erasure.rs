@@ -149,9 +149,7 @@ async fn has_everything(people: &People, here: &World, there: &World) {
     }
     let redis = here.redis();
     // Other programs wrote what no gateway can read.
-    redis
-        .ask(&["SET", "{rollcall:events}:dead:odd", "text"])
-        .await;
+    redis.say("SET {rollcall:events}:dead:odd text").await;
     for odd in ["live:odd", "attendance:odd@1"] {
         redis.ask(&["HSET", odd, "streamer_id", viewer]).await;
     }
@@ -218,9 +216,7 @@ async fn streams(people: &People, here: &World) {
     }
     here.viewer_in(friend, "51").await.close().await;
     backend.close("51").await;
-    here.redis()
-        .ask(&["SET", "rollcall:stream-key:0", "52"])
-        .await;
+    here.redis().say("SET rollcall:stream-key:0 52").await;
 }
 
 async fn nothing_is_left(people: &People) {

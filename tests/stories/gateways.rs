@@ -152,9 +152,7 @@ fn a_gateway_that_hears_nothing_at_all_is_late_but_right() {
         here.crowd_follows("u", 3).await;
         let there = World::beside(redis.clone(), |_| ()).await;
         // Nobody may use any channel from now on, so every message is lost, both ways.
-        redis
-            .ask(&["ACL", "SETUSER", "default", "resetchannels"])
-            .await;
+        redis.say("ACL SETUSER default resetchannels").await;
         redis.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
         let _here = here.crowd("u", 2, "42").await;
         here.fans_become("42", &["u0", "u1"]).await;

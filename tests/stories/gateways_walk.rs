@@ -65,12 +65,7 @@ impl Walk {
             (93..98, _) => {
                 tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..60))).await
             }
-            (98..100, _) => drop(
-                self.worlds[0]
-                    .redis()
-                    .ask(&["CLIENT", "KILL", "TYPE", "pubsub"])
-                    .await,
-            ),
+            (98..100, _) => drop(self.worlds[0].redis().say("CLIENT KILL TYPE pubsub").await),
             _ => {}
         }
     }

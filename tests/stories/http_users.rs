@@ -180,15 +180,7 @@ async fn is_finished_after_a_kill(follow: bool) {
         // An unfollow writes the followers first: another gateway's rule keeps it from the other
         // end.
         redis
-            .ask(&[
-                "ACL",
-                "SETUSER",
-                "rollcall",
-                "resetkeys",
-                "~rollcall:*",
-                "~followers:*",
-                "~lives",
-            ])
+            .say("ACL SETUSER rollcall resetkeys ~rollcall:* ~followers:* ~lives")
             .await;
         dies.backend().delete(path).await.problem(503);
         assert_eq!(ends(&redis).await, (true, false));
@@ -264,15 +256,11 @@ fn an_audit_finds_half_follows_and_stale_logins_and_repairs_them() {
             kinds
         };
         assert_eq!(kinds(0, "").await, [""; 0]);
-        redis
-            .ask(&["ZADD", "following:u1", "7", "s2", "8", "s3"])
-            .await;
+        redis.say("ZADD following:u1 7 s2 8 s3").await;
         redis.ask(&["ZADD", "followers:s4", "9", "u9"]).await;
         redis.ask(&["HSET", "users", "cid", "u2"]).await;
         redis.ask(&["HDEL", "users", "ann"]).await;
-        redis
-            .ask(&["ZADD", "statuses:feed:u1", "7", "s1~42@7"])
-            .await;
+        redis.say("ZADD statuses:feed:u1 7 s1~42@7").await;
         let wanted = [
             "half_follow",
             "half_follow",

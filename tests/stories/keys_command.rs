@@ -49,18 +49,11 @@ fn keys_are_counted_by_kind_with_types_and_memory() {
         let redis = Redis::start().await;
         // More than SCAN returns at a time, and more than are measured.
         for n in 0..2_500 {
-            redis
-                .ask(&["SADD", &format!("online-fans:l{n}"), "u1", "u2"])
-                .await;
+            redis.say(&format!("SADD online-fans:l{n} u1 u2")).await;
         }
         for n in 0..30 {
             redis
-                .ask(&[
-                    "HSET",
-                    &format!("{{online-fans:l{n}}}:gateways"),
-                    "gw-a",
-                    "1",
-                ])
+                .say(&format!("HSET {{online-fans:l{n}}}:gateways gw-a 1"))
                 .await;
         }
         redis.ask(&["SET", "online-fans:mistyped", "x"]).await;
@@ -79,7 +72,7 @@ fn keys_are_counted_by_kind_with_types_and_memory() {
         );
         assert_eq!(fans["sampled"], 100, "{fans}");
         let one = redis
-            .ask(&["MEMORY", "USAGE", "online-fans:l7"])
+            .say("MEMORY USAGE online-fans:l7")
             .await
             .as_u64()
             .unwrap();

@@ -338,9 +338,7 @@ fn the_same_snapshot_twice() {
 fn a_name_that_leads_to_a_replica_which_lacks_the_last_writes() {
     story(async {
         let redis = Redis::start().await;
-        redis
-            .ask(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"])
-            .await;
+        redis.say("CONFIG SET repl-diskless-sync-delay 0").await;
         let replica = RedisServer::start().await;
         let (here, link) = World::over_a_link(&redis, tune).await;
         let there = here.another_gateway().await;

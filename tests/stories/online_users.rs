@@ -176,9 +176,7 @@ on_redis! {
 /// Has Redis keep a copy of all that it knows of the users, to which it can go back.
 async fn keep_a_copy(redis: &Redis) {
     for key in redis.keys("*online-users_slice*").await {
-        redis
-            .ask(&["COPY", &key, &format!("copy:{key}"), "REPLACE"])
-            .await;
+        redis.say(&format!("COPY {key} copy:{key} REPLACE")).await;
     }
 }
 

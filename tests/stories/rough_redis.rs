@@ -51,10 +51,7 @@ fn a_full_redis_is_told_in_the_log_and_found_by_an_audit() {
         world.crowd_follows("u", 4).await;
         let _early = world.crowd("u", 2, "42").await;
         world.fans_become("42", &["u0", "u1"]).await;
-        world
-            .redis()
-            .ask(&["CONFIG", "SET", "maxmemory", "1"])
-            .await;
+        world.redis().say("CONFIG SET maxmemory 1").await;
         let _late = (
             world.viewer_in("u2", "42").await,
             world.viewer_in("u3", "42").await,
@@ -102,10 +99,7 @@ fn a_full_redis_is_told_in_the_log_and_found_by_an_audit() {
         // The two fans are also two users of the platform.
         assert!(unwritten["members"].as_u64().unwrap() >= 2, "{unwritten}");
 
-        world
-            .redis()
-            .ask(&["CONFIG", "SET", "maxmemory", "0"])
-            .await;
+        world.redis().say("CONFIG SET maxmemory 0").await;
         world.fans_become("42", &["u0", "u1", "u2", "u3"]).await;
         until("the audit finds nothing", PATIENCE * 2, async || {
             let report = world.backend().get("/v1/gateway/slices").await.is(200).body;
@@ -144,10 +138,7 @@ fn a_gateway_starts_on_a_full_redis_and_says_so() {
             said.contains("refuses calls now: OOM command not allowed"),
             "{said}"
         );
-        world
-            .redis()
-            .ask(&["CONFIG", "SET", "maxmemory", "0"])
-            .await;
+        world.redis().say("CONFIG SET maxmemory 0").await;
         world.open("42").await;
     });
 }

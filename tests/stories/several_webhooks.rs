@@ -449,9 +449,7 @@ fn the_audit_trail_outlives_a_flood_of_events_and_old_events_go_by_themselves() 
         let profile = json!({"login": "ann", "name": "Ann"});
         backend.put("/v1/users/u9", profile).await.is(201);
         let trail = async || {
-            let trail = redis
-                .ask(&["XRANGE", "{rollcall:events}:audit", "-", "+"])
-                .await;
+            let trail = redis.say("XRANGE {rollcall:events}:audit - +").await;
             trail.to_string()
         };
         until("the trail tells it", PATIENCE, async || {
@@ -463,10 +461,7 @@ fn the_audit_trail_outlives_a_flood_of_events_and_old_events_go_by_themselves() 
         }
         backend.open("42", "s1").await;
         until("the stream is trimmed", PATIENCE, async || {
-            let all = redis
-                .ask(&["XRANGE", "rollcall:events", "-", "+"])
-                .await
-                .to_string();
+            let all = redis.say("XRANGE rollcall:events - +").await.to_string();
             if all.contains("u9") { Err(all) } else { Ok(()) }
         })
         .await;

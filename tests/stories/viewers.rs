@@ -197,7 +197,7 @@ fn figures_with_users_of_a_killed_gateway_are_not_exact() {
         dashboard.sees(viewers(11), fans(3)).await;
         other
             .redis()
-            .ask(&["SET", "rollcall:sweeper", "stalled", "PX", "8000"])
+            .say("SET rollcall:sweeper stalled PX 8000")
             .await;
         doomed.process().kill();
         dashboard

@@ -31,7 +31,7 @@ use crate::support::world::World;
 async fn somebody_sends(redis: &Redis) -> String {
     until("a gateway sends", PATIENCE, async || {
         redis
-            .ask(&["GET", "{rollcall:events}:sender"])
+            .say("GET {rollcall:events}:sender")
             .await
             .as_str()
             .map(str::to_owned)
@@ -170,12 +170,7 @@ fn nothing_is_lost_when_the_receiver_is_down_and_the_sender_is_killed() {
                 )
                 .await;
         }
-        let pending = async || {
-            redis
-                .ask(&["XPENDING", "rollcall:events", "webhooks"])
-                .await[0]
-                .as_u64()
-        };
+        let pending = async || redis.say("XPENDING rollcall:events webhooks").await[0].as_u64();
         until("all is acknowledged", PATIENCE, async || {
             same(pending().await, Some(0))
         })
@@ -245,12 +240,7 @@ fn a_thousand_removals_at_once_are_a_thousand_events() {
             same(webhook.taken().len(), 1_001)
         })
         .await;
-        let waiting = async || {
-            redis
-                .ask(&["XPENDING", "rollcall:events", "webhooks"])
-                .await[0]
-                .as_u64()
-        };
+        let waiting = async || redis.say("XPENDING rollcall:events webhooks").await[0].as_u64();
         until("all is acknowledged", PATIENCE, async || {
             same(waiting().await, Some(0))
         })

@@ -131,6 +131,11 @@ impl Redis {
             .unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
+    /// The same as one types it, with single blanks between the words.
+    pub async fn say(&self, line: &str) -> Value {
+        self.ask(&line.split(' ').collect::<Vec<_>>()).await
+    }
+
     /// The keys that match a pattern, sorted.
     pub async fn keys(&self, pattern: &str) -> BTreeSet<String> {
         strings(&self.ask(&["KEYS", pattern]).await)
