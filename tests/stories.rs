@@ -34,6 +34,7 @@ mod support {
     pub mod redis_view;
     pub mod rtmp;
     pub mod running;
+    pub mod service;
     pub mod socket;
     pub mod stores;
     pub mod story;

@@ -36,6 +36,7 @@ mod support {
     pub mod program;
     pub mod redis_server;
     pub mod redis_view;
+    pub mod service;
     pub mod socket;
     pub mod story;
     pub mod tokens;

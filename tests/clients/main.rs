@@ -28,6 +28,7 @@ mod support {
     pub mod redis_server;
     pub mod redis_view;
     pub mod running;
+    pub mod service;
     pub mod socket;
     pub mod story;
     pub mod tokens;

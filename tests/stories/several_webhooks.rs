@@ -22,7 +22,21 @@ async fn standing(world: &World, name: &str) -> Value {
     found.unwrap_or_else(|| panic!("{name}: {listed}")).clone()
 }
 
-async fn each_webhook_hears_its_own_events(world: World, all: &Webhook, closes: &Webhook) {
+/// A gateway with two webhooks: one hears everything but counts, the other of closes only.
+async fn two_webhooks() -> (World, Webhook, Webhook) {
+    let (all, closes) = (Webhook::start().await, Webhook::start().await);
+    let world = World::on_redis(|config| all_and_closes(&all, &closes, config)).await;
+    (world, all, closes)
+}
+
+fn all_and_closes(all: &Webhook, closes: &Webhook, config: &mut Config) {
+    config.count_events = false;
+    all.hears(config);
+    closes.hears_as("closes", &[EventKind::LiveClosed], config);
+}
+
+async fn hears_its_own_events() {
+    let (world, all, closes) = two_webhooks().await;
     let backend = world.backend();
     closes.is(Mood::Refuses("1"));
     for live in ["1", "2"] {
@@ -76,7 +90,13 @@ async fn each_webhook_hears_its_own_events(world: World, all: &Webhook, closes: 
     closes.hears_of("1", &["live.closed"]).await;
 }
 
-async fn a_test_and_a_replay_reach_one_webhook_only(world: World, all: &Webhook, closes: &Webhook) {
+#[test]
+fn each_webhook_hears_its_own_events() {
+    story(hears_its_own_events());
+}
+
+async fn reach_one_webhook_only() {
+    let (world, all, closes) = two_webhooks().await;
     let backend = world.backend();
     backend.open("1", "s1").await;
     backend.close("1").await;
@@ -121,59 +141,8 @@ async fn a_test_and_a_replay_reach_one_webhook_only(world: World, all: &Webhook,
 }
 
 #[test]
-fn each_webhook_hears_its_own_events_on_memory() {
-    story(async {
-        let (all, closes) = (Webhook::start().await, Webhook::start().await);
-        let world = World::on_memory(|config| {
-            config.count_events = false;
-            all.hears(config);
-            closes.hears_as("closes", &[EventKind::LiveClosed], config);
-        })
-        .await;
-        each_webhook_hears_its_own_events(world, &all, &closes).await;
-    });
-}
-
-#[test]
-fn each_webhook_hears_its_own_events_on_redis() {
-    story(async {
-        let (all, closes) = (Webhook::start().await, Webhook::start().await);
-        let world = World::on_redis(|config| {
-            config.count_events = false;
-            all.hears(config);
-            closes.hears_as("closes", &[EventKind::LiveClosed], config);
-        })
-        .await;
-        each_webhook_hears_its_own_events(world, &all, &closes).await;
-    });
-}
-
-#[test]
-fn a_test_and_a_replay_reach_one_webhook_only_on_memory() {
-    story(async {
-        let (all, closes) = (Webhook::start().await, Webhook::start().await);
-        let world = World::on_memory(|config| {
-            config.count_events = false;
-            all.hears(config);
-            closes.hears_as("closes", &[EventKind::LiveClosed], config);
-        })
-        .await;
-        a_test_and_a_replay_reach_one_webhook_only(world, &all, &closes).await;
-    });
-}
-
-#[test]
-fn a_test_and_a_replay_reach_one_webhook_only_on_redis() {
-    story(async {
-        let (all, closes) = (Webhook::start().await, Webhook::start().await);
-        let world = World::on_redis(|config| {
-            config.count_events = false;
-            all.hears(config);
-            closes.hears_as("closes", &[EventKind::LiveClosed], config);
-        })
-        .await;
-        a_test_and_a_replay_reach_one_webhook_only(world, &all, &closes).await;
-    });
+fn a_test_and_a_replay_reach_one_webhook_only() {
+    story(reach_one_webhook_only());
 }
 
 #[test]
@@ -254,11 +223,7 @@ fn follows_and_calls_are_events_where_they_are_switched_on() {
 fn another_gateway_goes_on_with_every_webhook_when_one_stops() {
     story(async {
         let (all, closes) = (Webhook::start().await, Webhook::start().await);
-        let settings = |config: &mut Config| {
-            config.count_events = false;
-            all.hears(config);
-            closes.hears_as("closes", &[EventKind::LiveClosed], config);
-        };
+        let settings = |config: &mut Config| all_and_closes(&all, &closes, config);
         let first = World::on_redis(settings).await;
         let redis = first.redis().clone();
         first.backend().open("1", "s1").await;
@@ -343,32 +308,37 @@ fn each_webhook_gets_everything_though_one_is_down_and_the_sender_is_killed() {
 }
 
 #[test]
-fn the_secret_of_a_further_webhook_changes_while_gateways_run() {
+fn the_secret_of_any_webhook_changes_while_gateways_run() {
     story(async {
-        let webhook = Webhook::start().await;
-        let hear = |config: &mut Config| webhook.hears_as("log", &[], config);
-        let one = World::on_redis(hear).await;
-        let other = World::beside(one.redis().clone(), hear).await;
-        let gateways = [&one, &other];
-        one.backend().open("1", "s1").await;
-        webhook.hears_of("1", &["live.opened"]).await;
-        assert_eq!(webhook.signed_twice(), 0);
-        webhook.adds_a_secret();
-        for gateway in gateways {
-            gateway.reload().await;
-            assert_eq!(standing(gateway, "log").await["secrets"], 2);
+        for name in ["default", "log"] {
+            let webhook = Webhook::start().await;
+            let hear = |config: &mut Config| match name {
+                "default" => webhook.hears(config),
+                further => webhook.hears_as(further, &[], config),
+            };
+            let one = World::on_redis(hear).await;
+            let other = World::beside(one.redis().clone(), hear).await;
+            let gateways = [&one, &other];
+            one.backend().open("1", "s1").await;
+            webhook.hears_of("1", &["live.opened"]).await;
+            assert_eq!(webhook.signed_twice(), 0, "{name}");
+            webhook.adds_a_secret();
+            for gateway in gateways {
+                gateway.reload().await;
+                assert_eq!(standing(gateway, name).await["secrets"], 2);
+            }
+            one.backend().open("2", "s1").await;
+            webhook.hears_of("2", &["live.opened"]).await;
+            assert_eq!(webhook.signed_twice(), 1, "{name}: by both secrets");
+            webhook.knows_the_next_secret();
+            webhook.drops_the_old_secret();
+            for gateway in gateways {
+                gateway.reload().await;
+            }
+            one.backend().open("3", "s1").await;
+            webhook.hears_of("3", &["live.opened"]).await;
+            assert_eq!(webhook.signed_twice(), 1, "{name}: by the new one alone");
         }
-        one.backend().open("2", "s1").await;
-        webhook.hears_of("2", &["live.opened"]).await;
-        assert_eq!(webhook.signed_twice(), 1, "by both secrets");
-        webhook.knows_the_next_secret();
-        webhook.drops_the_old_secret();
-        for gateway in gateways {
-            gateway.reload().await;
-        }
-        one.backend().open("3", "s1").await;
-        webhook.hears_of("3", &["live.opened"]).await;
-        assert_eq!(webhook.signed_twice(), 1, "by the new secret alone");
     });
 }
 

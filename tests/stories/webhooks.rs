@@ -40,6 +40,15 @@ async fn somebody_sends(redis: &Redis) -> String {
     .await
 }
 
+/// Waits until no event of the stream waits for the webhook.
+async fn all_is_acknowledged(redis: &Redis) {
+    until("all is acknowledged", PATIENCE, async || {
+        let pending = redis.say("XPENDING rollcall:events webhooks").await;
+        same(pending[0].as_u64(), Some(0))
+    })
+    .await;
+}
+
 async fn a_live_is_told_from_its_opening_to_its_close(world: World, webhook: &Webhook) {
     let backend = world.backend();
     backend
@@ -170,11 +179,7 @@ fn nothing_is_lost_when_the_receiver_is_down_and_the_sender_is_killed() {
                 )
                 .await;
         }
-        let pending = async || redis.say("XPENDING rollcall:events webhooks").await[0].as_u64();
-        until("all is acknowledged", PATIENCE, async || {
-            same(pending().await, Some(0))
-        })
-        .await;
+        all_is_acknowledged(&redis).await;
     });
 }
 
@@ -240,11 +245,7 @@ fn a_thousand_removals_at_once_are_a_thousand_events() {
             same(webhook.taken().len(), 1_001)
         })
         .await;
-        let waiting = async || redis.say("XPENDING rollcall:events webhooks").await[0].as_u64();
-        until("all is acknowledged", PATIENCE, async || {
-            same(waiting().await, Some(0))
-        })
-        .await;
+        all_is_acknowledged(&redis).await;
         assert_eq!(webhook.requests(), 1_001, "each once");
     });
 }
@@ -403,27 +404,6 @@ fn a_private_address_is_sent_nothing_unless_a_setting_allows_it() {
             .expect("no gateway")
             .to_string();
         assert!(refused.contains("webhook-allow-private"), "{refused}");
-    });
-}
-
-#[test]
-fn a_secret_changes_while_gateways_and_receivers_run() {
-    story(async {
-        let webhook = Webhook::start().await;
-        let world = World::on_memory(|config| webhook.hears(config)).await;
-        world.backend().open("1", "s1").await;
-        webhook.hears_of("1", &["live.opened"]).await;
-        webhook.adds_a_secret();
-        world.reload().await;
-        world.backend().open("2", "s1").await;
-        webhook.hears_of("2", &["live.opened"]).await;
-        webhook.knows_the_next_secret();
-        world.backend().open("3", "s1").await;
-        webhook.hears_of("3", &["live.opened"]).await;
-        webhook.drops_the_old_secret();
-        world.reload().await;
-        world.backend().open("4", "s1").await;
-        webhook.hears_of("4", &["live.opened"]).await;
     });
 }
 

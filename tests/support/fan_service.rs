@@ -12,8 +12,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
+
+use super::service::Service;
 
 /// How the service answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +52,7 @@ struct Inside {
 pub struct FanService {
     pub addr: SocketAddr,
     inside: Arc<Inside>,
-    server: tokio::task::JoinHandle<()>,
+    _service: Service,
 }
 
 impl FanService {
@@ -66,13 +67,11 @@ impl FanService {
         let router = Router::new()
             .route("/fans", post(answer))
             .with_state(inside.clone());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let server = tokio::spawn(async move { serve(listener, router).await });
+        let service = Service::start(router).await;
         Self {
-            addr,
+            addr: service.addr,
             inside,
-            server,
+            _service: service,
         }
     }
 
@@ -92,23 +91,6 @@ impl FanService {
 
     pub fn questions(&self) -> MutexGuard<'_, Vec<Question>> {
         self.inside.questions.lock().unwrap()
-    }
-}
-
-impl Drop for FanService {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
-}
-
-async fn serve(listener: TcpListener, router: Router) {
-    loop {
-        let Ok((socket, _)) = listener.accept().await else {
-            return;
-        };
-        let service = hyper_util::service::TowerToHyperService::new(router.clone());
-        let io = hyper_util::rt::TokioIo::new(socket);
-        tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(io, service));
     }
 }
 

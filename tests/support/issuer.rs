@@ -5,14 +5,17 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+
+use super::service::Service;
+use super::tokens::{self, in_seconds};
 
 /// A secret as an operator makes it.
 pub const SECRET: &str = "a-secret-of-more-than-32-bytes-hunter2";
@@ -45,26 +48,15 @@ impl Issuer {
 
 /// Claims of a user, good for an hour; `more` adds to them.
 pub fn claims(user: &str, more: &Value) -> Value {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_secs();
-    let mut claims = json!({ "sub": user, "exp": now + 3_600 });
-    claims
-        .as_object_mut()
-        .unwrap()
-        .extend(more.as_object().unwrap().clone());
+    let mut claims = json!({ "sub": user, "exp": in_seconds(3_600) });
+    let added = more.as_object().unwrap().clone();
+    claims.as_object_mut().unwrap().extend(added);
     claims
 }
 
 /// A token signed with a secret.
 pub fn hs256(secret: &str, claims: &Value) -> String {
-    encode(
-        &Header::new(Algorithm::HS256),
-        claims,
-        &EncodingKey::from_secret(secret.as_bytes()),
-    )
-    .unwrap()
+    tokens::hs256(secret.as_bytes(), claims)
 }
 
 /// A P-256 key with a name.
@@ -114,46 +106,46 @@ impl NamedKey {
 pub struct KeyServer {
     /// Where the set is.
     pub url: String,
-    set: Arc<Mutex<String>>,
-    asked: Arc<AtomicU64>,
+    shown: Arc<Shown>,
+    _service: Service,
+}
+
+#[derive(Default)]
+struct Shown {
+    set: Mutex<String>,
+    asked: AtomicU64,
+}
+
+async fn shows_keys(State(shown): State<Arc<Shown>>) -> String {
+    shown.asked.fetch_add(1, Ordering::SeqCst);
+    shown.set.lock().unwrap().clone()
 }
 
 impl KeyServer {
     /// Shows these keys.
     pub async fn new(keys: &[&NamedKey]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/jwks.json", listener.local_addr().unwrap());
+        let shown = Arc::<Shown>::default();
+        let router = Router::new()
+            .route("/jwks.json", get(shows_keys))
+            .with_state(shown.clone());
+        let service = Service::start(router).await;
         let server = Self {
-            url,
-            set: Arc::default(),
-            asked: Arc::default(),
+            url: format!("http://{}/jwks.json", service.addr),
+            shown,
+            _service: service,
         };
         server.shows(keys);
-        let (set, asked) = (server.set.clone(), server.asked.clone());
-        tokio::spawn(async move {
-            while let Ok((mut tcp, _)) = listener.accept().await {
-                let mut head = [0; 4_096];
-                let _ = tcp.read(&mut head).await;
-                asked.fetch_add(1, Ordering::SeqCst);
-                let body = set.lock().unwrap().clone();
-                let head = format!(
-                    "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
-                    body.len()
-                );
-                let _ = tcp.write_all((head + &body).as_bytes()).await;
-            }
-        });
         server
     }
 
     /// Shows these keys from now on.
     pub fn shows(&self, keys: &[&NamedKey]) {
         let keys: Vec<_> = keys.iter().map(|key| key.public()).collect();
-        *self.set.lock().unwrap() = json!({ "keys": keys }).to_string();
+        *self.shown.set.lock().unwrap() = json!({ "keys": keys }).to_string();
     }
 
     /// How often it was asked.
     pub fn asked(&self) -> u64 {
-        self.asked.load(Ordering::SeqCst)
+        self.shown.asked.load(Ordering::SeqCst)
     }
 }

@@ -12,19 +12,15 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
-use hyper_util::service::TowerToHyperService;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
 use reqwest::Method;
 use rollcall::base::media_server::{MediaKind, MediaServerName};
 use rollcall::base::secret::Secret;
 use rollcall::config::{Config, Loaded, Mapping, MediaServer, Template, load};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::task::{JoinHandle, JoinSet};
 
 use super::backend::{Answer, Backend};
+use super::service::Service;
 use super::wait::{PATIENCE, same, throughout, until};
 use super::world::World;
 
@@ -186,34 +182,6 @@ impl World {
     }
 }
 
-/// An HTTP service on a free port. It is away when dropped, and so are its connections.
-struct Service {
-    addr: SocketAddr,
-    server: JoinHandle<()>,
-}
-
-impl Service {
-    async fn start(router: Router) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let server = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((socket, _)) = listener.accept().await {
-                let service = TowerToHyperService::new(router.clone());
-                let io = TokioIo::new(socket);
-                connections.spawn(http1::Builder::new().serve_connection(io, service));
-            }
-        });
-        Self { addr, server }
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
-}
-
 /// A platform that allows the stream key `live_key_7` of the server `main` for a live of `s1`, at
 /// first 42. It stumbles over keys with `broken` and `odd` in them, and answers 404 about all others.
 /// It is away when dropped.
@@ -320,11 +288,7 @@ impl LiveKitRooms {
 
     /// From now on, exactly these sessions of participants publish.
     pub fn publish(&self, sessions: &[(&str, &str)]) {
-        let mut publishers = self.publishers.lock().unwrap();
-        publishers.clear();
-        for (session, identity) in sessions {
-            publishers.push(((*session).to_owned(), (*identity).to_owned()));
-        }
+        publish(&self.publishers, sessions);
     }
 }
 
@@ -372,6 +336,11 @@ async fn livekit_participants(
 /// The sessions that publish, each with its stream.
 type Sessions = Mutex<Vec<(String, String)>>;
 
+fn publish(publishers: &Sessions, sessions: &[(&str, &str)]) {
+    let owned = |(session, stream): &(&str, &str)| ((*session).to_owned(), (*stream).to_owned());
+    *publishers.lock().unwrap() = sessions.iter().map(owned).collect();
+}
+
 /// The API of an SRS, which says who publishes. It is away when dropped.
 pub struct SrsApi {
     service: Service,
@@ -398,11 +367,7 @@ impl SrsApi {
 
     /// From now on, exactly these sessions publish, each to a stream.
     pub fn publish(&self, sessions: &[(&str, &str)]) {
-        let mut publishers = self.publishers.lock().unwrap();
-        publishers.clear();
-        for (session, stream) in sessions {
-            publishers.push(((*session).to_owned(), (*stream).to_owned()));
-        }
+        publish(&self.publishers, sessions);
     }
 }
 

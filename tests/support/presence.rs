@@ -1,7 +1,6 @@
 //! Owns a viewer without a socket: joins, beats, listens and leaves over HTTP.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::Method;
@@ -11,19 +10,15 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::backend::{Answer, Backend};
+use super::tokens::shared_file;
 use super::wait::PATIENCE;
 use super::world::World;
 
-const SECRET: &str = "the secret that the gateways of a story share";
+const SECRET: &[u8] = b"the secret that the gateways of a story share";
 
 /// Lets the gateways of a story go on with each other's sessions.
 pub fn with_shared_sessions(config: &mut Config) {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("presence-secret");
-    // Every story writes the same, in one step.
-    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    std::fs::write(&file, SECRET).unwrap();
-    file.persist(&path).unwrap();
-    config.presence_secret_file = Some(path);
+    config.presence_secret_file = Some(shared_file("presence-secret", SECRET));
 }
 
 /// A viewer who has begun a session.

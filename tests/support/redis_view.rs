@@ -21,7 +21,10 @@ pub struct Redis {
 impl Redis {
     /// Starts a server, empty.
     pub async fn start() -> Self {
-        let server = RedisServer::start().await;
+        Self::of(RedisServer::start().await)
+    }
+
+    fn of(server: RedisServer) -> Self {
         Self {
             addr: server.addr(),
             server: Arc::new(Mutex::new(server)),
@@ -31,11 +34,7 @@ impl Redis {
     /// Starts a server, empty, whose wall clock can be set.
     pub async fn start_with_clock() -> Self {
         let library = faketime().expect("libfaketime, which ./tests/run installs");
-        let server = RedisServer::start_with_clock(library).await;
-        Self {
-            addr: server.addr(),
-            server: Arc::new(Mutex::new(server)),
-        }
+        Self::of(RedisServer::start_with_clock(library).await)
     }
 
     /// Sets its wall clock so many seconds ahead of the machine's.
@@ -85,19 +84,11 @@ impl Redis {
 
     /// One command; an error of the server or of the connection is `Err`.
     pub async fn try_ask(&self, words: &[&str]) -> Result<Value, String> {
-        let (addr, words) = (
-            self.addr,
-            words
-                .iter()
-                .map(|word| (*word).to_owned())
-                .collect::<Vec<_>>(),
-        );
+        let addr = self.addr;
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let talk = move || {
-            resp::ask(
-                addr,
-                &[&words.iter().map(String::as_str).collect::<Vec<_>>()],
-                PATIENCE,
-            )
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            resp::ask(addr, &[&words], PATIENCE)
         };
         tokio::task::spawn_blocking(talk).await.expect("no panic")
     }
@@ -141,26 +132,26 @@ impl Redis {
         strings(&self.ask(&["KEYS", pattern]).await)
     }
 
+    /// The union of these sets.
+    async fn members_of_all(&self, keys: impl IntoIterator<Item = String>) -> BTreeSet<String> {
+        let mut members = BTreeSet::new();
+        for key in keys {
+            members.extend(strings(&self.ask(&["SMEMBERS", &key]).await));
+        }
+        members
+    }
+
     /// Who is in a live, fans or not: the union of the slices of its viewers.
     pub async fn viewers(&self, live: &str) -> BTreeSet<String> {
-        let mut viewers = BTreeSet::new();
-        for slice in self.slices(live).await {
-            viewers.extend(strings(
-                &self
-                    .ask(&["SMEMBERS", &format!("{{{slice}}}:viewers")])
-                    .await,
-            ));
-        }
-        viewers
+        let slices = self.slices(live).await.into_iter();
+        self.members_of_all(slices.map(|slice| format!("{{{slice}}}:viewers")))
+            .await
     }
 
     /// Who is online on the platform: the union of its slices.
     pub async fn online_users(&self) -> BTreeSet<String> {
-        let mut users = BTreeSet::new();
-        for slice in self.keys("online-users_slice*").await {
-            users.extend(strings(&self.ask(&["SMEMBERS", &slice]).await));
-        }
-        users
+        self.members_of_all(self.keys("online-users_slice*").await)
+            .await
     }
 
     /// When a user was seen last, in Unix milliseconds; `None` if Redis does not know.
@@ -189,11 +180,7 @@ impl Redis {
 
     /// Who is online: the union of the slices.
     pub async fn fans(&self, live: &str) -> BTreeSet<String> {
-        let mut fans = BTreeSet::new();
-        for slice in self.slices(live).await {
-            fans.extend(strings(&self.ask(&["SMEMBERS", &slice]).await));
-        }
-        fans
+        self.members_of_all(self.slices(live).await).await
     }
 
     /// The sum of SCARD over the slices.

@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use jsonwebtoken::{EncodingKey, Header};
+use jsonwebtoken::{EncodingKey, Header, encode};
+use rollcall::base::clock::unix_now;
 use rollcall::config::{AuthMode, Config};
 use serde_json::Value;
 
@@ -24,21 +24,22 @@ pub fn with_tokens(config: &mut Config) {
 
 /// Signs these claims.
 pub fn mint(claims: &Value) -> String {
-    jsonwebtoken::encode(
+    hs256(SECRET, claims)
+}
+
+/// Signs these claims with a secret.
+pub fn hs256(secret: &[u8], claims: &Value) -> String {
+    encode(
         &Header::default(),
         claims,
-        &EncodingKey::from_secret(SECRET),
+        &EncodingKey::from_secret(secret),
     )
     .unwrap()
 }
 
 /// A Unix time in so many seconds.
 pub fn in_seconds(seconds: i64) -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_secs() as i64
-        + seconds
+    (unix_now() / 1_000) as i64 + seconds
 }
 
 impl World {
@@ -56,14 +57,15 @@ impl World {
 
 fn secret_file() -> PathBuf {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
-    let write = || {
-        let folder = env!("CARGO_TARGET_TMPDIR");
-        let file = tempfile::NamedTempFile::new_in(folder).unwrap();
-        std::fs::write(&file, SECRET).unwrap();
-        let path = PathBuf::from(folder).join("hs256");
-        // Another test may be reading the file of that name.
-        file.persist(&path).unwrap();
-        path
-    };
-    FILE.get_or_init(write).clone()
+    FILE.get_or_init(|| shared_file("hs256", SECRET)).clone()
+}
+
+/// A file that every test writes alike, in one step: another one may be reading it.
+pub fn shared_file(name: &str, content: &[u8]) -> PathBuf {
+    let folder = env!("CARGO_TARGET_TMPDIR");
+    let file = tempfile::NamedTempFile::new_in(folder).unwrap();
+    std::fs::write(&file, content).unwrap();
+    let path = PathBuf::from(folder).join(name);
+    file.persist(&path).unwrap();
+    path
 }
