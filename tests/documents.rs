@@ -58,6 +58,33 @@ mod documents {
         found
     }
 
+    /// The files of a folder of the project and its folders, sorted.
+    fn files_below(folder: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+            let entry = entry.unwrap();
+            let path = format!("{folder}/{}", entry.file_name().to_str().unwrap());
+            if entry.path().is_dir() {
+                found.extend(files_below(&path));
+            } else {
+                found.push(path);
+            }
+        }
+        found.sort();
+        found
+    }
+
+    /// A document has a table between two comments with its name.
+    fn has_table(document: &str, name: &str, table: &str) {
+        let (from, to) = (format!("<!-- {name} -->"), format!("<!-- /{name} -->"));
+        let (text, table) = (read(document), table.trim());
+        let found = between(&text, &from, &to);
+        assert!(
+            found == Some(table),
+            "{document} must have this, markers included:\n\n{from}\n{table}\n{to}\n\nit has: {found:#?}"
+        );
+    }
+
     /// What stands between two markers, trimmed.
     fn between<'a>(text: &'a str, from: &str, to: &str) -> Option<&'a str> {
         Some(text.split_once(from)?.1.split_once(to)?.0.trim())

@@ -8,7 +8,7 @@ use rollcall::base::{metrics, process};
 use serde_json::Value;
 
 use super::tools::succeeds;
-use super::{between, read};
+use super::{has_table, read};
 
 const RULES: &str = "docs/alerts.yml";
 const RULE_TESTS: &str = "tests/documents/alerts.yml";
@@ -22,6 +22,10 @@ const WELL: [&str; 5] = [
     "a rolling restart",
     "a storm of newcomers while a replica takes over",
 ];
+
+fn promtool(args: &[&str]) {
+    succeeds(Command::new("promtool").args(args), "");
+}
 
 fn yaml(path: &str) -> Value {
     yaml_serde::from_str(&read(path)).unwrap_or_else(|why| panic!("{path}: {why}"))
@@ -100,11 +104,8 @@ fn dashboard() -> Vec<(String, String)> {
 
 #[test]
 fn each_alert_fires_on_made_up_series_and_not_on_a_healthy_gateway() {
-    succeeds(Command::new("promtool").args(["check", "rules", RULES]), "");
-    succeeds(
-        Command::new("promtool").args(["test", "rules", RULE_TESTS]),
-        "",
-    );
+    promtool(&["check", "rules", RULES]);
+    promtool(&["test", "rules", RULE_TESTS]);
     let tests = yaml(RULE_TESTS);
     let (healthy, sick): (Vec<_>, Vec<_>) = list(&tests["tests"])
         .iter()
@@ -185,12 +186,7 @@ fn the_graphs_are_expressions_that_prometheus_understands() {
     }
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), rules).unwrap();
-    succeeds(
-        Command::new("promtool")
-            .args(["check", "rules"])
-            .arg(file.path()),
-        "",
-    );
+    promtool(&["check", "rules", file.path().to_str().unwrap()]);
 }
 
 #[test]
@@ -218,12 +214,8 @@ fn the_scrape_jobs_of_the_documents_are_valid_and_have_the_name_that_alerts_expe
             .map(|l| format!("{l}\n"))
             .collect();
         std::fs::write(&file, job).unwrap();
-        succeeds(
-            Command::new("promtool")
-                .args(["check", "config", "--syntax-only"])
-                .arg(&file),
-            "",
-        );
+        let file = file.to_str().unwrap();
+        promtool(&["check", "config", "--syntax-only", file]);
     }
 }
 
@@ -242,12 +234,7 @@ fn the_document_on_metrics_has_the_table_of_alerts() {
         let link = format!("[{name}](operations.md#{})", name.to_lowercase());
         table.push_str(&format!("| {link} | {severity} | `{expr}`{wait} |\n"));
     }
-    let document = read("docs/metrics.md");
-    let found = between(&document, "<!-- alerts -->", "<!-- /alerts -->");
-    assert!(
-        found == Some(table.trim()),
-        "docs/metrics.md must have, between its markers,\n{table}"
-    );
+    has_table("docs/metrics.md", "alerts", &table);
 }
 
 /// An alert's section quotes what the rule says, and may say more.

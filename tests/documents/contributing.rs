@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{read, root, rows};
+use super::{files_below, read, root, rows};
 
 const GUIDE: &str = "docs/contributing.md";
 const MAP: &str = "src/lib.rs";
@@ -58,23 +58,6 @@ fn listed(guide: &str, heading: &str) -> BTreeSet<String> {
         .unwrap_or_else(|| panic!("no recipe {heading:?}"));
     let section = section.split("\n## ").next().unwrap();
     rows(section).into_iter().map(|(file, _)| file).collect()
-}
-
-/// Every file below a folder of the repository.
-fn files_below(folder: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(root().join(folder))
-        .unwrap()
-        .map(|entry| entry.unwrap())
-    {
-        let path = format!("{folder}/{}", entry.file_name().into_string().unwrap());
-        if entry.path().is_dir() {
-            found.extend(files_below(&path));
-        } else {
-            found.push(path);
-        }
-    }
-    found
 }
 
 fn is_test(file: &str) -> bool {

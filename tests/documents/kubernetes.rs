@@ -2,8 +2,6 @@
 //! fit the settings. So are those for the Prometheus Operator, which fit the alerts.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -60,19 +58,10 @@ fn manifests(folder: &str) -> Vec<Value> {
 
 /// What Helm installs as the release `name`, with values in YAML over those of the chart.
 fn release(name: &str, values: &str) -> Vec<Value> {
+    let args = "--kube-version 1.30.0 --values -";
     let mut helm = of_python("helm");
-    documents(&prints(
-        helm.args([
-            "template",
-            name,
-            CHART,
-            "--kube-version",
-            "1.30.0",
-            "--values",
-            "-",
-        ]),
-        values,
-    ))
+    let helm = helm.args(["template", name, CHART]).args(args.split(' '));
+    documents(&prints(helm, values))
 }
 
 fn of_kind<'a>(resources: &'a [Value], kind: &str) -> Vec<&'a Value> {
@@ -86,13 +75,6 @@ fn only<'a>(resources: &'a [Value], kind: &str) -> &'a Value {
     let all = of_kind(resources, kind);
     assert_eq!(all.len(), 1, "{kind}");
     all[0]
-}
-
-fn is_valid(file: &Path) {
-    succeeds(
-        of_python("kubernetes-validate").arg("--strict").arg(file),
-        "",
-    );
 }
 
 /// The resources are all valid, each by itself.
@@ -110,14 +92,9 @@ fn are_valid(resources: &[Value]) {
     for (number, resource) in others.iter().enumerate() {
         let file = folder.path().join(format!("{number}.json"));
         std::fs::write(&file, resource.to_string()).unwrap();
-        is_valid(&file);
+        let mut validate = of_python("kubernetes-validate");
+        succeeds(validate.arg("--strict").arg(file), "");
     }
-}
-
-/// The labels that all of these have, too.
-fn has_labels(labels: &Value, wanted: &Value) -> bool {
-    let wanted = wanted.as_object().unwrap();
-    !wanted.is_empty() && wanted.iter().all(|(name, value)| labels[name] == *value)
 }
 
 /// Holds the resources against each other and against the settings.
@@ -178,7 +155,7 @@ fn fit(resources: &[Value]) {
     assert_eq!(ports, listens);
     let labels = &pod["metadata"]["labels"];
     let selector = &deployment["spec"]["selector"]["matchLabels"];
-    assert!(has_labels(labels, selector), "{labels}");
+    assert!(has(labels, selector), "{labels}");
     assert_eq!(
         &only(resources, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
         selector
@@ -205,10 +182,8 @@ fn fit(resources: &[Value]) {
         assert!(!admin["from"].as_array().unwrap().is_empty(), "{policy}");
     }
     for monitor in of_kind(resources, "PodMonitor") {
-        assert!(
-            has_labels(labels, &monitor["spec"]["selector"]["matchLabels"]),
-            "{monitor}"
-        );
+        let wanted = &monitor["spec"]["selector"]["matchLabels"];
+        assert!(has(labels, wanted) && *wanted != json!({}), "{monitor}");
         assert_eq!(monitor["spec"]["podMetricsEndpoints"][0]["port"], "admin");
         has_the_job_of_the_alerts(monitor, labels);
     }
@@ -405,119 +380,82 @@ extraVolumeMounts: [{ name: certificate, mountPath: /tls, readOnly: true }]
     let resources = release("eu", values);
     fit(&resources);
     are_valid(&resources);
-    let names = |kind: &str| -> Vec<_> {
-        of_kind(&resources, kind)
-            .iter()
-            .map(|resource| resource["metadata"]["name"].clone())
-            .collect()
-    };
-    assert_eq!([names("Deployment"), names("Ingress")], [["eu"], ["eu"]]);
-    let target =
-        &only(&resources, "Ingress")["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"];
-    assert!(names("Service").contains(&target["name"]), "{target}");
+    for wanted in documents(MADE_FROM_OTHER_VALUES) {
+        let is_there = resources.iter().any(|resource| has(resource, &wanted));
+        assert!(is_there, "{wanted}\nis not in\n{}", json!(resources));
+    }
     for resource in &resources {
         assert_eq!(resource["metadata"]["labels"]["team"], "live", "{resource}");
     }
-
-    let deployment = only(&resources, "Deployment");
-    let template = &deployment["spec"]["template"];
-    let pod = &template["spec"];
-    let container = &pod["containers"][0];
-    let image = container["image"].as_str().unwrap();
-    assert!(
-        image.starts_with("registry.example.com/rollcall:2@sha256:0123456789abcdef"),
-        "{image}"
-    );
-    assert_eq!(
-        deployment["metadata"]["annotations"],
-        json!({"owner": "live"})
-    );
-    assert_eq!(
-        [
-            &template["metadata"]["labels"]["mesh"],
-            &template["metadata"]["annotations"]["c"]
-        ],
-        ["on", "d"]
-    );
-    assert_eq!(
-        [&pod["priorityClassName"], &pod["nodeSelector"]["e"]],
-        ["viewers", "f"]
-    );
-    assert_eq!(
-        pod["serviceAccountName"],
-        only(&resources, "ServiceAccount")["metadata"]["name"]
-    );
-    let spread: Vec<&Value> = pod["topologySpreadConstraints"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .collect();
-    assert!(
-        spread.len() == 1 && spread[0]["topologyKey"] == "topology.kubernetes.io/zone",
-        "{spread:?}"
-    );
-    let has = |list: &Value, item: Value| list.as_array().unwrap().contains(&item);
-    assert!(
-        has(
-            &container["env"],
-            json!({"name": "ROLLCALL_LOG", "value": "debug"})
-        ),
-        "{container}"
-    );
-    assert!(
-        has(
-            &container["envFrom"],
-            json!({"configMapRef": {"name": "more"}})
-        ),
-        "{container}"
-    );
-    let mount = json!({"name": "certificate", "mountPath": "/tls", "readOnly": true});
-    assert!(has(&container["volumeMounts"], mount), "{container}");
-    assert!(
-        has(
-            &pod["volumes"],
-            json!({"name": "certificate", "secret": {"secretName": "live-tls"}})
-        ),
-        "{pod}"
-    );
-
-    let [public, udp, admin] = of_kind(&resources, "Service")[..] else {
-        panic!("three Services")
-    };
-    let port = json!({"name": "udp", "protocol": "UDP", "port": 443, "targetPort": "udp"});
-    assert_eq!(udp["spec"]["ports"], json!([port]));
-    assert_eq!(
-        [&udp["spec"]["type"], &udp["spec"]["externalTrafficPolicy"]],
-        ["LoadBalancer", "Local"]
-    );
-    assert_eq!(udp["metadata"]["annotations"]["m"], "o");
-    assert_eq!(
-        [
-            &public["spec"]["type"],
-            &public["spec"]["externalTrafficPolicy"]
-        ],
-        ["LoadBalancer", "Local"]
-    );
-    assert_eq!(
-        public["spec"]["ports"][0],
-        json!({"name": "public", "port": 443, "targetPort": "public", "nodePort": 30443})
-    );
-    assert_eq!(
-        [
-            &public["metadata"]["annotations"]["g"],
-            &admin["metadata"]["annotations"]["i"]
-        ],
-        ["h", "j"]
-    );
+    let pod = &only(&resources, "Deployment")["spec"]["template"]["spec"];
+    let spread = &pod["topologySpreadConstraints"];
+    assert_eq!(spread.as_array().unwrap().len(), 1, "{spread}");
     let policy = &only(&resources, "NetworkPolicy")["spec"];
-    assert_eq!(policy["policyTypes"], json!(["Ingress", "Egress"]));
     for rule in policy["ingress"].as_array().unwrap() {
         assert!(rule["from"].is_array(), "{rule}");
     }
-    assert_eq!(
-        policy["egress"][0]["to"][0]["ipBlock"]["cidr"],
-        "10.9.0.0/16"
-    );
+}
+
+/// The parts of the resources in which the values of the test above are.
+const MADE_FROM_OTHER_VALUES: &str = r#"
+kind: Deployment
+metadata: { name: eu, annotations: { owner: live } }
+spec:
+  template:
+    metadata: { labels: { mesh: "on" }, annotations: { c: d } }
+    spec:
+      priorityClassName: viewers
+      nodeSelector: { e: f }
+      serviceAccountName: eu
+      topologySpreadConstraints: [{ topologyKey: topology.kubernetes.io/zone }]
+      volumes: [{ name: certificate, secret: { secretName: live-tls } }]
+      containers:
+        - image: registry.example.com/rollcall:2@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
+          env: [{ name: ROLLCALL_LOG, value: debug }]
+          envFrom: [{ configMapRef: { name: more } }]
+          volumeMounts: [{ name: certificate, mountPath: /tls, readOnly: true }]
+---
+kind: ServiceAccount
+metadata: { name: eu }
+---
+kind: Ingress
+metadata: { name: eu }
+spec: { rules: [{ http: { paths: [{ backend: { service: { name: eu } } }] } }] }
+---
+kind: Service
+metadata: { name: eu, annotations: { g: h } }
+spec:
+  type: LoadBalancer
+  externalTrafficPolicy: Local
+  ports: [{ name: public, port: 443, targetPort: public, nodePort: 30443 }]
+---
+kind: Service
+metadata: { annotations: { m: o } }
+spec:
+  type: LoadBalancer
+  externalTrafficPolicy: Local
+  ports: [{ name: udp, protocol: UDP, port: 443, targetPort: udp }]
+---
+kind: Service
+metadata: { annotations: { i: j } }
+---
+kind: NetworkPolicy
+spec:
+  policyTypes: [Ingress, Egress]
+  egress: [{ to: [{ ipBlock: { cidr: 10.9.0.0/16 } }] }]
+"#;
+
+/// Whether a value has all the fields and items that are wanted.
+fn has(value: &Value, wanted: &Value) -> bool {
+    match (value, wanted) {
+        (Value::Object(fields), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(name, wanted)| fields.get(name).is_some_and(|value| has(value, wanted))),
+        (Value::Array(items), Value::Array(wanted)) => wanted
+            .iter()
+            .all(|wanted| items.iter().any(|item| has(item, wanted))),
+        _ => value == wanted,
+    }
 }
 
 /// What the Prometheus Operator gets is what Prometheus would read from the file, with whole
@@ -538,14 +476,6 @@ fn the_chart_installs_the_alerts_of_the_documents() {
             json!(format!("https://git.example.com/rollcall/{path}"));
     }
     assert_eq!(*groups, given["groups"]);
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), json!({"groups": groups}).to_string()).unwrap();
-    succeeds(
-        Command::new("promtool")
-            .args(["check", "rules"])
-            .arg(file.path()),
-        "",
-    );
     assert!(
         of_kind(&release("rollcall", ""), "PrometheusRule").is_empty(),
         "not every cluster has the operator"

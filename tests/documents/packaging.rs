@@ -93,20 +93,6 @@ fn copied() -> Vec<String> {
     copied
 }
 
-fn copy(from: &Path, to: &Path) {
-    if from.is_file() {
-        std::fs::copy(from, to).unwrap_or_else(|why| panic!("{}: {why}", from.display()));
-        return;
-    }
-    std::fs::create_dir_all(to).unwrap();
-    let entries = std::fs::read_dir(from)
-        .unwrap_or_else(|why| panic!("{IMAGE} copies {}: {why}", from.display()));
-    for entry in entries {
-        let name = entry.unwrap().file_name();
-        copy(&from.join(&name), &to.join(&name));
-    }
-}
-
 /// The commands of the build stage that begin with this word.
 fn commands(word: &str) -> Vec<String> {
     let run = instructions()
@@ -182,7 +168,9 @@ fn the_image_is_built_from_all_that_cargo_needs() {
             ignored.lines().any(|line| line == format!("!{path}")),
             "{path} is not in the context"
         );
-        copy(&root().join(path), &context.path().join(path));
+        let mut cp = Command::new("cp");
+        let cp = cp.args(["-r", "--parents", path]).arg(context.path());
+        succeeds(cp, "");
     }
     for command in commands("cargo") {
         let words: Vec<&str> = command.split_whitespace().collect();

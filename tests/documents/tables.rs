@@ -20,7 +20,7 @@ use rollcall::store::{
     ATTENDANCE_KEPT, AnswerName, Channel, Edge, LiveEpoch, QueueKind, Timeline, WebhookQueue,
 };
 
-use super::{between, read, rows};
+use super::{between, files_below, has_table, read, rows};
 
 /// A queue of the webhook of the settings.
 fn queue(kind: QueueKind) -> WebhookQueue {
@@ -31,27 +31,10 @@ fn queue(kind: QueueKind) -> WebhookQueue {
 }
 
 #[test]
-fn the_document_on_operations_has_the_table_of_settings() {
-    let (from, to) = ("<!-- settings -->", "<!-- /settings -->");
-    let table = config::markdown_table();
-    let text = read("docs/operations.md");
-    let found = between(&text, from, to);
-    assert!(
-        found == Some(table.trim()),
-        "docs/operations.md must have this, markers included:\n\n{from}\n{}\n{to}\n\nit has: {found:#?}",
-        table.trim()
-    );
-}
-
-#[test]
-fn the_document_on_security_has_the_table_of_permissions() {
+fn the_documents_have_the_tables_of_settings_and_of_permissions() {
+    has_table("docs/operations.md", "settings", &config::markdown_table());
     let table = permissions::markdown_table();
-    let text = read("docs/security.md");
-    let found = between(&text, "<!-- permissions -->", "<!-- /permissions -->");
-    assert!(
-        found == Some(table.trim()),
-        "docs/security.md must have, between its markers,\n{table}"
-    );
+    has_table("docs/security.md", "permissions", &table);
 }
 
 /// The files that make a code or a signature, or seal something, with what the document calls each.
@@ -85,8 +68,11 @@ const SIGNERS: [(&str, &[&str]); 9] = [
 fn the_document_on_security_has_a_row_for_everything_that_is_signed() {
     let text = read("docs/security.md");
     let table = between(&text, "<!-- signed -->", "<!-- /signed -->").unwrap();
-    let mut found: Vec<String> = sources("src");
+    let mut found = files_below("src");
     found.retain(|path| {
+        if !path.ends_with(".rs") {
+            return false;
+        }
         let is_for_tests = path.contains("tests") || path.contains("test_keys");
         let text = read(path);
         let signs = ["HMAC_SHA256", "EncodingKey", "UnboundKey"]
@@ -111,22 +97,6 @@ fn the_document_on_security_has_a_row_for_everything_that_is_signed() {
         .collect();
     let used = ["session ids", "datagrams", "session keys", "tickets"];
     assert_eq!(labels, used);
-}
-
-/// The Rust files of a folder and its folders.
-fn sources(folder: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(super::root().join(folder)).unwrap() {
-        let entry = entry.unwrap();
-        let path = format!("{folder}/{}", entry.file_name().to_str().unwrap());
-        if entry.file_type().unwrap().is_dir() {
-            found.extend(sources(&path));
-        } else if path.ends_with(".rs") {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
 }
 
 #[test]
