@@ -12,7 +12,7 @@ use super::audit::{audit, found};
 use crate::support::dashboard::{fans, viewers};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
-use crate::support::wait::{PATIENCE, names, same, until};
+use crate::support::wait::{PATIENCE, becomes, names, same, until};
 use crate::support::world::World;
 
 async fn open(world: &World, live: &str) -> u64 {
@@ -46,8 +46,8 @@ async fn came(world: &World, question: &str) -> BTreeSet<String> {
 
 async fn become_those_who_came(world: &World, question: &str, wanted: &[&str]) {
     let wanted = (wanted.len() as u64, names(wanted));
-    until("those who came", PATIENCE, || async {
-        same(answer(world, question).await, wanted.clone())
+    becomes("those who came", wanted.clone(), async || {
+        answer(world, question).await
     })
     .await;
 }

@@ -12,7 +12,7 @@ use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_server::free_port;
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
-use crate::support::wait::{PATIENCE, fits, same, until};
+use crate::support::wait::{PATIENCE, becomes, fits, until};
 use crate::support::world::World;
 
 /// The settings of the invented gateways in these stories.
@@ -843,8 +843,8 @@ fn the_users_of_another_program_are_compared_with_those_of_every_open_live() {
         ];
         let _fan = world.viewer_in("u3", "43").await;
         for (live, viewers) in [("42", 2), ("43", 1)] {
-            until("the viewers are in the store", PATIENCE, async || {
-                same(redis.viewers(live).await.len(), viewers)
+            becomes("the viewers are in the store", viewers, async || {
+                redis.viewers(live).await.len()
             })
             .await;
         }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::support::dashboard::{fans, viewers};
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
-use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
+use crate::support::wait::{PATIENCE, SLACK, becomes, same, throughout, until};
 use crate::support::world::World;
 
 /// How far a gateway's clock is from all other clocks, in ms.
@@ -90,14 +90,15 @@ fn a_clock_that_is_off_by_an_hour_changes_nothing() {
         );
 
         behind.backend().close("42").await;
-        until("it is closed for all", PATIENCE, || async {
-            same(
+        becomes(
+            "it is closed for all",
+            Some("closed".to_owned()),
+            async || {
                 right.backend().live("42").await["state"]
                     .as_str()
-                    .map(str::to_owned),
-                Some("closed".to_owned()),
-            )
-        })
+                    .map(str::to_owned)
+            },
+        )
         .await;
         right.open("42").await;
         behind.dashboard("42").await.sees(viewers(0), fans(0)).await;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::stores::{on_both_stores, on_memory, on_redis};
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::{PATIENCE, becomes, same};
 
 on_both_stores! {
     async fn everybody_in_the_live_is_told_once_with_the_summary(world) {
@@ -103,7 +103,7 @@ on_redis! {
         let mut sets: BTreeSet<_> = world.redis().keys("*online-*:42*").await;
         sets.retain(|key| !key.ends_with(":fence"));
         assert_eq!(sets, BTreeSet::new(), "the close has answered, so the sets are gone");
-        until("what remains of the live", PATIENCE, || async { same(world.keys_of("42").await, remain.clone()) }).await;
+        becomes("what remains of the live", remain.clone(), async || world.keys_of("42").await).await;
         // It stays like this for several lease refreshes, whatever the sockets still send.
         for _ in 0..4 {
             for viewer in &mut crowd {
@@ -123,8 +123,8 @@ on_redis! {
         world.crowd_follows("u", 2).await;
         let other = world.another_gateway().await;
         let in_record = async |viewers: u64| {
-            until("the record has the viewers", PATIENCE, async || {
-                same(world.redis().ask(&["HGET", "live:42", "viewers"]).await, json!(viewers.to_string()))
+            becomes("the record has the viewers", json!(viewers.to_string()), async || {
+                world.redis().ask(&["HGET", "live:42", "viewers"]).await
             })
             .await;
         };

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::support::datagrams::{counted, stays_silent, udp_address, with_datagrams};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
-use crate::support::wait::{PATIENCE, SLACK, fits, same, throughout, until};
+use crate::support::wait::{PATIENCE, SLACK, becomes, fits, same, throughout, until};
 use crate::support::world::World;
 
 on_both_stores! {
@@ -126,10 +126,7 @@ on_memory! {
         for beat in beats {
             app.sends(beat).await;
         }
-        until("each of them has counted", PATIENCE, async || {
-            same(counted(&world, "beat").await - before, 20.0)
-        })
-        .await;
+        becomes("each of them has counted", 20.0, async || counted(&world, "beat").await - before).await;
     }
 }
 
@@ -268,8 +265,8 @@ on_redis! {
         app.settles().await;
         app.goes_to(udp_address(&world).await);
         app.settles().await;
-        until("both know the one viewer", PATIENCE, async || {
-            same((world.figures("42").await, other.figures("42").await), ((1, 0), (1, 0)))
+        becomes("both know the one viewer", ((1, 0), (1, 0)), async || {
+            (world.figures("42").await, other.figures("42").await)
         })
         .await;
         app.goes_to(udp_address(&other).await);

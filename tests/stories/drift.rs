@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::audit::nothing_is_wrong;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_redis, story};
-use crate::support::wait::{PATIENCE, SLACK, fits, same, until};
+use crate::support::wait::{PATIENCE, SLACK, becomes, fits, same, until};
 use crate::support::world::World;
 
 async fn drifted(world: &World, why: &str) -> f64 {
@@ -25,8 +25,8 @@ on_redis! {
         let within = world.config.lease_refresh * 30 + SLACK;
         other.fans_become_within("42", &[], within).await;
         // Redis has the change before the gateway that made it has its answer.
-        until("one stray is counted, by one of the two", PATIENCE, async || {
-            same(drifted(&world, "stray").await + drifted(&other, "stray").await, 1.0)
+        becomes("one stray is counted, by one of the two", 1.0, async || {
+            drifted(&world, "stray").await + drifted(&other, "stray").await
         })
         .await;
     }
@@ -55,12 +55,11 @@ fn viewers_stay_when_a_gateway_without_them_finds_their_claims_changed() {
         holder
             .fans_stay("42", &everybody, Duration::from_secs(12))
             .await;
-        until("the claims are said again", PATIENCE, async || {
-            same(
-                walker.redis().members_of(who).await,
-                everybody.map(str::to_owned).into(),
-            )
-        })
+        becomes(
+            "the claims are said again",
+            everybody.map(str::to_owned).into(),
+            async || walker.redis().members_of(who).await,
+        )
         .await;
         nothing_is_wrong(&walker.redis().url(), PATIENCE).await;
     });

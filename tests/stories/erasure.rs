@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::support::presence::with_shared_sessions;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, story};
-use crate::support::wait::{PATIENCE, fits, same, throughout, until};
+use crate::support::wait::{PATIENCE, becomes, fits, same, throughout, until};
 use crate::support::world::World;
 
 const REMOVED: u16 = 4_003;
@@ -179,8 +179,8 @@ async fn has_everything(people: &People, here: &World, there: &World) {
             .is(201);
     }
     here.viewer_in(viewer, "41").await.close().await;
-    until("the viewer has left", PATIENCE, async || {
-        same(backend.live("41").await["viewers"].as_u64(), Some(0))
+    becomes("the viewer has left", Some(0), async || {
+        backend.live("41").await["viewers"].as_u64()
     })
     .await;
     backend.close("41").await;

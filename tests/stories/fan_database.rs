@@ -16,7 +16,7 @@ use crate::support::program::Program;
 use crate::support::socket::Socket;
 use crate::support::stores::story;
 use crate::support::viewer::Viewer;
-use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::wait::{SLACK, becomes, same, until};
 use crate::support::world::{World, timings};
 
 /// The longest pause of the breaker and the longest wait for a retry, one after the other.
@@ -308,8 +308,8 @@ fn no_log_and_no_error_shows_the_password() {
         let other = starts_with(&wrong).await;
         let (_viewer, _other) = (joins(program.addr).await, joins(other.addr).await);
         let backend = Backend::at(program.addr);
-        until("u1 is a fan", PATIENCE, async || {
-            same(backend.fans("42").await, ["u1".to_owned()].into())
+        becomes("u1 is a fan", ["u1".to_owned()].into(), async || {
+            backend.fans("42").await
         })
         .await;
         database.stop();

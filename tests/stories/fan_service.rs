@@ -14,7 +14,7 @@ use crate::support::fan_service::{FanService, Mood, Question};
 use crate::support::stores::story;
 use crate::support::tls_door::tls_before;
 use crate::support::viewer::Viewer;
-use crate::support::wait::{PATIENCE, SLACK, fits, same, until};
+use crate::support::wait::{PATIENCE, SLACK, becomes, fits, same, until};
 use crate::support::world::World;
 
 /// The longest pause of the breaker and the longest wait for a retry, one after the other.
@@ -266,8 +266,8 @@ fn viewers_of_all_lives_of_a_streamer_are_asked_about_together() {
         for live in ["42", "43"] {
             world.fans_become_within(live, &["u7"], BACK + SLACK).await;
         }
-        until("everybody was asked about", PATIENCE, async || {
-            same(world.metric("rollcall_fan_check_queue").await, 0.0)
+        becomes("everybody was asked about", 0.0, async || {
+            world.metric("rollcall_fan_check_queue").await
         })
         .await;
         let questions = service.questions();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::backend::Backend;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
-use crate::support::wait::{PATIENCE, fits, same, until};
+use crate::support::wait::{PATIENCE, becomes, fits, same, until};
 use crate::support::world::World;
 
 /// The lives in a user's feed, or the texts of a list of statuses.
@@ -22,7 +22,7 @@ async fn listed(backend: &Backend, path: &str, limit: usize) -> Vec<String> {
     backend.list(path, limit).await.iter().map(name).collect()
 }
 
-async fn becomes(world: &World, path: &str, wanted: &[&str]) {
+async fn list_becomes(world: &World, path: &str, wanted: &[&str]) {
     until(&format!("{path} is {wanted:?}"), PATIENCE, async || {
         let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
         same(listed(world.backend(), path, 2).await, wanted)
@@ -65,7 +65,7 @@ on_both_stores! {
             backend.follow(user, "s1").await;
         }
         let opened = backend.put("/v1/lives/42", json!({"streamer_id": "s1", "title": "Soup"})).await.is(201).body;
-        becomes(&world, "/v1/users/u1/feed", &["42"]).await;
+        list_becomes(&world, "/v1/users/u1/feed", &["42"]).await;
         let entry = json!({
             "live_id": "42", "streamer_id": "s1", "title": "Soup", "opened_at": opened["opened_at"],
         });
@@ -79,7 +79,7 @@ on_both_stores! {
         assert_eq!(listed(backend, "/v1/users/u1/feed", 10).await, [""; 0]);
         tokio::time::sleep(Duration::from_millis(3)).await;
         backend.open("43", "s1").await;
-        becomes(&world, "/v1/users/u2/feed", &["43", "42"]).await;
+        list_becomes(&world, "/v1/users/u2/feed", &["43", "42"]).await;
         backend.close("42").await;
         assert_eq!(listed(backend, "/v1/users/u2/feed", 10).await, ["43"]);
         assert_eq!(backend.get("/v1/users/u3/home").await.is(200).body["items"][0]["live"]["title"], Value::Null);
@@ -104,7 +104,7 @@ on_both_stores! {
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
         for path in ["/v1/users/u1/home", "/v1/users/s1/profile", "/v1/users/u2/timelines/cooks"] {
-            becomes(&world, path, &["three", "two", "one"]).await;
+            list_becomes(&world, path, &["three", "two", "one"]).await;
         }
         assert_eq!(backend.get("/v1/users/s1").await.is(200).body["statuses"], 3);
         let path = |user: &str, id: &str| format!("/v1/users/{user}/statuses/{id}");
@@ -158,16 +158,16 @@ on_redis! {
         }
         backend.follow("u0", "s1").await;
         backend.open("41", "s1").await;
-        becomes(&world, "/v1/users/u0/feed", &["41"]).await;
+        list_becomes(&world, "/v1/users/u0/feed", &["41"]).await;
         tokio::time::sleep(Duration::from_millis(3)).await;
         backend.open("42", "star").await;
-        becomes(&world, "/v1/users/u0/feed", &["42", "41"]).await;
+        list_becomes(&world, "/v1/users/u0/feed", &["42", "41"]).await;
         assert_eq!(listed(backend, "/v1/users/u4/feed", 10).await, ["42"]);
         assert_eq!(listed(backend, "/v1/users/u9/feed", 10).await, [""; 0]);
         assert_eq!(world.redis().ask(&["EXISTS", "statuses:feed:u4", "statuses:feed:u1"]).await, 0);
         signs_up(&world, "star").await;
         tells(&world, "star", "hi").await;
-        becomes(&world, "/v1/users/u4/home", &["hi", "42"]).await;
+        list_becomes(&world, "/v1/users/u4/home", &["hi", "42"]).await;
         backend.close("42").await;
         assert_eq!(listed(backend, "/v1/users/u0/feed", 10).await, ["41"]);
         assert_eq!(world.redis().ask(&["EXISTS", "statuses:home:u4", "statuses:on-air:star"]).await, 0);
@@ -220,8 +220,8 @@ on_redis! {
             same(opened.status, 201).map(drop)
         })
         .await;
-        until("one status is left", PATIENCE, async || {
-            same(world.redis().ask(&["ZCARD", "statuses:feed:u1"]).await.as_u64(), Some(1))
+        becomes("one status is left", Some(1), async || {
+            world.redis().ask(&["ZCARD", "statuses:feed:u1"]).await.as_u64()
         })
         .await;
         world.backend().close("42").await;
@@ -248,8 +248,8 @@ on_redis! {
         let epoch = world.backend().get("/v1/lives/42").await.is(200).body["epoch"].to_string();
         world.redis().ask(&["DEL", "rollcall:fanout"]).await;
         world.redis().ask(&["HSET", "{rollcall:fanout}:progress", &format!("add s1~42@{epoch}"), "gone "]).await;
-        until("nobody thinks so any more", PATIENCE, async || {
-            same(world.redis().ask(&["EXISTS", "{rollcall:fanout}:progress"]).await.as_u64(), Some(0))
+        becomes("nobody thinks so any more", Some(0), async || {
+            world.redis().say("EXISTS {rollcall:fanout}:progress").await.as_u64()
         })
         .await;
         world.redis().ask(&["DEL", "statuses:on-air:s1", "statuses:feed:u1"]).await;

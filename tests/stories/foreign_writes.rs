@@ -16,7 +16,7 @@ use crate::support::foreign::{Meddling, back_up, tidy};
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
 use crate::support::viewer::Viewer;
-use crate::support::wait::{PATIENCE, fits, same, throughout, until};
+use crate::support::wait::{PATIENCE, becomes, fits, same, throughout, until};
 use crate::support::witness::{Truth, Witness};
 use crate::support::world::World;
 
@@ -485,8 +485,8 @@ impl Trial {
             "what was lost is counted: {missing} missing, {stray} stray"
         );
         for world in &self.worlds {
-            until("no drift is left", PATIENCE, async || {
-                same(world.metric("rollcall_slices_out_of_order").await, 0.0)
+            becomes("no drift is left", 0.0, async || {
+                world.metric("rollcall_slices_out_of_order").await
             })
             .await;
         }
@@ -716,11 +716,8 @@ fn where_users_are_is_known_again_whatever_happens_to_the_key() {
         assert_eq!(*older, Meddling::RestoreOlder);
         // The last one was not there yet when the backup was taken.
         people.pop().unwrap().close().await;
-        until("the last one has left", PATIENCE, async || {
-            same(
-                whereabouts(&here, names.last().unwrap()).await[0].clone(),
-                json!(false),
-            )
+        becomes("the last one has left", json!(false), async || {
+            whereabouts(&here, names.last().unwrap()).await[0].clone()
         })
         .await;
         here.redis().meddle(&back_up(key)).await;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
-use crate::support::wait::{PATIENCE, SLACK, fits, same, throughout, until};
+use crate::support::wait::{PATIENCE, SLACK, becomes, fits, same, throughout, until};
 use crate::support::world::World;
 
 /// The least time between two writes of a live's figures.
@@ -202,11 +202,8 @@ fn what_a_killed_gateway_counted_stays() {
         dashboard
             .sees_that("all who came", |counts| totals(counts) == (6, 1))
             .await;
-        until("all are counted", PATIENCE, async || {
-            same(
-                redis.ask(&["PFCOUNT", "{online-fans:42}:uniques"]).await,
-                json!(6),
-            )
+        becomes("all are counted", json!(6), async || {
+            redis.ask(&["PFCOUNT", "{online-fans:42}:uniques"]).await
         })
         .await;
         doomed.process().kill();

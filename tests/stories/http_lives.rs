@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::support::stores::{on_both_stores, on_memory};
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::{PATIENCE, becomes};
 
 on_memory! {
     async fn the_caller_chooses_the_number_of_slices(world) {
@@ -31,9 +31,9 @@ on_both_stores! {
             let numbers = ["viewers", "fans", "peak_viewers", "peak_fans"].map(|field| live[field].as_u64());
             numbers.map(|n| n.unwrap_or_else(|| panic!("a figure is missing in {live}")))
         };
-        until("the figures", PATIENCE, || async { same(figures().await, [3, 2, 3, 2]) }).await;
+        becomes("the figures", [3, 2, 3, 2], async || figures().await).await;
         crowd.remove(0).close().await;
-        until("the figures", PATIENCE, || async { same(figures().await, [2, 1, 3, 2]) }).await;
+        becomes("the figures", [2, 1, 3, 2], async || figures().await).await;
     }
 }
 

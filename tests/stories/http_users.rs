@@ -8,7 +8,7 @@ use crate::support::backend::Answer;
 use crate::support::redis_cluster::acl_rules;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::{PATIENCE, becomes, same, until};
 use crate::support::world::World;
 
 async fn put(world: &World, user: &str, login: &str) -> Answer {
@@ -202,8 +202,8 @@ async fn is_finished_after_a_kill(follow: bool) {
         (followers, following),
         (json!(u64::from(follow)), json!(u64::from(follow)))
     );
-    until("the note is gone", PATIENCE, async || {
-        same(redis.keys("rollcall:changes:*").await.len(), 0)
+    becomes("the note is gone", 0, async || {
+        redis.keys("rollcall:changes:*").await.len()
     })
     .await;
     lives.stop().await;
@@ -323,8 +323,8 @@ fn an_audit_finds_a_change_that_was_left_and_leaves_it_to_the_gateways() {
             "{report}"
         );
         let world = World::at(&redis.url()).await;
-        until("the gateway finishes it", PATIENCE, async || {
-            same(redis.ask(&["EXISTS", &key]).await, json!(0))
+        becomes("the gateway finishes it", json!(0), async || {
+            redis.ask(&["EXISTS", &key]).await
         })
         .await;
         assert_eq!(redis.ask(&["ZSCORE", "followers:s1", "u1"]).await, "7");

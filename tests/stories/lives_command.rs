@@ -13,7 +13,7 @@ use crate::support::guarded::{Guarded, KEY, WEAK};
 use crate::support::link::Link;
 use crate::support::redis_server::free_port;
 use crate::support::stores::{on_memory, story};
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::becomes;
 use crate::support::world::World;
 
 /// Runs `rollcall lives` with these options.
@@ -49,8 +49,10 @@ on_memory! {
         let _crowd = world.crowd("u", 3, "42").await;
         let _other = world.viewer_in("other", "cooking").await;
         let right = [("42", 3, 1), ("cooking", 1, 0), ("quiet", 0, 0)].map(|(id, v, f)| (id.to_owned(), v, f));
-        until("the lives are listed by viewers", PATIENCE, async || same(listed(&gateway, "").await, right.to_vec()))
-            .await;
+        becomes("the lives are listed by viewers", right.to_vec(), async || {
+            listed(&gateway, "").await
+        })
+        .await;
         assert_eq!(listed(&gateway, "--sort fans").await[0], right[0]);
         let table = lives(&format!("--once --gateway {gateway}")).await.out;
         let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();

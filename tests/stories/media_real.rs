@@ -95,7 +95,8 @@ on_redis! {
         opens(&world).await;
         world.stays_open(Duration::from_secs(2) + GRACE + SLACK).await;
         beating.kill_worker();
-        world.live_becomes_within("42", "closed", Duration::from_secs(2) + GRACE + Duration::from_secs(2) + SLACK).await;
+        let span = Duration::from_secs(4) + GRACE + SLACK;
+        world.live_becomes_within("42", "closed", span).await;
     }
 }
 

@@ -18,7 +18,7 @@ use crate::support::program::Program;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::tokens::{in_seconds, mint, with_tokens};
-use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::wait::{PATIENCE, SLACK, becomes, same, until};
 use crate::support::world::{World, timings};
 
 const GRACE: Duration = Duration::from_millis(1_500);
@@ -95,13 +95,13 @@ on_memory! {
         world.open("42").await;
         let nginx = Nginx::calling(&world, "main");
         nginx.lets_in(1, "42").await;
-        until("the stream is shown", PATIENCE, async || {
-            same(world.backend().live("42").await["stream"]["state"].clone(), json!("live"))
+        becomes("the stream is shown", json!("live"), async || {
+            world.backend().live("42").await["stream"]["state"].clone()
         })
         .await;
         nginx.done(1, "42").await;
-        until("the stream is over", PATIENCE, async || {
-            same(world.backend().live("42").await["stream"].clone(), Value::Null)
+        becomes("the stream is over", Value::Null, async || {
+            world.backend().live("42").await["stream"].clone()
         })
         .await;
         world.stays_open(GRACE).await;
@@ -460,10 +460,7 @@ on_redis! {
             ("stream.ended".to_owned(), json!("eu")),
             ("live.closed".to_owned(), Value::Null),
         ];
-        until("the events are written", PATIENCE, async || {
-            same(events(world.redis()).await, expected.clone())
-        })
-        .await;
+        becomes("the events are written", expected.clone(), async || events(world.redis()).await).await;
     }
 }
 
@@ -523,8 +520,8 @@ on_redis! {
         nginx.lets_in(1, "42").await;
         let epoch = world.epoch("42").await;
         let _viewer = world.viewer_in("u1", "42").await;
-        until("the gateway knows the stream", PATIENCE, async || {
-            same(world.backend().live("42").await["stream"]["state"].clone(), json!("live"))
+        becomes("the gateway knows the stream", json!("live"), async || {
+            world.backend().live("42").await["stream"]["state"].clone()
         })
         .await;
         world.redis().ask(&["FLUSHALL"]).await;
@@ -564,8 +561,8 @@ fn the_platform_says_whose_a_stream_key_is_and_nobody_else_learns_the_key() {
         drop(platform);
         nginx.done(1, "live_key_7").await;
         world.live_becomes("42", "closed").await;
-        until("the platform is asked again", PATIENCE, async || {
-            same(nginx.publish(2, "live_key_7", "").await.status, 503)
+        becomes("the platform is asked again", 503, async || {
+            nginx.publish(2, "live_key_7", "").await.status
         })
         .await;
         let backend = world.backend();
@@ -745,7 +742,9 @@ fn a_server_that_is_asked_ends_the_streams_that_it_lost() {
             config.media = vec![settings];
         })
         .await;
-        let publish = |session: &str| json!({"action": "on_publish", "client_id": session, "app": "live", "stream": "42"});
+        let publish = |session: &str| {
+            json!({"action": "on_publish", "client_id": session, "app": "live", "stream": "42"})
+        };
         call(world.backend(), "srs", &publish("c1")).await;
         srs.publish(&[("c1", "42"), ("c7", "77")]);
         world.live_becomes("77", "open").await;

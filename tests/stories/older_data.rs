@@ -15,7 +15,7 @@ use crate::support::redis_server::RedisServer;
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
 use crate::support::viewer::Viewer;
-use crate::support::wait::{PATIENCE, fits, same, until};
+use crate::support::wait::{PATIENCE, becomes, fits, until};
 use crate::support::witness::Witness;
 use crate::support::world::World;
 
@@ -140,10 +140,7 @@ impl Ten {
         let mut wrong: Vec<String> = witnesses.iter().filter_map(seen).collect();
         drop(witnesses);
         if let Some(redis) = &self.here.redis {
-            until("the fans", PATIENCE, async || {
-                same(redis.card(LIVE).await, fans)
-            })
-            .await;
+            becomes("the fans", fans, async || redis.card(LIVE).await).await;
             nothing_is_wrong(&redis.url(), PATIENCE).await;
         }
         let closed = self.here.backend().close(LIVE).await;

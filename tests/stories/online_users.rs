@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_redis, story};
-use crate::support::wait::{PATIENCE, SLACK, names, same, throughout, until};
+use crate::support::wait::{PATIENCE, SLACK, becomes, names, same, throughout, until};
 use crate::support::world::World;
 
 async fn online_become(redis: &Redis, wanted: &[&str], within: Duration) {
@@ -105,8 +105,8 @@ fn the_users_of_a_killed_gateway_are_seen_last_when_it_was() {
             crowd.push(doomed.viewer(&format!("u{i}")).await);
         }
         let _both = other.viewer("u7").await;
-        until("all are online", PATIENCE, || async {
-            same(redis.online_users().await.len(), 20)
+        becomes("all are online", 20, async || {
+            redis.online_users().await.len()
         })
         .await;
         let killed = unix_now();
@@ -165,7 +165,7 @@ on_redis! {
             crowd.push(world.viewer(&format!("u{i}")).await);
             crowd.push(other.viewer(&format!("u{}", i + 5)).await);
         }
-        until("all are online", PATIENCE, || async { same(redis.online_users().await.len(), 15) }).await;
+        becomes("all are online", 15, async || redis.online_users().await.len()).await;
         redis.ask(&["FLUSHALL"]).await;
         until("all are online again", Duration::from_secs(5) + SLACK, || async {
             same(redis.online_users().await.len(), 15)
@@ -317,8 +317,8 @@ fn a_gateway_that_stops_leaves_nobody_online() {
         for i in 0..10 {
             crowd.push(world.viewer(&format!("u{i}")).await);
         }
-        until("all are online", PATIENCE, || async {
-            same(redis.online_users().await.len(), 10)
+        becomes("all are online", 10, async || {
+            redis.online_users().await.len()
         })
         .await;
         world.stop().await;

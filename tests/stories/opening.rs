@@ -11,7 +11,7 @@ use crate::support::link::Link;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::viewer::Viewer;
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::{PATIENCE, becomes, same, until};
 use crate::support::world::World;
 
 /// How far away a distant Redis is, one way.
@@ -215,8 +215,8 @@ on_redis! {
         assert_eq!(redis.ask(&["ZSCORE", "lives", "42"]).await, opened_at.as_str());
         streamer.close_live("42").await;
         assert_eq!(redis.live_field("42", "state").await.unwrap(), "closed");
-        until("lives without 42", PATIENCE, || async {
-            same(redis.ask(&["ZSCORE", "lives", "42"]).await, serde_json::Value::Null)
+        becomes("lives without 42", serde_json::Value::Null, async || {
+            redis.ask(&["ZSCORE", "lives", "42"]).await
         })
         .await;
     }

@@ -2,14 +2,14 @@
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::stores::{on_memory, on_redis};
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::becomes;
 
 on_memory! {
     async fn open_sockets_are_counted(world) {
         let crowd = (world.viewer("u1").await, world.viewer("u2").await);
-        until("the metric", PATIENCE, || async { same(world.metric("rollcall_sockets").await, 2.0) }).await;
+        becomes("the metric", 2.0, async || world.metric("rollcall_sockets").await).await;
         crowd.0.close().await;
-        until("the metric", PATIENCE, || async { same(world.metric("rollcall_sockets").await, 1.0) }).await;
+        becomes("the metric", 1.0, async || world.metric("rollcall_sockets").await).await;
     }
 }
 

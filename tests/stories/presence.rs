@@ -11,7 +11,7 @@ use crate::support::presence::{Events, with_shared_sessions};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::tokens::{in_seconds, mint, with_tokens};
-use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
+use crate::support::wait::{PATIENCE, SLACK, becomes, same, throughout, until};
 use crate::support::world::{World, timings};
 
 fn tokens_and_shared_sessions(config: &mut Config) {
@@ -118,10 +118,7 @@ on_memory! {
         let caller = world.caller("u1", "42").await;
         world.figures_become("42", (1, 0), PATIENCE).await;
         world.backend().close("42").await;
-        until("the session ends with its live", PATIENCE, async || {
-            same(caller.beat(&world).await.status, 404)
-        })
-        .await;
+        becomes("the session ends with its live", 404, async || caller.beat(&world).await.status).await;
         world.open("42").await;
         assert_eq!(caller.beat(&world).await.problem(404), "session_unknown");
         assert_eq!(world.figures("42").await, (0, 0));
@@ -177,10 +174,7 @@ on_memory! {
         dashboard.hears("closed", |_| true).await;
         events.ends().await;
         dashboard.ends().await;
-        until("no stream is left", PATIENCE, async || {
-            same(world.metric("rollcall_event_streams").await as u64, 0)
-        })
-        .await;
+        becomes("no stream is left", 0, async || world.metric("rollcall_event_streams").await as u64).await;
     }
 }
 
@@ -215,8 +209,8 @@ on_redis! {
             let ack = caller.beat(at).await.is(200);
             assert_eq!(ack.body["viewers"], 1, "{ack:?}");
         }
-        until("both gateways know the one viewer", PATIENCE, async || {
-            same((world.figures("42").await, other.figures("42").await), ((1, 1), (1, 1)))
+        becomes("both gateways know the one viewer", ((1, 1), (1, 1)), async || {
+            (world.figures("42").await, other.figures("42").await)
         })
         .await;
         caller.leave(&other).await;
@@ -308,8 +302,8 @@ on_redis! {
         stream.hears("counts", |counts| counts["viewers"] == 1).await;
         caller.switch(&other, "43").await;
         // The first gateway gives up its seat although its stream is still open.
-        until("in the new live only", PATIENCE, async || {
-            same((world.figures("42").await.0, world.figures("43").await.0), (0, 1))
+        becomes("in the new live only", (0, 1), async || {
+            (world.figures("42").await.0, world.figures("43").await.0)
         })
         .await;
         stream.ends().await;
@@ -323,8 +317,8 @@ on_redis! {
         assert_eq!(caller.beat(&world).await.is(200).body["live_id"], "42");
         assert_eq!(caller.beat(&third).await.is(200).body["live_id"], "42");
         assert_eq!(second.beat(&other).await.problem(404), "session_unknown");
-        until("in the former live again", PATIENCE, async || {
-            same((world.figures("42").await.0, world.figures("43").await.0), (1, 0))
+        becomes("in the former live again", (1, 0), async || {
+            (world.figures("42").await.0, world.figures("43").await.0)
         })
         .await;
     }
@@ -380,10 +374,7 @@ on_memory! {
         // The oldest session of a user gives way to the newest socket.
         let third = world.caller("u3", "42").await;
         let _sockets = [world.viewer("u3").await, world.viewer("u3").await];
-        until("the oldest gives way", PATIENCE, async || {
-            same(third.beat(&world).await.status, 409)
-        })
-        .await;
+        becomes("the oldest gives way", 409, async || third.beat(&world).await.status).await;
     }
 }
 
@@ -415,16 +406,10 @@ on_redis! {
         world.redis().ask(&["FLUSHALL"]).await;
         let young = world.another_gateway().await;
         for at in [&young, &other, &world] {
-            until("the session goes on", PATIENCE, async || {
-                same(caller.beat(at).await.status, 200)
-            })
-            .await;
+            becomes("the session goes on", 200, async || caller.beat(at).await.status).await;
         }
         let began_there = young.caller("u2", "42").await;
-        until("all know it", PATIENCE, async || {
-            same(began_there.beat(&world).await.status, 200)
-        })
-        .await;
+        becomes("all know it", 200, async || began_there.beat(&world).await.status).await;
     }
 }
 

@@ -15,7 +15,7 @@ use crate::support::issuer::{Issuer, SECRET, claims, hs256};
 use crate::support::presence::Events;
 use crate::support::program::Program;
 use crate::support::stores::story;
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::{PATIENCE, becomes};
 use crate::support::world::timings;
 
 /// The keys of back ends in a Secret that Kubernetes mounts: each file is a link through the link
@@ -108,8 +108,8 @@ impl Key {
     }
 
     async fn becomes(&self, addr: SocketAddr, good: bool) {
-        until("the key counts, or counts no more", PATIENCE, async || {
-            same(self.is_good(addr).await, good)
+        becomes("the key counts, or counts no more", good, async || {
+            self.is_good(addr).await
         })
         .await;
     }
@@ -151,15 +151,10 @@ async fn gateway(issuer: &Issuer, keys: &Path) -> Program {
 }
 
 async fn unusable_files_are(key: &Key, addr: SocketAddr, count: &str) {
-    until(
+    becomes(
         "the gateway counts files that it cannot use",
-        PATIENCE,
-        async || {
-            same(
-                key.figure(addr, "rollcall_files_unusable").await,
-                Some(count.to_owned()),
-            )
-        },
+        Some(count.to_owned()),
+        async || key.figure(addr, "rollcall_files_unusable").await,
     )
     .await;
 }

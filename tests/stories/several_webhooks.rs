@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
-use crate::support::wait::{PATIENCE, fits, same, until};
+use crate::support::wait::{PATIENCE, becomes, fits, same, until};
 use crate::support::webhook::{Mood, Webhook};
 use crate::support::world::World;
 
@@ -294,14 +294,11 @@ fn each_webhook_gets_everything_though_one_is_down_and_the_sender_is_killed() {
         for live in lives {
             main.hears_of(live, &whole).await;
         }
-        until("nothing waits", PATIENCE, async || {
-            same(
-                [
-                    standing(&other, "default").await["waiting"].clone(),
-                    standing(&other, "log").await["waiting"].clone(),
-                ],
-                [json!(0), json!(0)],
-            )
+        becomes("nothing waits", [json!(0), json!(0)], async || {
+            [
+                standing(&other, "default").await["waiting"].clone(),
+                standing(&other, "log").await["waiting"].clone(),
+            ]
         })
         .await;
     });
@@ -372,15 +369,12 @@ fn a_receiver_that_is_overloaded_is_sent_nothing_from_either_queue() {
         .await;
         let rest = deferred.elapsed();
         assert!(rest >= Duration::from_millis(2_900), "{rest:?}");
-        until("everything came again", PATIENCE, async || {
-            same(
-                webhook
-                    .taken()
-                    .iter()
-                    .filter(|event| event["live_id"] == "1")
-                    .count(),
-                2,
-            )
+        becomes("everything came again", 2, async || {
+            webhook
+                .taken()
+                .iter()
+                .filter(|event| event["live_id"] == "1")
+                .count()
         })
         .await;
     });

@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
 use crate::support::stores::{on_memory, on_redis, story};
 use crate::support::viewer::Viewer;
-use crate::support::wait::{PATIENCE, fits, same, until};
+use crate::support::wait::{PATIENCE, becomes, fits, until};
 use crate::support::world::World;
 
 fn heartbeat() -> Value {
@@ -109,8 +109,8 @@ on_memory! {
     async fn the_seat_of_a_socket_that_vanished_is_no_socket(world) {
         world.open("42").await;
         world.viewer_in("u1", "42").await.reset().await;
-        until("the gateway notices that the socket is gone", PATIENCE, async || {
-            same(world.metric("rollcall_sockets").await, 0.0)
+        becomes("the gateway notices that the socket is gone", 0.0, async || {
+            world.metric("rollcall_sockets").await
         })
         .await;
         let mut again = world.viewer_in("u1", "42").await;

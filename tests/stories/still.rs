@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_redis, story};
-use crate::support::wait::{PATIENCE, SLACK, fits, same, throughout, until};
+use crate::support::wait::{PATIENCE, SLACK, becomes, fits, same, throughout, until};
 use crate::support::world::World;
 
 const LIVES: usize = 40;
@@ -117,8 +117,8 @@ fn a_live_that_only_a_killed_gateway_held_is_swept_by_the_walk() {
             .await;
         doomed.process().kill();
         other.card_becomes("42", 0, other.sweep_bound()).await;
-        until("nothing names the dead", PATIENCE, async || {
-            same(redis.names_of(&gateway).await, Vec::new())
+        becomes("nothing names the dead", Vec::new(), async || {
+            redis.names_of(&gateway).await
         })
         .await;
     });
@@ -158,8 +158,8 @@ fn a_gateway_that_stood_still_for_three_leases_goes_on_under_a_new_id() {
             .sees_that("all of them", |counts| counts.number("viewers") == 3)
             .await;
         assert_ne!(frozen.gateway_id().await, former);
-        until("nothing names the former id", PATIENCE, async || {
-            same(redis.names_of(&former).await, Vec::new())
+        becomes("nothing names the former id", Vec::new(), async || {
+            redis.names_of(&former).await
         })
         .await;
         assert!(frozen.metric("rollcall_buried_itself_total").await >= 1.0);

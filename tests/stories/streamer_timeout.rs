@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::support::media::{Nginx, with_nginx};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
-use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::wait::{PATIENCE, SLACK, becomes};
 use crate::support::world::World;
 
 const STREAMER_TIMEOUT: Duration = Duration::from_millis(2_000);
@@ -207,9 +207,11 @@ fn a_streamers_leaving_that_redis_has_lost_is_told_once_more() {
         let mut streamer = world.streamer("s1").await;
         streamer.open("42").await;
         let members = || async { redis.ask(&["SMEMBERS", &set]).await };
-        until("the streamer is told of", PATIENCE, || async {
-            same(members().await, serde_json::json!(["s1"]))
-        })
+        becomes(
+            "the streamer is told of",
+            serde_json::json!(["s1"]),
+            async || members().await,
+        )
         .await;
         let keys: Vec<String> = redis.keys(&format!("*{set}*")).await.into_iter().collect();
         let mut copies = Vec::new();
@@ -220,17 +222,19 @@ fn a_streamers_leaving_that_redis_has_lost_is_told_once_more() {
             redis.ask(&["COPY", key, copy]).await;
         }
         streamer.close().await;
-        until("the leaving is told", PATIENCE, || async {
-            same(members().await, serde_json::json!([]))
+        becomes("the leaving is told", serde_json::json!([]), async || {
+            members().await
         })
         .await;
         for (key, copy) in &copies {
             redis.ask(&["COPY", copy, key, "REPLACE"]).await;
         }
         redis.ask(&["DEL", "rollcall:leases"]).await;
-        until("the leaving is told once more", PATIENCE, || async {
-            same(members().await, serde_json::json!([]))
-        })
+        becomes(
+            "the leaving is told once more",
+            serde_json::json!([]),
+            async || members().await,
+        )
         .await;
         world
             .live_becomes_within("42", "closed", STREAMER_TIMEOUT + PATIENCE)

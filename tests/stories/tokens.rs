@@ -14,7 +14,7 @@ use crate::support::program::Program;
 use crate::support::socket::Socket;
 use crate::support::stores::story;
 use crate::support::viewer::Viewer;
-use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::wait::{SLACK, becomes};
 use crate::support::world::{World, timings};
 
 /// A gateway that trusts the issuer.
@@ -322,8 +322,8 @@ fn a_hangup_makes_the_program_read_its_keys_again_and_nothing_secret_is_logged()
 
         issuer.writes(secret);
         program.hang_up();
-        until("the new secret counts", PATIENCE, || async {
-            same(is_let_in(addr, &new).await, true)
+        becomes("the new secret counts", true, async || {
+            is_let_in(addr, &new).await
         })
         .await;
         refused(addr, "/ws", &old).await;

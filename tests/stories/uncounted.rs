@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::dashboard::{fans, viewers};
 use crate::support::stores::{on_both_stores, on_memory};
 use crate::support::tokens::{in_seconds, mint, with_tokens};
-use crate::support::wait::{PATIENCE, names, same, throughout, until};
+use crate::support::wait::{PATIENCE, becomes, names, same, throughout, until};
 use crate::support::world::World;
 
 const UNCOUNTED: &str = "&count=false";
@@ -121,7 +121,7 @@ on_both_stores! {
         let pushed = me.expect("friends").await;
         assert_eq!(pushed["user_ids"], json!(["u1"]));
         world.dashboard("42").await.sees(viewers(2), fans(1)).await;
-        until("two are online", PATIENCE, async || same(online(&world).await, 2)).await;
+        becomes("two are online", 2, async || online(&world).await).await;
 
         assert_eq!(listed(&world, "fans").await, names(&["u1"]));
         assert_eq!(listed(&world, "viewers").await, names(&["me", "u1"]));
@@ -199,7 +199,7 @@ on_memory! {
             let items = world.backend().list("/v1/users/u1/feed", 10).await;
             items.iter().map(|item| item["live_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
-        until("the visible one is told", PATIENCE, async || same(feed().await, vec!["44".to_owned()])).await;
+        becomes("the visible one is told", vec!["44".to_owned()], async || feed().await).await;
         throughout("the others are not", world.config.check_every * 2, async || {
             same(feed().await, vec!["44".to_owned()])?;
             same(world.backend().list("/v1/users/ghost/profile", 10).await.len(), 0)
@@ -208,7 +208,7 @@ on_memory! {
         // The next one of that streamer is.
         backend.close("43").await;
         backend.open("43", "s1").await;
-        until("both are told", PATIENCE, async || same(feed().await.len(), 2)).await;
+        becomes("both are told", 2, async || feed().await.len()).await;
     }
 }
 

@@ -10,7 +10,7 @@ use rollcall::config::Config;
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
-use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::wait::{PATIENCE, SLACK, becomes};
 use crate::support::world::World;
 
 /// The metric of gateways whose messages do not arrive.
@@ -32,8 +32,8 @@ fn within(world: &World) -> Duration {
 }
 
 async fn unheard_become(world: &World, gateways: f64) {
-    until("the gateways that are not heard", PATIENCE, async || {
-        same(world.metric(UNHEARD).await, gateways)
+    becomes("the gateways that are not heard", gateways, async || {
+        world.metric(UNHEARD).await
     })
     .await;
 }

@@ -8,7 +8,7 @@ use rollcall::base::clock::unix_now;
 use crate::support::dashboard::{Counts, fans, viewers};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
-use crate::support::wait::{PATIENCE, SLACK, names, same, throughout, until};
+use crate::support::wait::{PATIENCE, SLACK, becomes, names, same, throughout, until};
 use crate::support::world::World;
 
 /// The viewers of a live as a gateway's API counts them.
@@ -266,10 +266,8 @@ on_both_stores! {
         world.follow(&["u0", "u3"]).await;
         let began = unix_now();
         let mut crowd = world.crowd("u", 7, "42").await;
-        until("all are in the store", PATIENCE, || async { same(listed(&world, "42", "").await.len(), 7) }).await;
-        until("the fans are known", PATIENCE, || async {
-            same(listed(&world, "42", "&fan=true").await.len(), 2)
-        }).await;
+        becomes("all are in the store", 7, async || listed(&world, "42", "").await.len()).await;
+        becomes("the fans are known", 2, async || listed(&world, "42", "&fan=true").await.len()).await;
         let (all, ended) = (listed(&world, "42", "").await, unix_now());
         assert!(all.values().all(|(_, since)| since.is_some_and(|at| (began..=ended).contains(&at))), "{all:?}");
         let of = |there: &BTreeMap<String, (bool, Option<u64>)>| there.keys().cloned().collect::<BTreeSet<_>>();
@@ -285,9 +283,9 @@ on_both_stores! {
         assert_eq!(listed(&world, "42", "").await, all);
         // Who leaves and comes back is there since then.
         crowd[0].leave().await;
-        until("one is gone", PATIENCE, || async { same(listed(&world, "42", "").await.len(), 6) }).await;
+        becomes("one is gone", 6, async || listed(&world, "42", "").await.len()).await;
         crowd[0].join("42").await;
-        until("all are back", PATIENCE, || async { same(listed(&world, "42", "").await.len(), 7) }).await;
+        becomes("all are back", 7, async || listed(&world, "42", "").await.len()).await;
         assert!(listed(&world, "42", "").await["u1"].1 > all["u1"].1);
         for bad in ["fan=maybe", "limit=0", "cursor=n~1~1~1~u1", "cursor=v~1~1~9~u1~2"] {
             world.backend().get(&format!("/v1/lives/42/viewers?{bad}")).await.is(400);

@@ -23,7 +23,7 @@ use crate::support::backend::Backend;
 use crate::support::command::run;
 use crate::support::redis_view::Redis;
 use crate::support::stores::story;
-use crate::support::wait::{PATIENCE, fits, same, until};
+use crate::support::wait::{PATIENCE, becomes, fits, same, until};
 use crate::support::webhook::{Mood, Webhook};
 use crate::support::world::World;
 
@@ -159,8 +159,8 @@ fn nothing_is_lost_when_the_receiver_is_down_and_the_sender_is_killed() {
             doomed.backend().remove(live, "u1").await.is(200);
         }
         let waiting = async || redis.ask(&["XLEN", "rollcall:events"]).await.as_u64();
-        until("the events are in the stream", PATIENCE, async || {
-            same(waiting().await, Some(6))
+        becomes("the events are in the stream", Some(6), async || {
+            waiting().await
         })
         .await;
         doomed.process().kill();
@@ -495,8 +495,8 @@ fn fans_who_come_and_go_are_told_in_batches_if_a_setting_says_so() {
             )
         };
         let all: BTreeSet<String> = (0..20).map(|n| format!("u{n}")).collect();
-        until("all fans have joined", PATIENCE, async || {
-            same(told("fan.joined").0, all.clone())
+        becomes("all fans have joined", all.clone(), async || {
+            told("fan.joined").0
         })
         .await;
         assert!(told("fan.joined").1 < 10, "they come in batches");
@@ -504,8 +504,8 @@ fn fans_who_come_and_go_are_told_in_batches_if_a_setting_says_so() {
         for viewer in crowd {
             viewer.close().await;
         }
-        until("all fans have left", PATIENCE, async || {
-            same(told("fan.left").0, all.clone())
+        becomes("all fans have left", all.clone(), async || {
+            told("fan.left").0
         })
         .await;
         assert_eq!(told("live.opened").1, 0, "only what was asked for is sent");
@@ -560,14 +560,14 @@ fn fans_of_a_live_with_attendance_are_told_with_their_sessions_and_the_invisible
             })
             .await;
             wanted.push(("\"u1\"".to_owned(), session(round).await));
-            until("the fan has joined", PATIENCE, async || {
-                same(told("fan.joined"), wanted.clone())
+            becomes("the fan has joined", wanted.clone(), async || {
+                told("fan.joined")
             })
             .await;
             ghost.close().await;
             fan.close().await;
-            until("the fan has left", PATIENCE, async || {
-                same(told("fan.left"), wanted.clone())
+            becomes("the fan has left", wanted.clone(), async || {
+                told("fan.left")
             })
             .await;
         }

@@ -36,6 +36,27 @@ pub async fn until<T, E: Display, F: Future<Output = Result<T, E>>>(
     }
 }
 
+/// Waits until the probe sees what is wanted, which should be at once.
+pub async fn becomes<T: PartialEq + Debug, F: Future<Output = T>>(
+    what: &str,
+    wanted: T,
+    mut probe: impl FnMut() -> F,
+) {
+    until(what, PATIENCE, || {
+        let seen = probe();
+        let wanted = &wanted;
+        async move {
+            let seen = seen.await;
+            if seen == *wanted {
+                Ok(())
+            } else {
+                Err(format!("{seen:?} instead of {wanted:?}"))
+            }
+        }
+    })
+    .await;
+}
+
 /// Looks for as long as `span`; panics as soon as the probe answers `Err`.
 pub async fn throughout<T, E: Display, F: Future<Output = Result<T, E>>>(
     what: &str,
