@@ -89,28 +89,6 @@ on_memory! {
 }
 
 on_memory! {
-    tuned(|config| {
-        config.max_sockets = Some(1);
-        config.sockets_per_ip = 1;
-        config.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
-    })
-    async fn a_page_learns_that_there_is_no_room(world) {
-        for _ in 0..3 {
-            assert_eq!(ask(&world, "?user_id=u1", None).await.status(), 204, "asking takes no room");
-        }
-        let client = [("x-forwarded-for", "192.0.2.7")];
-        let (_held, _) = Socket::connect(world.addr, "/ws?user_id=u1", &client).await.unwrap();
-        let full = ask(&world, "?user_id=u2", None).await;
-        assert_eq!(full.status(), 503);
-        assert!(full.headers().contains_key("retry-after"));
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let crowded = client.get(format!("http://{}/ws/admission?user_id=u2", world.addr));
-        let crowded = crowded.header("x-forwarded-for", "192.0.2.7").send().await.unwrap();
-        assert_eq!(crowded.status(), 429);
-    }
-}
-
-on_memory! {
     tuned(|config| config.origins = vec!["https://app.example".to_owned()])
     async fn a_page_of_another_origin_changes_nothing(world) {
         let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();

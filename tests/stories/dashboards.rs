@@ -6,7 +6,7 @@ use rollcall::base::clock::unix_now;
 use serde_json::json;
 
 use crate::support::dashboard::{Dashboard, fans, viewers};
-use crate::support::stores::{on_both_stores, on_memory, on_redis};
+use crate::support::stores::{on_both_stores, on_memory};
 
 on_memory! {
     async fn watching_answers_with_the_figures_of_now(world) {
@@ -113,20 +113,5 @@ on_memory! {
             let at = usize::from(counts["live_id"] == "2");
             newest[at] = counts["viewers"].as_u64();
         }
-    }
-}
-
-on_redis! {
-    async fn a_dashboard_on_a_gateway_without_viewers_sees_those_of_the_others(world) {
-        world.open("42").await;
-        world.crowd_follows("u", 3).await;
-        let _crowd = world.crowd("u", 3, "42").await;
-        world.fans_become("42", &["u0", "u1", "u2"]).await;
-        let other = world.another_gateway().await;
-        let mut dashboard = other.dashboard("42").await;
-        let seen = dashboard.sees(viewers(3), fans(3)).await;
-        assert_eq!((seen.number("peak_viewers"), seen.number("peak_fans")), (3, 3));
-        let _more = world.person("u9", "viewer", "&live_id=42").await;
-        dashboard.sees(viewers(4), fans(3)).await;
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::support::datagrams::{counted, stays_silent, udp_address, with_datagrams};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
-use crate::support::wait::{PATIENCE, SLACK, becomes, fits, same, throughout, until};
+use crate::support::wait::{PATIENCE, SLACK, becomes, same, throughout, until};
 use crate::support::world::World;
 
 on_both_stores! {
@@ -90,43 +90,6 @@ on_memory! {
         })
         .await;
         assert!(counted(&world, "replayed").await > 0.0);
-    }
-}
-
-on_memory! {
-    tuned(with_datagrams)
-    async fn a_stranger_gets_challenges_and_nothing_else(world) {
-        world.open("42").await;
-        let mut app = world.app_in("u1", "42").await;
-        let beat = app.makes_beat();
-        let hello = app.sent[1].clone();
-        app.gets_another_port().await;
-        // The app's address is now that of somebody who only has what was recorded.
-        for copy in [beat, hello] {
-            // A session is challenged ten times a second at most.
-            let answer = loop {
-                app.repeats(&copy).await;
-                if let Some(answer) = app.hears(Duration::from_millis(200)).await {
-                    break answer;
-                }
-            };
-            assert!(matches!(answer, Answer::Challenge(_)), "{answer:?}");
-        }
-    }
-}
-
-on_memory! {
-    tuned(with_datagrams)
-    async fn beats_that_overtake_each_other_all_count(world) {
-        world.open("42").await;
-        let mut app = world.app_in("u1", "42").await;
-        let before = counted(&world, "beat").await;
-        let mut beats: Vec<_> = (0..20).map(|_| app.makes_quiet_beat()).collect();
-        beats.reverse();
-        for beat in beats {
-            app.sends(beat).await;
-        }
-        becomes("each of them has counted", 20.0, async || counted(&world, "beat").await - before).await;
     }
 }
 
@@ -278,33 +241,6 @@ on_redis! {
         .await;
         app.goes_to(udp_address(&world).await);
         app.hears_status(Status::Left).await;
-    }
-}
-
-on_redis! {
-    tuned(with_datagrams)
-    async fn beats_for_one_gateway_are_of_no_use_at_another(world) {
-        let other = world.another_gateway().await;
-        world.open("42").await;
-        let mut app = world.app_in("u1", "42").await;
-        app.goes_to(udp_address(&other).await);
-        app.settles().await;
-        let sent = app.sent.len();
-        let before = counted(&world, "beat").await;
-        for _ in 0..5 {
-            app.beat().await;
-        }
-        // Somebody sends them to the former gateway, from the address that it has validated.
-        app.goes_to(udp_address(&world).await);
-        for beat in &app.sent[sent..] {
-            app.repeats(beat).await;
-            sleep(Duration::from_millis(150)).await;
-        }
-        until("challenged", PATIENCE, async || {
-            fits(counted(&world, "challenged").await, |challenged| *challenged >= 2.0)
-        })
-        .await;
-        assert_eq!(counted(&world, "beat").await, before);
     }
 }
 

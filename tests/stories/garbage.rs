@@ -139,15 +139,3 @@ on_memory! {
         everything_still_works(&world).await;
     }
 }
-
-on_memory! {
-    async fn a_client_that_asks_before_it_sends_too_much_is_told_not_to(world) {
-        let mut connection = TcpStream::connect(world.addr).await.unwrap();
-        let head = "PUT /v1/lives/42 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
-                    content-length: 10000000\r\nexpect: 100-continue\r\n\r\n";
-        connection.write_all(head.as_bytes()).await.unwrap();
-        let mut answer = [0; 12];
-        tokio::time::timeout(PATIENCE, connection.read_exact(&mut answer)).await.expect("an answer").unwrap();
-        assert_eq!(std::str::from_utf8(&answer), Ok("HTTP/1.1 413"));
-    }
-}

@@ -3,53 +3,10 @@
 
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::Instant;
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::socket::Socket;
 use crate::support::stores::on_memory;
-use crate::support::wait::{PATIENCE, SLACK};
-use crate::support::world::World;
-
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_millis(800);
-
-/// Writes `start`, then one byte now and then, until the gateway ends the connection. Returns how
-/// long that took.
-async fn cut_after(world: &World, start: &str) -> Duration {
-    let mut tcp = TcpStream::connect(world.addr).await.unwrap();
-    let begun = Instant::now();
-    tcp.write_all(start.as_bytes()).await.unwrap();
-    let (mut read, mut write) = tcp.split();
-    let drip = async {
-        loop {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            if write.write_all(b"x").await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
-    };
-    let mut rest = Vec::new();
-    tokio::select! {
-        () = drip => {}
-        _ = read.read_to_end(&mut rest) => {}
-        () = tokio::time::sleep(PATIENCE) => panic!("still open after {PATIENCE:?}: {start:?}"),
-    }
-    begun.elapsed()
-}
-
-on_memory! {
-    tuned(|config| config.handshake_timeout = HANDSHAKE_TIMEOUT)
-    async fn a_request_that_never_ends_is_cut(world) {
-        let slow_header = "GET /ws?user_id=u1 HTTP/1.1\r\nhost: localhost\r\nx-slow: ";
-        for start in ["", "GET /ws?user_id=u1 HTTP/1.1\r\n", slow_header] {
-            let took = cut_after(&world, start).await;
-            assert!(took < HANDSHAKE_TIMEOUT + SLACK, "{start:?} was cut after {took:?}");
-            assert!(took > HANDSHAKE_TIMEOUT / 2, "{start:?} was cut after only {took:?}");
-        }
-    }
-}
 
 on_memory! {
     async fn a_live_in_the_address_that_is_not_open_keeps_the_socket(world) {

@@ -78,11 +78,3 @@ on_memory! {
         dashboard.sees(viewers(2), fans(2)).await;
     }
 }
-
-on_memory! {
-    async fn a_silent_viewer_without_a_live_is_closed_with_4000(world) {
-        let mut idle = world.viewer("u1").await;
-        idle.go_silent();
-        idle.expect_closed(4_000).await;
-    }
-}

@@ -193,24 +193,6 @@ fn an_nginx_that_is_asked_ends_the_streams_of_a_killed_worker() {
 
 on_redis! {
     tuned(with_real)
-    async fn a_live_on_nginx_closes_though_a_gateway_is_killed(world) {
-        let mut program = World::program_with(world.redis().clone(), |config| {
-            config.stream_grace = GRACE;
-        })
-        .await;
-        let nginx = RtmpServer::nginx(world.addr, None).await;
-        let mut streamer = Publisher::to(&nginx, "42?streamer_id=s1");
-        opens(&world).await;
-        let _viewer = program.viewer_in("u1", "42").await;
-        program.process().kill();
-        world.stays_open(GRACE).await;
-        streamer.kill();
-        world.live_becomes_within("42", "closed", GRACE + Duration::from_secs(1) + SLACK).await;
-    }
-}
-
-on_redis! {
-    tuned(with_real)
     async fn a_stream_to_node_media_server_opens_its_live_and_closes_it(world) {
         let node = RtmpServer::node(world.addr).await;
         let mut streamer = Publisher::to(&node, "42?streamer_id=s1");

@@ -57,21 +57,6 @@ on_both_stores! {
 
 on_memory! {
     tuned(short)
-    async fn a_second_publisher_ends_nothing_of_the_first(world) {
-        let nginx = Nginx::calling(&world, "main");
-        nginx.lets_in(17, "42").await;
-        nginx.lets_in(19, "42").await;
-        nginx.done(19, "42").await;
-        // Another server ends a session with the same number.
-        Nginx::calling(&world, "eu").done(17, "42").await;
-        world.stays_open(GRACE * 2).await;
-        nginx.done(17, "42").await;
-        world.live_becomes("42", "closed").await;
-    }
-}
-
-on_memory! {
-    tuned(short)
     async fn a_streamer_who_comes_back_in_time_goes_on_with_the_same_live(world) {
         let nginx = Nginx::calling(&world, "main");
         nginx.lets_in(1, "42").await;
@@ -86,38 +71,6 @@ on_memory! {
         assert_eq!(world.epoch("42").await, epoch);
         let ack = viewer.heartbeat_json().await;
         assert_eq!(ack["live_id"], "42", "the socket noticed nothing");
-    }
-}
-
-on_memory! {
-    tuned(short)
-    async fn the_end_of_a_stream_does_not_close_a_live_that_a_back_end_opened(world) {
-        world.open("42").await;
-        let nginx = Nginx::calling(&world, "main");
-        nginx.lets_in(1, "42").await;
-        becomes("the stream is shown", json!("live"), async || {
-            world.backend().live("42").await["stream"]["state"].clone()
-        })
-        .await;
-        nginx.done(1, "42").await;
-        becomes("the stream is over", Value::Null, async || {
-            world.backend().live("42").await["stream"].clone()
-        })
-        .await;
-        world.stays_open(GRACE).await;
-        assert_eq!(world.backend().live("42").await["opened_by"], "service");
-    }
-}
-
-on_memory! {
-    tuned(short)
-    async fn a_live_that_a_back_end_closed_stays_closed_while_the_session_goes_on(world) {
-        let nginx = Nginx::calling(&world, "main");
-        nginx.lets_in(1, "42").await;
-        world.backend().close("42").await;
-        nginx.update(1, "42").await.is(200);
-        nginx.done(1, "42").await;
-        assert_eq!(world.state_of("42").await, "closed");
     }
 }
 
@@ -154,76 +107,6 @@ on_memory! {
         let back = dashboard.next().await.json;
         assert_eq!(back["stream"]["state"], "live", "{back}");
         assert_eq!(back["stream"]["closes_at"], Value::Null);
-    }
-}
-
-on_memory! {
-    tuned(|config: &mut Config| {
-        short(config);
-        config.streamer_timeout = Some(Duration::from_millis(1_000));
-    })
-    async fn a_session_whose_heartbeats_stay_away_ends(world) {
-        let nginx = Nginx::calling(&world, "main");
-        nginx.lets_in(1, "42").await;
-        // Without heartbeats its silence means nothing.
-        world.stays_open(Duration::from_millis(1_000) + GRACE + SLACK).await;
-        for _ in 0..3 {
-            nginx.update(1, "42").await.is(200);
-            world.stays_open(Duration::from_millis(600)).await;
-        }
-        world.live_becomes("42", "closed").await;
-        // The worker was only cut off.
-        nginx.update(1, "42").await.is(200);
-        world.live_becomes("42", "open").await;
-    }
-}
-
-on_memory! {
-    tuned(short)
-    async fn servers_that_share_a_table_and_their_ids_do_not_end_each_others_sessions(world) {
-        let one = || Nginx::calling(&world, "main");
-        for other in [one().reached_at("b.example.org"), one().named("b")] {
-            one().lets_in(1, "42").await;
-            other.lets_in(1, "42").await;
-            other.done(1, "42").await;
-            world.stays_open(GRACE * 2).await;
-            one().done(1, "42").await;
-            world.live_becomes("42", "closed").await;
-        }
-    }
-}
-
-on_memory! {
-    tuned(|config: &mut Config| {
-        short(config);
-        config.streamer_timeout = Some(Duration::from_millis(1_000));
-        config.media[0].heartbeats = true;
-    })
-    async fn a_session_that_is_lost_before_its_first_heartbeat_ends(world) {
-        Nginx::calling(&world, "main").lets_in(1, "42").await;
-        world.live_becomes("42", "closed").await;
-    }
-}
-
-on_memory! {
-    tuned(|config: &mut Config| {
-        short(config);
-        config.streamer_timeout = Some(Duration::from_millis(1_000));
-    })
-    async fn a_lost_session_does_not_outlive_one_with_heartbeats(world) {
-        let nginx = Nginx::calling(&world, "main");
-        nginx.lets_in(1, "42").await;
-        // The worker was killed, and the streamer came back.
-        nginx.lets_in(2, "42").await;
-        for _ in 0..5 {
-            nginx.update(2, "42").await.is(200);
-            world.stays_open(Duration::from_millis(400)).await;
-        }
-        let ended = Instant::now();
-        nginx.done(2, "42").await;
-        world.live_becomes("42", "closed").await;
-        let took = ended.elapsed();
-        assert!(took < GRACE + SLACK, "closed only after {took:?}");
     }
 }
 
@@ -742,9 +625,7 @@ fn a_server_that_is_asked_ends_the_streams_that_it_lost() {
             config.media = vec![settings];
         })
         .await;
-        let publish = |session: &str| {
-            json!({"action": "on_publish", "client_id": session, "app": "live", "stream": "42"})
-        };
+        let publish = |id: &str| json!({"action": "on_publish", "client_id": id, "app": "live", "stream": "42"});
         call(world.backend(), "srs", &publish("c1")).await;
         srs.publish(&[("c1", "42"), ("c7", "77")]);
         world.live_becomes("77", "open").await;
@@ -819,73 +700,6 @@ fn a_room_of_livekit_has_the_live_of_its_streamer_and_guests_hold_nothing() {
         rooms.publish(&[("PA_2", "guest")]);
         world.live_becomes("42", "closed").await;
     });
-}
-
-/// What each kind of server takes as a yes and as a no.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_of_other_kinds_get_the_answers_that_they_understand() {
-    let world = World::on_memory(|config| {
-        config.stream_grace = GRACE;
-        config.media = vec![
-            server("srs", MediaKind::Srs),
-            server("nms", MediaKind::NodeMediaServer),
-            server("mtx", MediaKind::MediaMtx),
-            server("any", MediaKind::Generic),
-        ];
-    })
-    .await;
-    let backend = world.backend();
-    let srs = |action: &str, live: &str| {
-        let more = "?x=1";
-        json!({"action": action, "client_id": "c1", "app": "live", "stream": live, "param": more})
-    };
-    let answer = call(backend, "srs", &srs("on_publish", "s1")).await;
-    assert_eq!((answer.0, answer.1.as_str()), (200, r#"{"code":0}"#));
-    world.live_becomes("s1", "open").await;
-    let refused = call(backend, "srs", &srs("on_publish", "no live")).await;
-    assert_eq!((refused.0, refused.1.as_str()), (403, r#"{"code":403}"#));
-    call(backend, "srs", &srs("on_unpublish", "s1")).await;
-    world.live_becomes("s1", "closed").await;
-
-    let nms = |action: &str, id: &str| {
-        let created = if id == "a" { 7 } else { 8 };
-        let ip = format!("192.0.2.{created}:41888");
-        json!({"action": action, "id": id, "ip": ip, "createtime": created, "outbytes": 0,
-            "app": "live", "name": "n1", "query": {}})
-    };
-    for (action, id) in [
-        ("prePublish", "a"),
-        ("postPublish", "a"),
-        ("prePublish", "b"),
-        ("postPublish", "b"),
-        ("donePlay", "b"),
-        ("donePlay", "player"),
-    ] {
-        assert_eq!(
-            call(backend, "nms", &nms(action, id)).await.0,
-            200,
-            "{action}"
-        );
-    }
-    assert_eq!(world.state_of("n1").await, "open");
-    call(backend, "nms", &nms("donePublish", "a")).await;
-    world.live_becomes("n1", "closed").await;
-
-    let asks = json!({"action": "publish", "path": "m1", "id": "u-1", "query": ""});
-    assert_eq!(call(backend, "mtx", &asks).await.0, 200);
-    assert_eq!(world.state_of("m1").await, "", "nothing began yet");
-    let path = format!("/v1/media/mtx?secret={SECRET}");
-    let ready = "event=ready&path=m1&id=u-1&query=";
-    backend.send(Method::POST, &path, Some(ready)).await.is(200);
-    world.live_becomes("m1", "open").await;
-
-    let any =
-        |event: &str| json!({"event": event, "session": "a", "stream": "g1", "streamer_id": "s9"});
-    call(backend, "any", &any("publish")).await;
-    assert_eq!(backend.live("g1").await["streamer_id"], "s9");
-    call(backend, "any", &any("done")).await;
-    call(backend, "any", &any("publish")).await;
-    world.live_becomes("g1", "closed").await;
 }
 
 /// Calls as a server does that sends JSON; the status and the body of the answer.

@@ -367,31 +367,6 @@ fn a_live_whose_event_is_refused_holds_back_only_its_own() {
 }
 
 #[test]
-fn a_receiver_that_hangs_or_redirects_or_talks_for_ever_does_no_harm() {
-    story(async {
-        let webhook = Webhook::start().await;
-        let world = World::on_memory(|config| webhook.hears(config)).await;
-        for (live, mood) in [("1", Mood::Hangs), ("2", Mood::Redirects)] {
-            webhook.is(mood);
-            let before = webhook.requests();
-            world.backend().open(live, "s1").await;
-            until("it is tried more than once", PATIENCE, async || {
-                fits(webhook.requests() - before, |tried| *tried >= 2)
-            })
-            .await;
-            assert_eq!(webhook.story_of(live), Vec::<String>::new());
-            webhook.is(Mood::Takes);
-            webhook.hears_of(live, &["live.opened"]).await;
-        }
-        webhook.is(Mood::Talks);
-        world.backend().close("1").await;
-        world.backend().close("2").await;
-        webhook.hears_of("1", &["live.opened", "live.closed"]).await;
-        webhook.hears_of("2", &["live.opened", "live.closed"]).await;
-    });
-}
-
-#[test]
 fn a_private_address_is_sent_nothing_unless_a_setting_allows_it() {
     story(async {
         let webhook = Webhook::start().await;

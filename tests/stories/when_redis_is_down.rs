@@ -111,31 +111,6 @@ on_redis! {
 }
 
 on_redis! {
-    async fn requests_that_need_redis_say_so_while_it_is_away(world) {
-        world.open("42").await;
-        let mut streamer = world.streamer("s2").await;
-        world.redis().kill().await;
-        world.readyz_becomes(503).await;
-        streamer.is_refused(json!({"type": "open", "live_id": "43"}), "store_unavailable").await;
-        let backend = world.backend();
-        for answer in [
-            backend.put("/v1/lives/43", json!({"streamer_id": "s1"})).await,
-            backend.delete("/v1/lives/42").await,
-            backend.get("/v1/lives/unknown").await,
-            backend.get("/v1/lives").await,
-            backend.put("/v1/users/u1/following/s1", json!({})).await,
-        ] {
-            assert_eq!(answer.problem(503), "store_unavailable", "{answer:?}");
-        }
-        let why = backend.get("/readyz").await.is(503).text;
-        assert!(why.contains("store") || why.contains("redis"), "it names what is wrong: {why}");
-        world.redis().restart_empty().await;
-        world.readyz_becomes(200).await;
-        assert_eq!(streamer.open("43").await["live_id"], "43");
-    }
-}
-
-on_redis! {
     async fn a_redis_that_hangs_is_noticed_and_forgiven(world) {
         world.open("42").await;
         world.crowd_follows("u", 10).await;
