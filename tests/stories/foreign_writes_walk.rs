@@ -74,7 +74,6 @@ struct Written {
 
 struct Person {
     viewer: Viewer,
-    gateway: usize,
     user: usize,
     /// The live in which the person is.
     live: Option<usize>,
@@ -144,7 +143,6 @@ impl Walk {
             .await;
         self.people.push(Person {
             viewer,
-            gateway,
             user,
             live: Some(live),
         });

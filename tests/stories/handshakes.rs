@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-
 use crate::support::dashboard::{fans, viewers};
 use crate::support::socket::Socket;
 use crate::support::stores::on_memory;

@@ -41,7 +41,7 @@ struct Ten {
     here: World,
     there: World,
     /// Who is on the first gateway.
-    stay: Vec<Viewer>,
+    _stay: Vec<Viewer>,
     /// Who is on the second one.
     move_on: Vec<Viewer>,
 }
@@ -68,7 +68,7 @@ impl Ten {
         Self {
             here,
             there,
-            stay,
+            _stay: stay,
             move_on,
         }
     }

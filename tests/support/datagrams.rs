@@ -38,8 +38,6 @@ pub async fn udp_address(world: &World) -> SocketAddr {
 
 /// A viewer's app.
 pub struct App {
-    /// What the beginning of the session was answered.
-    pub begun: Value,
     session: SessionKey,
     key: DatagramKey,
     ticket: String,
@@ -85,7 +83,6 @@ impl App {
             socket: new_socket().await,
             gateway: udp["addresses"][0].as_str().unwrap().parse().unwrap(),
             sent: Vec::new(),
-            begun,
         }
     }
 
@@ -115,12 +112,6 @@ impl App {
     pub fn makes_beat(&mut self) -> Vec<u8> {
         let counter = self.next();
         wire::beat(&self.key, &self.session, counter, true).to_vec()
-    }
-
-    /// A beat that wants no answer, and has not been sent.
-    pub fn makes_quiet_beat(&mut self) -> Vec<u8> {
-        let counter = self.next();
-        wire::beat(&self.key, &self.session, counter, false).to_vec()
     }
 
     /// Sends what was made before.

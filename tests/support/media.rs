@@ -87,8 +87,6 @@ pub fn with_nginx(config: &mut Config) {
 pub struct Nginx {
     gateway: Backend,
     path: String,
-    /// The host to which publishers connect.
-    host: String,
 }
 
 impl Nginx {
@@ -102,20 +100,7 @@ impl Nginx {
         Self {
             gateway: Backend::at(gateway),
             path: format!("/v1/media/{name}?secret={SECRET}"),
-            host: "127.0.0.1:11935".to_owned(),
         }
-    }
-
-    /// The same nginx, to which publishers connect by another name.
-    pub fn reached_at(self, host: &str) -> Self {
-        let host = host.to_owned();
-        Self { host, ..self }
-    }
-
-    /// The same nginx, which names itself in the URL of its callbacks.
-    pub fn named(self, server: &str) -> Self {
-        let path = format!("{}&server={server}", self.path);
-        Self { path, ..self }
     }
 
     /// Somebody publishes; `query` is that of the stream's URL.
@@ -142,9 +127,8 @@ impl Nginx {
     async fn call(&self, call: &str, client: u32, stream: &str, more: &str) -> Answer {
         let body = format!(
             "app=live&flashver=FMLE/3.0%20(compatible%3B%20Lavf63.1.&swfurl=&\
-             tcurl=rtmp://{}/live&pageurl=&addr=127.0.0.1&clientid={client}&\
-             call={call}&name={stream}&type=live&{more}",
-            self.host
+             tcurl=rtmp://127.0.0.1:11935/live&pageurl=&addr=127.0.0.1&clientid={client}&\
+             call={call}&name={stream}&type=live&{more}"
         );
         self.gateway
             .send(Method::POST, &self.path, Some(&body))

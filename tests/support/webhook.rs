@@ -1,5 +1,4 @@
-//! Owns a receiver of webhooks that can be down, refuse, hang, redirect or answer with huge bodies,
-//! and remembers what it got.
+//! Owns a receiver of webhooks that can be down, refuse or ask for patience, and remembers what it got.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -8,7 +7,7 @@ use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -38,12 +37,6 @@ pub enum Mood {
     Refuses(&'static str),
     /// 429 for this live, with this `Retry-After`, 204 for the others.
     Defers(&'static str, &'static str),
-    /// No answer.
-    Hangs,
-    /// 307 to itself.
-    Redirects,
-    /// 200 with a body that does not end.
-    Talks,
 }
 
 #[derive(Debug)]
@@ -249,11 +242,7 @@ async fn take(State(inner): State<Arc<Mutex<Inner>>>, headers: HeaderMap, body: 
         inner.lock().unwrap().signed_twice += 1;
     }
     assert_eq!(event["id"], headers["rollcall-event-id"].to_str().unwrap());
-    let talk = match mood {
-        Mood::Hangs => std::future::pending().await,
-        Mood::Redirects => {
-            return (StatusCode::TEMPORARY_REDIRECT, [("location", "/hooks")]).into_response();
-        }
+    match mood {
         Mood::Refuses(live) if event["live_id"] == live => {
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
         }
@@ -261,15 +250,8 @@ async fn take(State(inner): State<Arc<Mutex<Inner>>>, headers: HeaderMap, body: 
             inner.lock().unwrap().deferred.push(Instant::now());
             return (StatusCode::TOO_MANY_REQUESTS, [("retry-after", wait)]).into_response();
         }
-        Mood::Talks => true,
-        Mood::Takes | Mood::Refuses(_) | Mood::Defers(..) => false,
-    };
-    inner.lock().unwrap().taken.push(event);
-    if talk {
-        let endless = futures_util::stream::repeat_with(|| {
-            Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; 1 << 16]))
-        });
-        return Body::from_stream(endless).into_response();
+        Mood::Takes | Mood::Refuses(_) | Mood::Defers(..) => {}
     }
+    inner.lock().unwrap().taken.push(event);
     StatusCode::NO_CONTENT.into_response()
 }
