@@ -10,7 +10,7 @@ use crate::page::{PATIENCE, Visitor};
 use crate::site::Site;
 use crate::stories;
 use crate::support::tokens::{in_seconds, mint, with_tokens};
-use crate::support::wait::{SLACK, same, until};
+use crate::support::wait::{SLACK, until};
 use crate::support::world::World;
 
 /// What a browser says of a request that a page's policy forbids.
@@ -43,18 +43,6 @@ fn values_of(args: &Value) -> Value {
         .collect()
 }
 
-async fn has_viewers(world: &World, wanted: u64, within: Duration) {
-    until("the viewers of the live", within, async || {
-        same(
-            world.backend().live("42").await["viewers"]
-                .as_u64()
-                .unwrap(),
-            wanted,
-        )
-    })
-    .await;
-}
-
 stories! {
     async fn a_page_that_is_left_is_no_viewer_until_its_user_comes_back() {
         let world = World::on_memory(|_| ()).await;
@@ -68,12 +56,12 @@ stories! {
         })";
         assert_eq!(page.value(joins).await, json!(1));
         page.goes_to(format!("http://{}/healthz", world.addr)).await;
-        has_viewers(&world, 0, SLACK).await;
+        world.viewers_become(0, SLACK).await;
 
         // The browser shows the same page again, not another copy of it.
         page.value("setTimeout(() => history.back(), 0); null").await;
         page.is("globalThis.ends?.join(' ')", json!("connecting open page_left connecting open")).await;
-        has_viewers(&world, 1, SLACK).await;
+        world.viewers_become(1, SLACK).await;
         page.does_not_complain();
     }
 
@@ -91,11 +79,11 @@ stories! {
         page.call("Page.setWebLifecycleState", json!({"state": "frozen"})).await;
         // Several timeouts of this gateway long.
         tokio::time::sleep(3 * world.config.timeout).await;
-        has_viewers(&world, 1, Duration::ZERO).await;
+        world.viewers_become(1, Duration::ZERO).await;
         page.call("Page.setWebLifecycleState", json!({"state": "active"})).await;
         page.value("globalThis.acks = 0").await;
         page.is("acks > 1 && client.status.state", json!("open")).await;
-        has_viewers(&world, 1, Duration::ZERO).await;
+        world.viewers_become(1, Duration::ZERO).await;
         // The browser may end the connection of a page that it froze; then the client has made
         // another.
         page.complains_only_of(&["Page entered Back-Forward Cache"]);

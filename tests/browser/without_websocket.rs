@@ -47,14 +47,6 @@ fn times_gone(dashboard: &Dashboard) -> usize {
     since_somebody_came.filter(|viewers| *viewers == 0).count()
 }
 
-async fn has_viewers(world: &World, wanted: u64, within: Duration) {
-    until("the viewers of the live", within, async || {
-        let live = world.backend().live("42").await;
-        same(live["viewers"].as_u64().unwrap(), wanted)
-    })
-    .await;
-}
-
 stories! {
     async fn a_viewer_joins_is_counted_and_leaves_without_a_websocket() {
         let world = World::on_memory(patient).await;
@@ -85,16 +77,16 @@ stories! {
         let socket = world.viewer_in("u1", "42").await;
         page.clicks("#leave").await;
         page.shows("#place", "In no live.").await;
-        has_viewers(&world, 1, SLACK).await;
+        world.viewers_become(1, SLACK).await;
         socket.close().await;
-        has_viewers(&world, 0, SLACK).await;
+        world.viewers_become(0, SLACK).await;
         page.clicks("#join").await;
         page.shows("#place", "In the live 42.").await;
-        has_viewers(&world, 1, SLACK).await;
+        world.viewers_become(1, SLACK).await;
         page.complains_only_of(&[NO_SOCKET]);
 
         page.closes_by_hand().await;
-        has_viewers(&world, 0, GONE_WITHIN).await;
+        world.viewers_become(0, GONE_WITHIN).await;
     }
 
     async fn a_page_that_is_left_leaves_by_a_beacon_and_joins_again_when_it_is_back() {
@@ -103,17 +95,17 @@ stories! {
         world.open("42").await;
         let page = Visitor::comes().await.visits(viewer_page(&proxy, "u1", "http")).await;
         page.shows("#place", "In the live 42.").await;
-        has_viewers(&world, 1, SLACK).await;
+        world.viewers_become(1, SLACK).await;
         page.value("globalThis.isTheSamePage = true; null").await;
         page.goes_to(format!("http://{}/healthz", proxy.addr())).await;
-        has_viewers(&world, 0, GONE_WITHIN).await;
+        world.viewers_become(0, GONE_WITHIN).await;
         page.value("setTimeout(() => history.back(), 0); null").await;
         page.is("globalThis.isTheSamePage ?? false", json!(true)).await;
         page.is("document.querySelector('#log').textContent.split('\"joined\"').length - 1", json!(2)).await;
         page.shows("#way-used", "Connected by HTTP, without a WebSocket.").await;
-        has_viewers(&world, 1, Duration::ZERO).await;
+        world.viewers_become(1, Duration::ZERO).await;
         page.closes_by_hand().await;
-        has_viewers(&world, 0, GONE_WITHIN).await;
+        world.viewers_become(0, GONE_WITHIN).await;
     }
 
     async fn a_viewer_whose_browser_is_killed_is_gone_after_the_timeout() {
@@ -123,13 +115,13 @@ stories! {
         let visitor = Visitor::with_own_browser().await;
         let page = visitor.visits(viewer_page(&proxy, "u1", "auto")).await;
         page.shows("#place", "In the live 42.").await;
-        has_viewers(&world, 1, SLACK).await;
+        world.viewers_become(1, SLACK).await;
         throughout("the viewer stays", 2 * world.config.timeout, async || {
             same(world.backend().live("42").await["viewers"].as_u64().unwrap(), 1)
         })
         .await;
         visitor.kills_the_browser();
-        has_viewers(&world, 0, world.config.timeout + GONE_WITHIN).await;
+        world.viewers_become(0, world.config.timeout + GONE_WITHIN).await;
     }
 
     async fn a_viewer_whose_network_is_lost_without_a_word_is_gone_after_the_timeout_and_comes_back() {
@@ -140,12 +132,12 @@ stories! {
         let url = format!("http://{}/demo#user=u1&live=42&way=http&join=1", link.addr());
         let page = Visitor::comes().await.visits(url).await;
         page.shows("#place", "In the live 42.").await;
-        has_viewers(&world, 1, SLACK).await;
+        world.viewers_become(1, SLACK).await;
         // The proxy goes on to hold the stream of events open.
         link.stall();
-        has_viewers(&world, 0, world.config.timeout + GONE_WITHIN).await;
+        world.viewers_become(0, world.config.timeout + GONE_WITHIN).await;
         link.heal();
-        has_viewers(&world, 1, PATIENCE).await;
+        world.viewers_become(1, PATIENCE).await;
         page.shows("#place", "In the live 42.").await;
         page.complains_only_of(&["net::ERR_", "404"]);
     }
@@ -162,7 +154,7 @@ stories! {
         page.is("document.hidden", json!(true)).await;
         // Its timers never run, which is worse than what any browser does to a hidden page.
         page.value("globalThis.setTimeout = () => 0; null").await;
-        has_viewers(&world, 1, SLACK).await;
+        world.viewers_become(1, SLACK).await;
         throughout("the viewer stays", 4 * world.config.timeout, async || {
             same(world.backend().live("42").await["viewers"].as_u64().unwrap(), 1)
         })
@@ -178,7 +170,7 @@ stories! {
         page.shows("#place", "In the live 42.").await;
         world.backend().remove("42", "u1").await.is(200);
         page.shows("#place", "A moderator removed this user.").await;
-        has_viewers(&world, 0, SLACK).await;
+        world.viewers_become(0, SLACK).await;
         throughout("the user stays away", 2 * world.config.timeout, async || {
             same(world.backend().live("42").await["viewers"].as_u64().unwrap(), 0)
         })
@@ -195,7 +187,7 @@ stories! {
         first.open("42").await;
         let page = Visitor::comes().await.visits(viewer_page(&proxy, "u1", "http")).await;
         page.shows("#place", "In the live 42.").await;
-        has_viewers(&second, 1, SLACK).await;
+        second.viewers_become(1, SLACK).await;
         first.process().kill();
         link.lead_to(second.addr);
         until("the viewer is on the second gateway", PATIENCE, async || {
@@ -204,7 +196,7 @@ stories! {
         })
         .await;
         page.shows("#place", "In the live 42.").await;
-        has_viewers(&second, 1, SLACK).await;
+        second.viewers_become(1, SLACK).await;
     }
 
     async fn a_viewer_goes_over_to_a_websocket_when_one_opens_and_is_counted_all_the_time() {
@@ -218,7 +210,7 @@ stories! {
         page.call("Page.addScriptToEvaluateOnNewDocument", json!({"source": hurry})).await;
         page.goes_to(format!("http://{}/demo#user=u1&live=42&join=1", link.addr())).await;
         page.shows("#way-used", "Connected by HTTP, without a WebSocket.").await;
-        has_viewers(&world, 1, SLACK).await;
+        world.viewers_become(1, SLACK).await;
         let mut dashboard = world.dashboard("42").await;
         dashboard.sees(viewers(1), fans(0)).await;
         // The user goes home, where there is no such proxy.
@@ -227,7 +219,7 @@ stories! {
         page.shows("#place", "In the live 42.").await;
         dashboard.listen(2 * world.config.timeout).await;
         assert_eq!(times_gone(&dashboard), 0, "{}", dashboard.seen());
-        has_viewers(&world, 1, Duration::ZERO).await;
+        world.viewers_become(1, Duration::ZERO).await;
         page.complains_only_of(&[NO_SOCKET]);
     }
 
@@ -260,12 +252,12 @@ stories! {
         other.close().await;
         page.is("globalThis.viewers", json!(1)).await;
         page.value("leave().then(() => null)").await;
-        has_viewers(&world, 0, SLACK).await;
+        world.viewers_become(0, SLACK).await;
         page.value("join().then(() => null)").await;
-        has_viewers(&world, 1, SLACK).await;
+        world.viewers_become(1, SLACK).await;
         page.does_not_complain();
         page.closes_by_hand().await;
-        has_viewers(&world, 0, GONE_WITHIN).await;
+        world.viewers_become(0, GONE_WITHIN).await;
     }
 
     async fn a_viewer_is_counted_all_the_time_while_the_token_is_renewed() {
@@ -324,7 +316,7 @@ stories! {
         page.shows("#place", "In the live 42.").await;
         page.chooses("#way", "socket").await;
         page.shows("#way-used", "Connected by WebSocket.").await;
-        has_viewers(&world, 1, SLACK).await;
+        world.viewers_become(1, SLACK).await;
         page.does_not_complain();
     }
 }

@@ -18,7 +18,7 @@ use crate::apps::{PythonApp, read, shown, story, succeeds};
 use crate::support::link::Link;
 use crate::support::running::Running;
 use crate::support::tokens::{SECRET, in_seconds, mint, with_tokens};
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::PATIENCE;
 use crate::support::world::World;
 
 /// Starts the document's program, as a user of this id or with this token.
@@ -198,16 +198,6 @@ fn strings(list: &Value) -> BTreeSet<&str> {
     list.iter().map(|text| text.as_str().unwrap()).collect()
 }
 
-/// Waits until the connection of this viewer is known to be lost.
-async fn is_lost(world: &World, live: &str, user: &str) {
-    until("the connection is lost", PATIENCE, async || {
-        let path = format!("/v1/gateway/lives/{live}/viewers/{user}");
-        let known = world.backend().get(&path).await.is(200);
-        same(known.body["sockets"].as_u64().unwrap_or(0), 0)
-    })
-    .await;
-}
-
 #[test]
 fn the_program_stays_in_its_live_until_it_is_removed() {
     story(async {
@@ -220,13 +210,9 @@ fn the_program_stays_in_its_live_until_it_is_removed() {
 
         // It comes back over a connection that was lost, and is the same viewer.
         link.cut();
-        is_lost(&world, "42", "u1").await;
+        world.sockets_become("u1", 0).await;
         link.heal();
-        until("the viewer is back", PATIENCE, async || {
-            let known = world.backend().get("/v1/gateway/lives/42/viewers/u1").await;
-            same(known.is(200).body["sockets"].as_u64().unwrap_or(0), 1)
-        })
-        .await;
+        world.sockets_become("u1", 1).await;
         assert_eq!(python.prints("heartbeat_ack").await["viewers"], 1);
 
         world.backend().remove("42", "u1").await.is(200);
@@ -241,33 +227,28 @@ fn the_program_ends_where_another_try_is_of_no_use() {
     story(async {
         let world = World::on_memory(with_tokens).await;
         let token = |seconds| mint(&json!({"sub": "u1", "exp": in_seconds(seconds)}));
-        let (_app, python) = viewer(world.addr, "42", ("TOKEN", "no token")).await;
-        let (status, said) = python.ends().await;
-        let last = said.lines().last().unwrap();
-        assert_eq!(
-            (status.code(), last.starts_with("invalid_token: ")),
-            (Some(1), true),
-            "{said}"
-        );
-
-        let (_app, python) = viewer(world.addr, "42", ("TOKEN", "e30.e30.c2ln")).await;
-        let (status, said) = python.ends().await;
-        let last = said.lines().last().unwrap();
-        assert_eq!(
-            (status.code(), last.starts_with("unauthorized: ")),
-            (Some(1), true),
-            "{said}"
-        );
-
-        // `rollcall token` ends its line.
-        let (_app, python) = viewer(world.addr, "42", ("TOKEN", &format!("{}\n", token(60)))).await;
-        let (status, said) = python.ends().await;
-        let last = said.lines().last().unwrap();
-        assert_eq!(
-            (status.code(), last),
-            (Some(1), "live_not_open: live 42 is not open"),
-            "{said}"
-        );
+        for (token, why) in [
+            ("no token", "invalid_token: "),
+            ("e30.e30.c2ln", "unauthorized: "),
+            // `rollcall token` ends its line.
+            (
+                &format!(
+                    "{}
+",
+                    token(60)
+                ),
+                "live_not_open: live 42 is not open",
+            ),
+        ] {
+            let (_app, python) = viewer(world.addr, "42", ("TOKEN", token)).await;
+            let (status, said) = python.ends().await;
+            let last = said.lines().last().unwrap();
+            assert_eq!(
+                (status.code(), last.starts_with(why)),
+                (Some(1), true),
+                "{said}"
+            );
+        }
 
         let mut streamer = world.bearer(json!({"sub": "s1", "role": "streamer"})).await;
         streamer.open("42").await;

@@ -14,7 +14,7 @@ use crate::support::link::Link;
 use crate::support::running::Running;
 use crate::support::stores::story;
 use crate::support::tokens::{in_seconds, mint, with_tokens};
-use crate::support::wait::{PATIENCE, same, until};
+use crate::support::wait::PATIENCE;
 use crate::support::world::World;
 
 /// Debian's Python, which has Debian's `websockets`.
@@ -31,19 +31,6 @@ fn program(language: &str) -> String {
         .split_once(&format!("```{language}\n"))
         .expect("the document has a program");
     rest.split_once("```").unwrap().0.to_owned()
-}
-
-/// Waits until the connection of this viewer is known to be lost.
-async fn is_lost(world: &World, live: &str, user: &str) {
-    until("the connection is lost", PATIENCE, async || {
-        let known = world
-            .backend()
-            .get(&format!("/v1/gateway/lives/{live}/viewers/{user}"))
-            .await
-            .is(200);
-        same(known.body["sockets"].as_u64().unwrap_or(0), 0)
-    })
-    .await;
 }
 
 /// A folder as an app's author has it: the client from the gateway, and the package `ws`.
@@ -87,17 +74,9 @@ fn the_program_for_node_stays_in_its_live_until_the_live_closes() {
 
         // The connection breaks, and none can be made for a while: `ws` makes an error of each.
         link.cut();
-        is_lost(&world, "42", "u1").await;
+        world.sockets_become("u1", 0).await;
         link.heal();
-        until("the viewer is back", PATIENCE, async || {
-            let known = world
-                .backend()
-                .get("/v1/gateway/lives/42/viewers/u1")
-                .await
-                .is(200);
-            same(known.body["sockets"].as_u64().unwrap_or(0), 1)
-        })
-        .await;
+        world.sockets_become("u1", 1).await;
         app.prints("heartbeat_ack").await;
 
         world.backend().close("42").await;
@@ -120,12 +99,12 @@ fn a_program_for_node_stays_in_its_live_without_a_websocket() {
         let mut app = node(&folder, &program, &[&url, "u1", "42"]);
         assert!(app.prints("joined").await["viewers"].is_u64());
         app.prints("heartbeat_ack").await;
-        has_viewers(&world, 1).await;
+        world.viewers_become(1, PATIENCE).await;
 
         link.cut();
-        has_viewers(&world, 0).await;
+        world.viewers_become(0, PATIENCE).await;
         link.heal();
-        has_viewers(&world, 1).await;
+        world.viewers_become(1, PATIENCE).await;
         app.prints("heartbeat_ack").await;
 
         // The process ends, so nothing of the client is left that could keep it.
@@ -134,14 +113,6 @@ fn a_program_for_node_stays_in_its_live_without_a_websocket() {
         assert!(status.success(), "{status}: {said}");
         assert_eq!(said.lines().last(), Some("closed requested"), "{said}");
     });
-}
-
-async fn has_viewers(world: &World, wanted: u64) {
-    until("the viewers of the live", PATIENCE, async || {
-        let live = world.backend().live("42").await;
-        same(live["viewers"].as_u64().unwrap(), wanted)
-    })
-    .await;
 }
 
 #[test]

@@ -276,10 +276,7 @@ on_both_stores! {
         // Another device changes nothing, nor does it when the first one goes.
         let _second = world.viewer_in("u0", "42").await;
         crowd.remove(0).close().await;
-        until("the device is gone", PATIENCE, || async {
-            let seat = world.backend().get("/v1/gateway/lives/42/viewers/u0").await.is(200).body;
-            same(seat["sockets"].as_u64(), Some(1))
-        }).await;
+        world.sockets_become("u0", 1).await;
         assert_eq!(listed(&world, "42", "").await, all);
         // Who leaves and comes back is there since then.
         crowd[0].leave().await;

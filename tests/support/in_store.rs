@@ -80,6 +80,24 @@ impl World {
         .await;
     }
 
+    /// Waits, no longer than this, until this gateway says so many viewers of live 42.
+    pub async fn viewers_become(&self, wanted: u64, within: Duration) {
+        until("the viewers of the live", within, async || {
+            same(self.figures("42").await.0, wanted)
+        })
+        .await;
+    }
+
+    /// Waits until a viewer of live 42 has so many sockets at this gateway.
+    pub async fn sockets_become(&self, user: &str, wanted: u64) {
+        let path = format!("/v1/gateway/lives/42/viewers/{user}");
+        until("the sockets of the viewer", PATIENCE, async || {
+            let known = self.backend.get(&path).await.is(200).body;
+            same(known["sockets"].as_u64().unwrap_or(0), wanted)
+        })
+        .await;
+    }
+
     /// Waits, no longer than this, until this gateway calls so many viewers and fans of a live exact.
     pub async fn figures_become_exact(&self, live: &str, wanted: (u64, u64), within: Duration) {
         let what = format!("the exact figures of {live} at {}", self.addr);
