@@ -191,13 +191,45 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
         wanted.insert((kind.to_owned(), live.to_owned()));
     };
 
-    world.open("ghost").await;
-    world.say("SADD online-fans:ghost stray1 stray2").await;
-    expect("ghost_members", "ghost");
-
-    world.open("viewed").await;
-    world.say("SADD {online-fans:viewed}:viewers stray").await;
-    expect("ghost_members", "viewed");
+    for (live, kind, line) in [
+        (
+            "ghost",
+            "ghost_members",
+            "SADD online-fans:ghost stray1 stray2",
+        ),
+        (
+            "viewed",
+            "ghost_members",
+            "SADD {online-fans:viewed}:viewers stray",
+        ),
+        ("missing", "missing_members", "SREM online-fans:missing u2"),
+        (
+            "miscounted",
+            "miscounted_slice",
+            "SET {online-fans:miscounted}:fence open:2:1:1:9-0:2:1:1",
+        ),
+        (
+            "fanned",
+            "miscounted_slice",
+            "SET {online-fans:fanned}:fence open:2:1:1:2-0:1:1:1",
+        ),
+        (
+            "ahead",
+            "fence_ahead",
+            "SET {online-fans:ahead}:fence closed:2:0-0:0:0",
+        ),
+        (
+            "resliced",
+            "orphaned_slice",
+            "SADD online-fans:resliced_slice5 u1",
+        ),
+        ("unlisted", "unlisted_live", "ZREM lives unlisted"),
+        ("mistyped", "unreadable_key", "SET online-fans:mistyped x"),
+    ] {
+        world.open(live).await;
+        world.say(line).await;
+        expect(kind, live);
+    }
 
     world.open("claimed").await;
     let slice = "online-fans:claimed";
@@ -237,21 +269,6 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
         .await;
     expect("not_forgotten", "");
 
-    world.open("missing").await;
-    world.say("SREM online-fans:missing u2").await;
-    expect("missing_members", "missing");
-
-    world.open("miscounted").await;
-    world
-        .say("SET {online-fans:miscounted}:fence open:2:1:1:9-0:2:1:1")
-        .await;
-    expect("miscounted_slice", "miscounted");
-    world.open("fanned").await;
-    world
-        .say("SET {online-fans:fanned}:fence open:2:1:1:2-0:1:1:1")
-        .await;
-    expect("miscounted_slice", "fanned");
-
     // Gateway gw-a has said that it holds more.
     for live in ["slow", "rebuilt"] {
         world.open(live).await;
@@ -277,12 +294,6 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
     expect("slice_without_fence", "unfenced");
     expect("unswept_gateway", "unfenced");
 
-    world.open("ahead").await;
-    world
-        .say("SET {online-fans:ahead}:fence closed:2:0-0:0:0")
-        .await;
-    expect("fence_ahead", "ahead");
-
     world.held("unrecorded", 1, "u1", "gw-a").await;
     expect("no_record", "unrecorded");
 
@@ -302,17 +313,9 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
     world.held("older", 1, "u1", "gw-a").await;
     expect("orphaned_slice", "older");
 
-    world.open("resliced").await;
-    world.say("SADD online-fans:resliced_slice5 u1").await;
-    expect("orphaned_slice", "resliced");
-
     world.record("closing", "closing", 2).await;
     world.held("closing", 2, "u1", "gw-a").await;
     expect("unfinished_close", "closing");
-
-    world.open("unlisted").await;
-    world.say("ZREM lives unlisted").await;
-    expect("unlisted_live", "unlisted");
 
     for live in ["counted", "ranked"] {
         world.open(live).await;
@@ -341,9 +344,6 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
 
     world.say("HSET live:garbled state perhaps").await;
     expect("unreadable_key", "garbled");
-    world.open("mistyped").await;
-    world.say("SET online-fans:mistyped x").await;
-    expect("unreadable_key", "mistyped");
     wanted
 }
 

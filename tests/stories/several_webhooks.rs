@@ -123,16 +123,9 @@ async fn reach_one_webhook_only() {
         .body;
     assert_eq!(replayed, json!({"replayed": 1, "next_from": null}));
     until("the close comes again", PATIENCE, async || {
-        let closed = closes.taken();
-        let closed: Vec<_> = closed
-            .iter()
-            .filter(|event| event["type"] == "live.closed")
-            .collect();
-        if closed.len() == 2 && closed[0] == closed[1] {
-            Ok(())
-        } else {
-            Err(format!("{closed:?}"))
-        }
+        fits(closes.taken_of("live.closed"), |closed| {
+            closed.len() == 2 && closed[0] == closed[1]
+        })
     })
     .await;
     assert_eq!(all.taken().len(), before, "the other webhook hears nothing");
@@ -166,31 +159,18 @@ fn follows_and_calls_are_events_where_they_are_switched_on() {
         backend.delete("/v1/users/u1/following/s1").await.is(200);
         backend.open("42", "s1").await;
         backend.ban("42", "u1", 600).await;
-        let heard = until("all of it is heard", PATIENCE * 3, async || {
-            let heard = webhook.taken();
-            if heard.len() >= 6 {
-                Ok(heard)
-            } else {
-                Err(format!("{heard:?}"))
-            }
+        until("all of it is heard", PATIENCE * 3, async || {
+            fits(webhook.taken().len(), |heard| *heard >= 6)
         })
         .await;
-        let of_type = |kind: &str| {
-            let found: Vec<Value> = heard
-                .iter()
-                .filter(|event| event["type"] == kind)
-                .cloned()
-                .collect();
-            found
-        };
-        let followed = of_type("user.followed");
+        let followed = webhook.taken_of("user.followed");
         assert_eq!(followed.len(), 1, "the second call changed nothing");
         assert_eq!(
             (&followed[0]["user_id"], &followed[0]["streamer_id"]),
             (&json!("u1"), &json!("s1"))
         );
-        assert_eq!(of_type("user.unfollowed").len(), 1);
-        let calls = of_type("audit.recorded");
+        assert_eq!(webhook.taken_of("user.unfollowed").len(), 1);
+        let calls = webhook.taken_of("audit.recorded");
         let actions: Vec<&str> = calls
             .iter()
             .map(|call| call["action"].as_str().unwrap())
@@ -360,11 +340,7 @@ fn a_receiver_that_is_overloaded_is_sent_nothing_from_either_queue() {
             .await
             .is(200);
         until("an event is taken", PATIENCE, async || {
-            if webhook.taken().len() > before {
-                Ok(())
-            } else {
-                Err("none is")
-            }
+            fits(webhook.taken().len(), |taken| *taken > before)
         })
         .await;
         let rest = deferred.elapsed();

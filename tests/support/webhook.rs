@@ -142,6 +142,13 @@ impl Webhook {
         self.inner.lock().unwrap().taken.clone()
     }
 
+    /// What it took of this kind, in order, repeats included.
+    pub fn taken_of(&self, kind: &str) -> Vec<Value> {
+        let mut taken = self.taken();
+        taken.retain(|event| event["type"] == kind);
+        taken
+    }
+
     /// When it said that it is not to be asked so soon again.
     pub fn deferred(&self) -> Vec<Instant> {
         self.inner.lock().unwrap().deferred.clone()
