@@ -10,14 +10,13 @@ use rollcall::store::redis::keys::Keys;
 use rollcall::store::{
     ApplyReply, BusEvent, BusEvents, Channel, Health, Status, Store, StoreError, StoreResult,
 };
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::{Caller, connect, fans, live, user, users};
 use crate::redis_cluster::RedisCluster;
+use crate::trouble::{BOUND, a_live_on, becomes};
 
-/// No call may take longer.
-const BOUND: Duration = Duration::from_secs(2);
 /// What a call to a node in good health may take while another is in trouble, on a machine that is
 /// busy with tests.
 const UNTROUBLED: Duration = Duration::from_secs(1);
@@ -33,13 +32,8 @@ fn key(live: &LiveId) -> String {
 }
 
 /// A live with its only slice on each of the masters.
-fn a_live_on_each(cluster: &RedisCluster, masters: usize) -> Vec<LiveId> {
-    let on = |n| {
-        (0..)
-            .map(|i| live(&format!("live{i}")))
-            .find(|live| cluster.home(&key(live)) == n)
-    };
-    (0..masters).map(|n| on(n).unwrap()).collect()
+fn a_live_on_each(cluster: &RedisCluster) -> [LiveId; 3] {
+    [0, 1, 2].map(|master| a_live_on(cluster, master, key))
 }
 
 async fn store_of(cluster: &RedisCluster) -> Arc<dyn Store> {
@@ -96,7 +90,8 @@ impl Load {
 
 /// A change each 20 ms until the load is stopped. Repeats what failed, as a gateway does; answers
 /// must be what it would expect.
-async fn keeps_changing(mut caller: Caller, fans: Vec<UserId>, load: Arc<Load>) -> (Caller, Seen) {
+async fn keeps_changing(mut caller: Caller, load: Arc<Load>) -> (Caller, Seen) {
+    let fans = users(0, 5);
     let mut seen = Seen::default();
     let mut good = Instant::now();
     let mut next = 0;
@@ -142,12 +137,17 @@ async fn keeps_changing(mut caller: Caller, fans: Vec<UserId>, load: Arc<Load>) 
 }
 
 async fn begins(store: &Arc<dyn Store>, live: &LiveId) -> Caller {
-    let mut caller = Caller {
-        slice: slice_of(live),
-        ..Caller::new(store, "a")
-    };
+    let mut caller = Caller::new(store, "a").in_slice(slice_of(live));
     caller.registers(&[]).await;
     caller
+}
+
+/// A load on a live, which runs until it is stopped.
+async fn a_load(store: &Arc<dyn Store>, live: &LiveId) -> (Arc<Load>, JoinHandle<(Caller, Seen)>) {
+    let load = Arc::new(Load::default());
+    let caller = begins(store, live).await;
+    let changes = tokio::spawn(keeps_changing(caller, Arc::clone(&load)));
+    (load, changes)
 }
 
 /// A call that does as little as can be.
@@ -191,11 +191,8 @@ async fn the_others_go_on(store: &Arc<dyn Store>, lives: &[LiveId], within: Dura
     let until = Instant::now() + within;
     let (load, mut loads) = (Arc::new(Load::default()), JoinSet::new());
     for live in &lives[1..] {
-        loads.spawn(keeps_changing(
-            begins(store, live).await,
-            users(0, 5),
-            Arc::clone(&load),
-        ));
+        let caller = begins(store, live).await;
+        loads.spawn(keeps_changing(caller, Arc::clone(&load)));
     }
     fails_fast(Arc::clone(store), slice_of(&lives[0]), until).await;
     load.stop();
@@ -210,7 +207,7 @@ async fn the_others_go_on(store: &Arc<dyn Store>, lives: &[LiveId], within: Dura
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_master_takes_only_its_own_slots_along() {
     let cluster = RedisCluster::start(3, 0).await;
-    let lives = a_live_on_each(&cluster, 3);
+    let lives = a_live_on_each(&cluster);
     let store = store_of(&cluster).await;
     begins(&store, &lives[0]).await;
     cluster.nodes[0].freeze();
@@ -222,7 +219,7 @@ async fn a_frozen_master_takes_only_its_own_slots_along() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_master_takes_only_its_own_slots_along() {
     let mut cluster = RedisCluster::start(3, 0).await;
-    let lives = a_live_on_each(&cluster, 3);
+    let lives = a_live_on_each(&cluster);
     let store = store_of(&cluster).await;
     cluster.nodes[0].kill();
     the_others_go_on(&store, &lives, Duration::from_secs(6)).await;
@@ -239,19 +236,10 @@ async fn a_killed_master_takes_only_its_own_slots_along() {
 async fn with_every_master_frozen_the_store_is_down_and_comes_back() {
     let cluster = RedisCluster::start(3, 0).await;
     let store = store_of(&cluster).await;
-    let mut health = store.health();
-    let mut becomes = async |wished| {
-        let changed = timeout(
-            Duration::from_secs(15),
-            health.wait_for(|now| *now == wished),
-        )
-        .await;
-        assert!(changed.is_ok(), "the store does not become {wished:?}");
-    };
     cluster.nodes.iter().for_each(|node| node.freeze());
-    becomes(Health::Down).await;
+    becomes(&store, Health::Down).await;
     cluster.nodes.iter().for_each(|node| node.thaw());
-    becomes(Health::Up).await;
+    becomes(&store, Health::Up).await;
     answers(&store, &slice_of(&live("42")), Duration::from_secs(15)).await;
 }
 
@@ -260,20 +248,11 @@ async fn with_every_master_frozen_the_store_is_down_and_comes_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_moves_under_load_and_nothing_is_wrong() {
     let cluster = RedisCluster::start(3, 0).await;
-    let lives = a_live_on_each(&cluster, 3);
+    let lives = a_live_on_each(&cluster);
     let (store, moving) = (store_of(&cluster).await, &lives[0]);
     let slot = cluster.slot(&key(moving));
-    let (load, other_load) = (Arc::new(Load::default()), Arc::new(Load::default()));
-    let changes = tokio::spawn(keeps_changing(
-        begins(&store, moving).await,
-        users(0, 5),
-        Arc::clone(&load),
-    ));
-    let others = tokio::spawn(keeps_changing(
-        begins(&store, &lives[1]).await,
-        users(0, 5),
-        Arc::clone(&other_load),
-    ));
+    let (load, changes) = a_load(&store, moving).await;
+    let (other_load, others) = a_load(&store, &lives[1]).await;
     load.goes_on(10).await;
     for (from, to, calls_between) in [(0, 1, 10), (1, 2, 0)] {
         // While the slot is half moved, calls that need keys on both sides fail, so the other
@@ -301,19 +280,10 @@ async fn a_slot_moves_under_load_and_nothing_is_wrong() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_promoted_replica_is_found_under_load() {
     let mut cluster = RedisCluster::start(3, 1).await;
-    let lives = a_live_on_each(&cluster, 3);
+    let lives = a_live_on_each(&cluster);
     let store = store_of(&cluster).await;
-    let (load, other_load) = (Arc::new(Load::default()), Arc::new(Load::default()));
-    let changes = tokio::spawn(keeps_changing(
-        begins(&store, &lives[0]).await,
-        users(0, 5),
-        Arc::clone(&load),
-    ));
-    let others = tokio::spawn(keeps_changing(
-        begins(&store, &lives[1]).await,
-        users(0, 5),
-        Arc::clone(&other_load),
-    ));
+    let (load, changes) = a_load(&store, &lives[0]).await;
+    let (other_load, others) = a_load(&store, &lives[1]).await;
     load.goes_on(10).await;
     cluster.nodes[0].kill();
     load.meets_a_failure().await;
@@ -334,11 +304,10 @@ async fn a_promoted_replica_is_found_under_load() {
 
 /// A live whose channel is on this master.
 fn a_channel_on(cluster: &RedisCluster, master: usize) -> LiveId {
-    let channel = |live: &LiveId| Keys::default().channel(&Channel::Live(live.clone()));
-    (0..)
-        .map(|i| live(&format!("live{i}")))
-        .find(|live| cluster.home(&channel(live)) == master)
-        .unwrap()
+    let keys = Keys::default();
+    a_live_on(cluster, master, |live| {
+        keys.channel(&Channel::Live(live.clone()))
+    })
 }
 
 /// Tells until something new is heard; in between the channel may be silent.

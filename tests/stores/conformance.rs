@@ -42,12 +42,19 @@ mod rebuilds;
 mod removals;
 mod session_ends;
 mod sessions;
+mod setups;
 mod shared_secrets;
 mod slices;
 mod streamers;
 mod streams;
 mod visits;
 mod wire;
+
+pub use setups::{
+    OPEN, arrived, closing, counting, figures, finish, given_up, is_fan, is_seen, later, lifting,
+    loaded, named, paged, peaks, reads_new, removal, renewal, renewed, streamers_slice,
+    users_slice, wish_of,
+};
 
 /// A time that no test outlives.
 pub const LONG: Duration = Duration::from_secs(3600);
@@ -267,6 +274,14 @@ impl Caller {
         }
     }
 
+    pub fn in_slice(self, slice: SliceId) -> Self {
+        Self { slice, ..self }
+    }
+
+    pub fn in_epoch(self, epoch: u64) -> Self {
+        Self { epoch, ..self }
+    }
+
     /// The next call, not sent. Who joins a live is a fan there, since the first millisecond.
     pub fn next(&mut self, follows: Option<u64>, joins: &[UserId], leaves: &[UserId]) -> Apply {
         self.number += 1;
@@ -335,6 +350,21 @@ impl Caller {
     /// A call that follows the last one.
     pub async fn changes(&mut self, joins: &[UserId], leaves: &[UserId]) -> SliceSize {
         self.done(self.entry, joins, leaves).await
+    }
+
+    /// The same of a slice that keeps times: whoever joins or leaves does so at this time.
+    pub async fn changes_at(
+        &mut self,
+        at: UnixMillis,
+        joins: &[UserId],
+        leaves: &[UserId],
+    ) -> SliceSize {
+        let call = Apply {
+            since: vec![at; joins.len()],
+            left: Some(vec![at; leaves.len()]),
+            ..self.next(self.entry, joins, leaves)
+        };
+        self.makes(&call).await
     }
 
     pub async fn joins(&mut self, joins: &[UserId]) -> SliceSize {

@@ -1,23 +1,22 @@
 //! What other services read in Redis: names, types and lifetimes of keys. No call may block the
 //! server for long.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::event_kind::EventKind;
-use rollcall::base::ids::{Epoch, Group, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES};
+use rollcall::base::ids::{Epoch, Group, USERS_SLICES};
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::store::redis::keys::Keys;
 use rollcall::store::{
-    About, Apply, Arrived, BuryReply, CloseLive, CloseReason, CountLive, CountReply, DeadEvent,
-    Edge, Event, Figures, LeaseReply, OpenLive, Peaks, QueueKind, ReadEvents, ReadFrom, RenewLease,
-    SenderTurn, SliceSize, Store, WebhookQueue,
+    About, Apply, BuryReply, CloseLive, CloseReason, CountLive, CountReply, Edge, Event, OpenLive,
+    Peaks, QueueKind, SliceSize, Store, WebhookQueue,
 };
 
 use crate::conformance::{
-    Caller, end, fans, finish_close, gateway, live, opened, opened_as, passes, redis, slice, sweep,
-    user, users, wish,
+    Caller, arrived, end, fans, figures, finish_close, gateway, given_up, live, opened, opened_as,
+    paged, passes, peaks, reads_new, redis, renewal, renewed, slice, streamers_slice, sweep, user,
+    users, users_slice, wish,
 };
 use crate::redis_server::RedisServer;
 
@@ -25,6 +24,12 @@ const HOUR: i64 = 3_600;
 
 fn ttl(server: &RedisServer, key: &str) -> i64 {
     server.cli(&["TTL", key]).parse().expect("a time to live")
+}
+
+/// A key expires after this time, in seconds, and was written just now.
+fn expires_after(server: &RedisServer, key: &str, lifetime: i64) {
+    let left = ttl(server, key);
+    assert!((lifetime - 60..=lifetime).contains(&left), "{key}: {left}");
 }
 
 fn keys(server: &RedisServer) -> Vec<String> {
@@ -56,10 +61,7 @@ async fn a_slice_is_a_set_with_its_companions_beside_it() {
     ];
     assert_eq!(keys(&server), expected.map(|(key, _)| key));
     for (key, lifetime) in expected {
-        assert!(
-            (lifetime - 60..=lifetime).contains(&ttl(&server, key)),
-            "{key}"
-        );
+        expires_after(&server, key, lifetime);
     }
     let fence = || server.cli(&["GET", "{online-fans:42}:fence"]);
     let SliceSize {
@@ -92,11 +94,7 @@ async fn the_claims_on_users_of_the_platform_say_where_they_are() {
     let server = RedisServer::start().await;
     let store = redis(&server).await;
     let mut a = Caller {
-        slice: SliceId {
-            set: OnlineSet::Users,
-            index: user(1).slice_index(USERS_SLICES),
-            of: USERS_SLICES,
-        },
+        slice: users_slice(user(1).slice_index(USERS_SLICES)),
         ..Caller::new(&store, "a")
     };
     let key = format!("{{online-users_slice{}}}:who", a.slice.index);
@@ -123,13 +121,11 @@ async fn after_a_close_only_the_fence_is_left_for_a_day() {
         server.cli(&["GET", "{online-fans:42}:fence"]),
         "closed:1:2-0:2:2"
     );
-    assert!((24 * HOUR - 60..=24 * HOUR).contains(&ttl(&server, "{online-fans:42}:fence")));
-    Caller {
-        epoch: 2,
-        ..Caller::new(&store, "a")
-    }
-    .registers(&users(0, 1))
-    .await;
+    expires_after(&server, "{online-fans:42}:fence", 24 * HOUR);
+    Caller::new(&store, "a")
+        .in_epoch(2)
+        .registers(&users(0, 1))
+        .await;
     assert!(ttl(&server, "{online-fans:42}:fence") > 24 * HOUR);
 }
 
@@ -167,10 +163,7 @@ async fn a_live_is_a_hash_on_a_list_and_its_record_stays_for_as_long_as_told() {
     }
     assert_eq!(server.cli(&["ZSCORE", "lives", "42"]), opened_at);
     assert_eq!(ttl(&server, "live:42"), -1);
-    let peaks = Peaks {
-        viewers: 5,
-        fans: 2,
-    };
+    let peaks = peaks(5, 2);
     let end = CloseLive {
         reason: CloseReason::StreamerTimeout,
         peaks,
@@ -191,7 +184,7 @@ async fn a_live_is_a_hash_on_a_list_and_its_record_stays_for_as_long_as_told() {
     .unwrap();
     let now = ["state", "reason", "peak_viewers", "peak_fans"].map(field);
     assert_eq!(now, ["closed", "streamer_timeout", "5", "2"]);
-    assert!((100 * HOUR - 60..=100 * HOUR).contains(&ttl(&server, "live:42")));
+    expires_after(&server, "live:42", 100 * HOUR);
     assert_eq!(keys(&server), ["live:42"]);
     let next = opened_as(&store, &wish).await;
     assert_eq!(
@@ -210,16 +203,7 @@ async fn the_newest_point_of_a_history_is_in_the_record_until_its_time_is_over()
         format!("{{live:42}}:history@{}", record.epoch),
     );
     let count = async |n: u64| {
-        let (figures, arrived) = (
-            Figures {
-                viewers: n,
-                fans: 0,
-            },
-            Arrived {
-                joins: n,
-                leaves: 0,
-            },
-        );
+        let (figures, arrived) = (figures(n, 0), arrived(n, 0));
         let (live, peaks) = (live("42"), Peaks::default());
         store
             .count_live(&CountLive {
@@ -260,7 +244,7 @@ async fn the_newest_point_of_a_history_is_in_the_record_until_its_time_is_over()
     set_clock("20001");
     assert_eq!(count(2).await, CountReply::Counted);
     assert_eq!(server.cli(&["XLEN", &history]), "1");
-    assert!((720 * HOUR - 60..=720 * HOUR).contains(&ttl(&server, &history)));
+    expires_after(&server, &history, 720 * HOUR);
     assert_eq!(points(0, u64::MAX).await, [(20_000, 1, 1), (now(), 2, 2)]);
     // The clock went back: the newest point goes on.
     set_clock("10001");
@@ -287,27 +271,13 @@ async fn the_newest_point_of_a_history_is_in_the_record_until_its_time_is_over()
 async fn what_gateways_say_of_themselves_expires() {
     let server = RedisServer::start().await;
     let store = redis(&server).await;
-    let slice = SliceId {
-        set: OnlineSet::Streamers,
-        index: 7,
-        of: STREAMERS_SLICES,
-    };
-    Caller {
-        slice,
-        ..Caller::new(&store, "a")
-    }
-    .registers(&[user(9)])
-    .await;
-    let renewal = RenewLease {
-        gateway: gateway("a"),
-        held: None,
-        number: 1,
-        unheard: BTreeSet::new(),
-        burials: vec![],
-    };
-    let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else {
-        panic!("dead")
-    };
+    let slice = streamers_slice(7);
+    Caller::new(&store, "a")
+        .in_slice(slice)
+        .registers(&[user(9)])
+        .await;
+    let renewal = renewal("a", None, 1);
+    let leases = renewed(&store, &renewal).await;
     store.end_lease(&gateway("b")).await.unwrap();
     let of_streamers = [
         "{online-streamers_slice7}:gateways",
@@ -346,10 +316,7 @@ async fn what_gateways_say_of_themselves_expires() {
         ("rollcall:leases", 48),
     ];
     for (key, hours) in lifetimes {
-        assert!(
-            (hours * HOUR - 60..=hours * HOUR).contains(&ttl(&server, key)),
-            "{key}"
-        );
+        expires_after(&server, key, hours * HOUR);
     }
 }
 
@@ -372,18 +339,8 @@ async fn a_follow_graph_of_the_platforms_own_is_read() {
         store.follows(&user(9), &users(0, 3)).await.unwrap(),
         [false, true, true]
     );
-    let mut paged = Vec::new();
-    loop {
-        let page = store
-            .follow_page(&user(9), Edge::Followers, paged.last(), 1)
-            .await
-            .unwrap();
-        if page.is_empty() {
-            break;
-        }
-        paged.extend(page);
-        assert!(paged.len() <= 4, "{paged:?}");
-    }
+    let paged =
+        paged(async |last| store.follow_page(&user(9), Edge::Followers, last, 1).await).await;
     let seen: Vec<_> = paged.iter().map(|entry| entry.user.clone()).collect();
     assert_eq!(seen, [user(3), user(2), user(1), user(4)]);
     // Half an edge is made whole by following again, and goes away whole.
@@ -458,15 +415,7 @@ async fn events_that_a_webhook_did_not_take_or_is_sent_again_go_after_a_month() 
     let replay = "{rollcall:events}:replay:crm";
     let dead = "{rollcall:events}:dead:crm";
     let one = gateway("one");
-    let look = ReadEvents {
-        queue: queue.clone(),
-        gateway: one.clone(),
-        turn: Duration::from_secs(6),
-        begin: 0,
-        from: ReadFrom::New,
-        count: 10,
-    };
-    store.read_events(&look).await.unwrap();
+    reads_new(&store, &queue, &one).await;
     let exists = server.cli(&["EXISTS", replay]);
     assert_eq!(exists, "0", "a look makes no key that never expires");
     for key in [replay, dead] {
@@ -481,22 +430,16 @@ async fn events_that_a_webhook_did_not_take_or_is_sent_again_go_after_a_month() 
     let events = std::slice::from_ref(&event);
     let webhook = &queue.webhook;
     store.replay_events(webhook, events, 100).await.unwrap();
-    let SenderTurn::Mine { events, .. } = store.read_events(&look).await.unwrap() else {
-        panic!("not its turn")
-    };
-    let given_up = DeadEvent {
-        event,
-        why: "it answered 500".to_owned(),
-        attempts: 3,
-    };
+    let events = reads_new(&store, &queue, &one).await;
+    let given_up = given_up(event);
     let buried = store.bury_event(&queue, &one, events[0].entry, &given_up, 100);
     assert_eq!(buried.await.unwrap(), BuryReply::Buried);
     for key in [replay, dead] {
         assert_eq!(server.cli(&["XLEN", key]), "1", "{key}");
-        assert!((month - 60..=month).contains(&ttl(&server, key)), "{key}");
+        expires_after(&server, key, month);
     }
     let listed = store.dead_events(webhook, None, 10).await.unwrap();
     server.cli(&["PERSIST", replay]);
     assert!(store.replay_dead(webhook, listed[0].0).await.unwrap());
-    assert!((month - 60..=month).contains(&ttl(&server, replay)));
+    expires_after(&server, replay, month);
 }

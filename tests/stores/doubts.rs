@@ -12,6 +12,7 @@ use crate::conformance::{connect, live, memory, redis, slice, user};
 use crate::link::Link;
 use crate::redis_cluster::{RedisCluster, until};
 use crate::redis_server::RedisServer;
+use crate::trouble::a_record_on_each;
 
 /// A probe each second, and its answer.
 const PROBED: Duration = Duration::from_millis(2_500);
@@ -23,6 +24,11 @@ async fn heard(doubts: &mut Doubts, within: Duration) -> Vec<Doubt> {
         heard.push(doubt.expect("a store"));
     }
     heard
+}
+
+/// For longer than a probe, nothing is heard.
+async fn is_in_peace(doubts: &mut Doubts) {
+    assert_eq!(heard(doubts, Duration::from_millis(1_500)).await, []);
 }
 
 async fn a_canary_is_there(server: &RedisServer) {
@@ -54,11 +60,7 @@ async fn an_emptied_server_is_doubted_though_its_connections_stay() {
     let (store, other) = (redis(&server).await, redis(&server).await);
     let (mut doubts, mut others) = (store.doubts(), other.doubts());
     a_canary_is_there(&server).await;
-    assert_eq!(
-        heard(&mut doubts, Duration::from_millis(1_500)).await,
-        [],
-        "in peace"
-    );
+    is_in_peace(&mut doubts).await;
     server.cli(&["FLUSHALL"]);
     let heard_here = heard(&mut doubts, PROBED).await;
     assert!(
@@ -67,11 +69,7 @@ async fn an_emptied_server_is_doubted_though_its_connections_stay() {
     );
     // One of the two wrote the new canary, and both know it for another.
     assert_eq!(heard(&mut others, Duration::from_millis(10)).await.len(), 1);
-    assert_eq!(
-        heard(&mut doubts, Duration::from_millis(1_500)).await,
-        [],
-        "in peace again"
-    );
+    is_in_peace(&mut doubts).await;
 }
 
 #[tokio::test]
@@ -80,11 +78,7 @@ async fn a_connection_that_was_made_again_is_a_doubt() {
     let link = Link::to(server.addr()).await;
     let store: Arc<dyn Store> = Arc::new(connect(&link.url()).await);
     let mut doubts = store.doubts();
-    assert_eq!(
-        heard(&mut doubts, Duration::from_millis(1_500)).await,
-        [],
-        "in peace"
-    );
+    is_in_peace(&mut doubts).await;
     link.cut();
     sleep(Duration::from_millis(50)).await;
     link.heal();
@@ -138,11 +132,7 @@ async fn a_subscriber_that_was_hung_up_on_is_a_doubt() {
             .contains("addr")
     })
     .await;
-    assert_eq!(
-        heard(&mut doubts, Duration::from_millis(500)).await,
-        [],
-        "in peace"
-    );
+    is_in_peace(&mut doubts).await;
     assert_eq!(server.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]), "1");
     let heard = heard(&mut doubts, Duration::from_secs(3)).await;
     assert!(heard.len() == 1 && heard[0].covers(Slot(0)), "{heard:?}");
@@ -156,21 +146,12 @@ async fn a_moved_slot_is_doubted_and_no_other() {
     cluster
         .until("each master has a canary", |node| canaries_on(node) == 1)
         .await;
-    let on = |n: usize| {
-        (0..)
-            .map(|i| live(&format!("live{i}")))
-            .find(|live| cluster.home(&Keys::default().live(live)) == n)
-    };
-    let [moving, other, third] = [0, 1, 2].map(|n| store.slot_of_live(&on(n).unwrap()));
+    let [moving, other, third] = a_record_on_each(&cluster).map(|live| store.slot_of_live(&live));
     assert_ne!(
         store.parts().borrow().part_of(moving),
         store.parts().borrow().part_of(other)
     );
-    assert_eq!(
-        heard(&mut doubts, Duration::from_millis(1_500)).await,
-        [],
-        "in peace"
-    );
+    is_in_peace(&mut doubts).await;
 
     let slot = usize::from(moving.0);
     cluster.begin_move(slot, 0, 1);
@@ -200,12 +181,7 @@ async fn a_killed_master_is_a_part_that_is_away_and_doubted_once_it_is_back() {
     let mut cluster = RedisCluster::start(3, 0).await;
     let store: Arc<dyn Store> = Arc::new(connect(&cluster.url()).await);
     let (mut doubts, mut parts) = (store.doubts(), store.parts());
-    let on = |n: usize| {
-        (0..)
-            .map(|i| live(&format!("live{i}")))
-            .find(|live| cluster.home(&Keys::default().live(live)) == n)
-    };
-    let [dead, other, third] = [0, 1, 2].map(|n| store.slot_of_live(&on(n).unwrap()));
+    let [dead, other, third] = a_record_on_each(&cluster).map(|live| store.slot_of_live(&live));
     assert_eq!(parts.borrow().count(), 3);
     cluster
         .until("each master has a canary", |node| canaries_on(node) == 1)

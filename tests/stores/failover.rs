@@ -17,6 +17,7 @@ use crate::conformance::{Caller, connect, live, users};
 use crate::link::Link;
 use crate::redis_cluster::until;
 use crate::redis_server::RedisServer;
+use crate::trouble::{BOUND, becomes_within, is_written_again, let_a_former_user_in};
 
 /// From the time on when the name leads to the new master.
 const FOUND: Duration = Duration::from_secs(6);
@@ -71,42 +72,17 @@ async fn a_name_that_leads_to_a_replica_is_followed_until_it_leads_to_a_master()
         matches!(refused, Err(StoreError::Refused(_) | StoreError::Lost(_))),
         "{refused:?}"
     );
-    let mut health = store.health();
-    let down = timeout(
-        Duration::from_millis(300),
-        health.wait_for(|now| *now == Health::Down),
-    )
-    .await;
-    assert!(down.is_ok(), "not down at once");
-    drop(down);
+    let at_once = Duration::from_millis(300);
+    assert!(becomes_within(&store, Health::Down, at_once).await);
     assert!(store.parts().borrow().is_away(Slot(0)));
     until("the old master is in step", || in_step(&old)).await;
-    let up = timeout(
-        Duration::from_secs(2),
-        health.wait_for(|now| *now == Health::Up),
-    )
-    .await;
-    assert!(up.is_err(), "up at a replica");
-    drop(up);
+    assert!(
+        !becomes_within(&store, Health::Up, BOUND).await,
+        "up at a replica"
+    );
 
     link.lead_to(new.addr());
-    let led = Instant::now();
-    loop {
-        let call = a.next(a.entry, &users(3, 4), &[]);
-        match timeout(Duration::from_secs(2), store.apply(&call))
-            .await
-            .expect("an answer within two seconds")
-        {
-            Ok(ApplyReply::Done(size)) => break assert_eq!(size.card, 4),
-            Ok(other) => panic!("{other:?}"),
-            Err(error) => assert!(led.elapsed() < FOUND, "still {error}"),
-        }
-        sleep(Duration::from_millis(20)).await;
-    }
-    eprintln!(
-        "a failover behind one name: writable again after {:?}",
-        led.elapsed()
-    );
+    assert_eq!(is_written_again(&mut a, FOUND).await, 4);
     assert_eq!(*store.health().borrow(), Health::Up);
     let doubt = timeout(Duration::from_secs(2), doubts.next()).await;
     assert!(
@@ -148,25 +124,9 @@ async fn a_name_that_leads_to_the_new_master_already_is_followed_at_once() {
     let store: Arc<dyn Store> = Arc::new(connect(&link.url()).await);
     link.lead_to(new.addr());
     replicates(&old, &new);
-    let turned = Instant::now();
     let mut a = Caller::new(&store, "a");
-    loop {
-        let call = a.next(None, &users(0, 2), &[]);
-        match timeout(Duration::from_secs(2), store.apply(&call))
-            .await
-            .expect("an answer within two seconds")
-        {
-            Ok(ApplyReply::Done(_)) => break,
-            Ok(other) => panic!("{other:?}"),
-            Err(error) => assert!(turned.elapsed() < Duration::from_secs(2), "still {error}"),
-        }
-        sleep(Duration::from_millis(20)).await;
-    }
-    eprintln!(
-        "a failover behind one name that was quick: writable again after {:?}",
-        turned.elapsed()
-    );
-    assert_eq!(new.cli(&["SCARD", "online-fans:42"]), "2");
+    assert_eq!(is_written_again(&mut a, BOUND).await, 1);
+    assert_eq!(new.cli(&["SCARD", "online-fans:42"]), "1");
 }
 
 /// At the start no call has been refused yet that could tell.
@@ -175,17 +135,10 @@ async fn a_store_that_begins_at_a_replica_is_down_at_once() {
     let server = RedisServer::start().await;
     assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", "1"]), "OK");
     let store: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
-    let mut health = store.health();
-    let down = timeout(
-        Duration::from_millis(500),
-        health.wait_for(|now| *now == Health::Down),
-    )
-    .await;
-    assert!(down.is_ok(), "not down");
-    drop(down);
+    let at_once = Duration::from_millis(500);
+    assert!(becomes_within(&store, Health::Down, at_once).await);
     server.cli(&["REPLICAOF", "NO", "ONE"]);
-    let up = timeout(FOUND, health.wait_for(|now| *now == Health::Up)).await;
-    assert!(up.is_ok(), "not up");
+    assert!(becomes_within(&store, Health::Up, FOUND).await);
 }
 
 /// The probe of such a user is refused by replicas and masters alike, so calls have to tell.
@@ -193,17 +146,7 @@ async fn a_store_that_begins_at_a_replica_is_down_at_once() {
 async fn a_user_who_may_not_write_the_canary_follows_the_name_too() {
     let (old, new) = (RedisServer::start().await, RedisServer::start().await);
     for server in [&old, &new] {
-        server.cli(&[
-            "ACL",
-            "SETUSER",
-            "old",
-            "on",
-            ">secret",
-            "+@all",
-            "~*online-fans*",
-            "~rollcall:leases",
-            "&*",
-        ]);
+        let_a_former_user_in(server);
     }
     let link = Link::to(old.addr()).await;
     let store: Arc<dyn Store> =

@@ -32,6 +32,7 @@ mod redis_sentinels;
 mod redis_server;
 mod sentinels;
 mod tls;
+mod trouble;
 #[path = "../support/wait.rs"]
 #[allow(dead_code)]
 mod wait;

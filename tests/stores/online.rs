@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::clock::{UnixMillis, unix_now};
-use rollcall::base::ids::{LiveId, OnlineSet, SliceId, UserId};
+use rollcall::base::ids::{LiveId, SliceId, UserId};
 use rollcall::config::SeenIds;
 use rollcall::store::{
     Apply, OnlineCount, Seen, SliceEntry, Span, Store, StoreError, UserPresence,
@@ -15,7 +15,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::acl::Cluster;
-use crate::conformance::{Caller, connect, gateway, look, memory, passes, sweep, user, users};
+use crate::conformance::{
+    Caller, connect, gateway, look, memory, passes, sweep, user, users, users_slice,
+};
 use crate::redis_cluster::RedisCluster;
 use crate::redis_server::RedisServer;
 
@@ -60,14 +62,6 @@ impl Platform {
         }
     }
 
-    fn empty(&self) {
-        match &self.place {
-            Place::Memory => {}
-            Place::Server(server) => drop(server.cli(&["FLUSHALL"])),
-            Place::Cluster(cluster) => cluster.flush(),
-        }
-    }
-
     /// One command of Redis, on the server that has the key.
     pub fn redis(&self, command: &str, key: &str, more: &[&str]) -> String {
         let words: Vec<&str> = [command, key]
@@ -96,11 +90,7 @@ impl Platform {
 
     /// A call of the flusher. Whoever leaves was here last at the very beginning.
     async fn apply(&self, user: &UserId, [joins, leaves]: [&[UserId]; 2]) {
-        let slice = SliceId {
-            set: OnlineSet::Users,
-            index: user.slice_index(SLICES),
-            of: SLICES,
-        };
+        let slice = users_slice(user.slice_index(SLICES));
         let mut gateway = self.gateway("a", slice).await;
         let call = Apply {
             left: Some(vec![0; leaves.len()]),
@@ -111,10 +101,7 @@ impl Platform {
 
     /// A gateway that goes on from its entry.
     async fn gateway(&self, name: &str, slice: SliceId) -> Caller {
-        let mut gateway = Caller {
-            slice,
-            ..Caller::new(&self.store, name)
-        };
+        let mut gateway = Caller::new(&self.store, name).in_slice(slice);
         if let Some(SliceEntry::At { number, .. }) = gateway.looks().await.entry {
             (gateway.number, gateway.entry) = (number, Some(number));
         }
@@ -522,11 +509,7 @@ async fn who_is_online_changes_although_another_program_garbled_the_last_seen_ti
         .collect();
     let seen = format!("last-seen:{{{}}}", set_of(&users[0]));
     platform.redis("SET", &seen, &["x"]);
-    let slice = SliceId {
-        set: OnlineSet::Users,
-        index: users[0].slice_index(SLICES),
-        of: SLICES,
-    };
+    let slice = users_slice(users[0].slice_index(SLICES));
     let card = async || look(&platform.store, &slice, "a").await.size.card;
     platform.apply(&users[0], [&users, &[]]).await;
     assert_eq!(card().await, 3);
@@ -542,11 +525,7 @@ async fn who_is_online_changes_although_another_program_garbled_the_last_seen_ti
 async fn strays_who_are_taken_out_were_seen_until_now() {
     let platform = Platform::on_redis().await;
     let stray = user(1);
-    let slice = SliceId {
-        set: OnlineSet::Users,
-        index: stray.slice_index(SLICES),
-        of: SLICES,
-    };
+    let slice = users_slice(stray.slice_index(SLICES));
     let mut gateway = platform.gateway("a", slice).await;
     gateway.registers(&[]).await;
     platform.come(std::slice::from_ref(&stray)).await;

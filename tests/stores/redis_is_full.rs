@@ -1,22 +1,23 @@
 //! A Redis that has reached `maxmemory` and evicts nothing. Calls that free memory or keep gateways
 //! alive pass; joins are refused and leave nothing behind.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::event_kind::EventKind;
-use rollcall::base::ids::{OnlineSet, STREAMERS_SLICES, SliceId, UserId};
+use rollcall::base::ids::{SliceId, UserId};
 use rollcall::config::AttendanceForm;
 use rollcall::store::{
-    About, Apply, ApplyReply, Arrived, CloseReply, CountLive, CountReply, Entry, Event, FanoutTask,
-    Figures, Job, LeaseReply, LiveRecord, LiveState, OpenLive, OpenReply, Peaks, PersonalData,
-    RenewLease, Standing, StatusId, Store, StoreError, StoreResult, Terms, Timeline,
+    About, Apply, ApplyReply, CountReply, Entry, Event, FanoutTask, Job, LeaseReply, LiveRecord,
+    LiveState, OpenLive, OpenReply, PersonalData, StatusId, Store, StoreError, StoreResult, Terms,
+    Timeline,
 };
 
 use crate::conformance::{
-    Caller, LONG, connect, end, fans, finish_close, gateway, live, opened, passes, slice, sweep,
-    user, users, wish,
+    Caller, LONG, OPEN, arrived, closing, connect, counting, fans, figures, finish, gateway, live,
+    named, opened, passes, peaks, renewal, renewed, slice, streamers_slice, sweep, user, users,
+    wish,
 };
 use crate::redis_server::RedisServer;
 
@@ -43,45 +44,18 @@ fn is_refused<T: std::fmt::Debug>(why: &str, answer: StoreResult<T>) {
 async fn calls_that_free_memory_and_lease_renewals_pass() {
     let (server, store) = redis().await;
     let record = opened(&store, "42").await;
-    let mut a = Caller {
-        epoch: record.epoch.0,
-        ..Caller::new(&store, "a")
-    };
-    let mut b = Caller {
-        epoch: record.epoch.0,
-        ..Caller::new(&store, "b")
-    };
+    let mut a = Caller::new(&store, "a").in_epoch(record.epoch.0);
+    let mut b = Caller::new(&store, "b").in_epoch(record.epoch.0);
     a.registers(&users(0, 10)).await;
     b.registers(&users(5, 15)).await;
-    let renewal = |held, number| RenewLease {
-        gateway: gateway("a"),
-        held,
-        number,
-        unheard: BTreeSet::new(),
-        burials: vec![],
-    };
-    let LeaseReply::Renewed(leases) = store.renew_lease(&renewal(None, 1)).await.unwrap() else {
-        panic!("dead")
-    };
+    let leases = renewed(&store, &renewal("a", None, 1)).await;
     server.cli(&["SADD", "online-fans:42", "stray"]);
     fill(&server);
 
     // A lease, its first renewal too, and its end.
-    let LeaseReply::Renewed(next) = store
-        .renew_lease(&renewal(Some(leases.own), 2))
-        .await
-        .unwrap()
-    else {
-        panic!("dead")
-    };
+    let next = renewed(&store, &renewal("a", Some(leases.own), 2)).await;
     assert_eq!(next.own.count, 2);
-    let first = RenewLease {
-        gateway: gateway("new"),
-        held: None,
-        number: 1,
-        unheard: BTreeSet::new(),
-        burials: vec![],
-    };
+    let first = renewal("new", None, 1);
     assert!(matches!(
         store.renew_lease(&first).await.unwrap(),
         LeaseReply::Renewed(_)
@@ -93,10 +67,7 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     // Leaves, a call that changes nothing but its number, and one that makes an entry of nobody.
     assert_eq!(a.leaves(&users(0, 3)).await.card, 12);
     assert_eq!(a.moves_on().await.card, 12);
-    let mut c = Caller {
-        epoch: record.epoch.0,
-        ..Caller::new(&store, "c")
-    };
+    let mut c = Caller::new(&store, "c").in_epoch(record.epoch.0);
     c.registers(&[]).await;
     c.says_bye().await;
 
@@ -107,15 +78,8 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     assert_eq!(fans(&store, &slice()).await, users(3, 10));
 
     // A live must not end because nobody could note that its streamer is there.
-    let streamers = SliceId {
-        set: OnlineSet::Streamers,
-        index: 7,
-        of: STREAMERS_SLICES,
-    };
-    let mut of_streamers = Caller {
-        slice: streamers,
-        ..Caller::new(&store, "a")
-    };
+    let streamers = streamers_slice(7);
+    let mut of_streamers = Caller::new(&store, "a").in_slice(streamers);
     of_streamers.registers(&users(1, 2)).await;
     assert_eq!(of_streamers.leaves(&users(1, 2)).await.card, 0);
     assert!(
@@ -164,27 +128,7 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     store.finish_fanout(&gateway("a"), &taken).await.unwrap();
 
     // Figures and the point of a history, which frees what is spare. Who came is not counted.
-    let (figures, peaks) = (
-        Figures {
-            viewers: 3,
-            fans: 0,
-        },
-        Peaks {
-            viewers: 3,
-            fans: 0,
-        },
-    );
-    let arrived = Arrived {
-        joins: 3,
-        leaves: 0,
-    };
-    let counted = CountLive {
-        live: live("42"),
-        epoch: record.epoch,
-        figures,
-        peaks,
-        arrived,
-    };
+    let counted = counting(&record, figures(3, 0), peaks(3, 0), arrived(3, 0));
     assert_eq!(
         store.count_live(&counted).await.unwrap(),
         CountReply::Counted
@@ -198,25 +142,13 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
         1
     );
 
-    let peaks = Peaks {
-        viewers: 9,
-        fans: 9,
-    };
     let higher = LiveRecord {
-        peaks,
+        peaks: peaks(9, 9),
         ..record.clone()
     };
-    assert_eq!(
-        store.keep_live(&higher, "").await.unwrap(),
-        Standing::Open {
-            removals: 0,
-            version: 0
-        }
-    );
+    assert_eq!(store.keep_live(&higher, "").await.unwrap(), OPEN);
 
-    let CloseReply::Closing(_) = store.begin_close(&end(&record)).await.unwrap() else {
-        panic!("not closing")
-    };
+    closing(&store, &record).await;
     assert_eq!(
         store
             .history(&record.live_epoch(), 0, u64::MAX)
@@ -227,32 +159,20 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
         "it is in the stream now"
     );
     store.close_slice(&slice(), record.epoch).await.unwrap();
-    let closed = finish_close(&store, &live("42"), record.epoch, LONG)
-        .await
-        .unwrap()
-        .expect("a record");
+    let closed = finish(&store, &record).await.expect("a record");
     assert_eq!(closed.state, LiveState::Closed);
     assert!(store.lives_page(None, 10).await.unwrap().is_empty());
     assert!(fans(&store, &slice()).await.is_empty());
     store.delist(&live("42")).await.unwrap();
     // A record that was lost is written again, though the list takes nothing: the next check finds
     // that.
-    let lost = LiveRecord {
-        live: live("43"),
-        ..record
-    };
+    let lost = named(&record, "43");
     is_refused("OOM", store.keep_live(&lost, "").await);
     assert_eq!(
         store.load_live(&live("43")).await.unwrap(),
         Some(lost.clone())
     );
-    assert_eq!(
-        store.keep_live(&lost, "").await.unwrap(),
-        Standing::Open {
-            removals: 0,
-            version: 0
-        }
-    );
+    assert_eq!(store.keep_live(&lost, "").await.unwrap(), OPEN);
 }
 
 /// Everything that is in the store.

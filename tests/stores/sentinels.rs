@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::store::redis::ConnectError;
-use rollcall::store::{ApplyReply, Store, StoreError};
-use tokio::time::{Instant, sleep, timeout};
+use rollcall::store::{Store, StoreError};
 
 use crate::conformance::{Caller, connect, fans, slice, try_connect, users};
 use crate::redis_sentinels::RedisSentinels;
+use crate::trouble::is_written_again;
 
 /// A sentinel takes a second to see that the master is gone, and some to agree and to promote; the
 /// store another to ask.
@@ -25,56 +25,25 @@ async fn the_new_master_is_found_though_a_sentinel_hangs() {
     crate::redis_cluster::until("the replica has it", passed_on).await;
 
     redis.servers[0].kill();
-    let killed = Instant::now();
-    loop {
-        let call = a.next(a.entry, &users(3, 4), &[]);
-        match timeout(Duration::from_secs(2), store.apply(&call))
-            .await
-            .expect("an answer within two seconds")
-        {
-            Ok(ApplyReply::Done(size)) => break assert_eq!(size.card, 4),
-            Ok(other) => panic!("{other:?}"),
-            Err(error) => assert!(killed.elapsed() < FAILOVER, "still {error}"),
-        }
-        sleep(Duration::from_millis(50)).await;
-    }
-    eprintln!(
-        "a failover by sentinels: writable again after {:?}",
-        killed.elapsed()
-    );
+    assert_eq!(is_written_again(&mut a, FAILOVER).await, 4);
     assert_eq!(fans(&store, &slice()).await, users(0, 4));
 
     // One sentinel that hangs, the first in the URL, keeps nobody from finding the master.
     redis.freeze_a_sentinel();
-    assert_eq!(
-        fans(
-            &(Arc::new(connect(&redis.url()).await) as Arc<dyn Store>),
-            &slice()
-        )
-        .await,
-        users(0, 4)
-    );
+    let late: Arc<dyn Store> = Arc::new(connect(&redis.url()).await);
+    assert_eq!(fans(&late, &slice()).await, users(0, 4));
 }
 
 #[tokio::test]
 async fn a_name_that_no_sentinel_knows_is_told() {
     let redis = RedisSentinels::start().await;
-    let url = redis.url().replace("/main", "/other");
-    let refused = try_connect(&url, None).await.err();
-    assert!(
-        matches!(
+    for (known, unknown) in [("/main", "/other"), ("secret", "wrong")] {
+        let url = redis.url().replace(known, unknown);
+        let refused = try_connect(&url, None).await.err();
+        let is_told = matches!(
             refused,
             Some(ConnectError::Unreachable(StoreError::Refused(_)))
-        ),
-        "{refused:?}"
-    );
-    let url = redis.url().replace("secret", "wrong");
-    let refused = try_connect(&url, None).await.err();
-    assert!(
-        matches!(
-            refused,
-            Some(ConnectError::Unreachable(StoreError::Refused(_)))
-        ),
-        "{refused:?}"
-    );
+        );
+        assert!(is_told, "{refused:?}");
+    }
 }

@@ -1,7 +1,6 @@
 //! The connection is cut, stalled and muted; the server is frozen, killed and emptied. No call
 //! takes longer than two seconds, the store says that it is down, and it comes up again by itself.
 
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,32 +10,21 @@ use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::store::redis::keys::Keys;
 use rollcall::store::redis::{ConnectError, RedisStore};
-use rollcall::store::{
-    Apply, ApplyReply, Health, LeaseReply, RenewLease, Store, StoreError, StoreResult,
-};
+use rollcall::store::{Apply, ApplyReply, Health, LeaseReply, Store, StoreError, StoreResult};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::{
-    Caller, connect, fans, fence, gateway, is_refused, live, slice, try_look, user, users,
+    Caller, connect, fans, fence, is_refused, live, renewal, slice, try_look, user, users,
 };
 use crate::link::Link;
 use crate::redis_server::RedisServer;
-
-/// No call may take longer.
-const BOUND: Duration = Duration::from_secs(2);
+use crate::trouble::{self, BOUND, becomes, becomes_within, let_a_former_user_in};
 
 async fn within_bound<T>(call: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
     timeout(BOUND, call)
         .await
         .expect("an answer within two seconds")
-}
-
-async fn becomes(store: &Arc<dyn Store>, health: Health) {
-    let mut seen = store.health();
-    let changed = timeout(Duration::from_secs(15), seen.wait_for(|now| *now == health)).await;
-    assert!(changed.is_ok(), "the store does not become {health:?}");
-    drop(changed);
 }
 
 /// A call that does as little as can be.
@@ -335,13 +323,7 @@ async fn a_lease_is_renewed_while_other_calls_have_no_place() {
         calls.spawn(async move { asks(&store).await });
     }
     // Behind them: tasks run in the order in which they were born.
-    let renewal = RenewLease {
-        gateway: gateway("a"),
-        held: None,
-        number: 1,
-        unheard: BTreeSet::new(),
-        burials: Vec::new(),
-    };
+    let renewal = renewal("a", None, 1);
     let renewed = tokio::spawn(async move { within_bound(store.renew_lease(&renewal)).await });
     assert!(matches!(renewed.await.unwrap(), Ok(LeaseReply::Renewed(_))));
     let refused = calls
@@ -357,26 +339,11 @@ async fn a_lease_is_renewed_while_other_calls_have_no_place() {
 #[tokio::test]
 async fn a_user_who_may_not_write_the_canary_can_do_everything_else() {
     let server = RedisServer::start().await;
-    server.cli(&[
-        "ACL",
-        "SETUSER",
-        "old",
-        "on",
-        ">secret",
-        "+@all",
-        "~*online-fans*",
-        "~rollcall:leases",
-        "&*",
-    ]);
+    let_a_former_user_in(&server);
     let url = format!("redis://old:secret@{}", server.addr());
     let store: Arc<dyn Store> = Arc::new(connect(&url).await);
-    let mut seen = store.health();
-    let went_down = timeout(
-        Duration::from_millis(2_500),
-        seen.wait_for(|now| *now == Health::Down),
-    )
-    .await;
-    assert!(went_down.is_err(), "the store is down");
+    let some_probes = Duration::from_millis(2_500);
+    assert!(!becomes_within(&store, Health::Down, some_probes).await);
     Caller::new(&store, "a").registers(&users(0, 1)).await;
     assert_eq!(server.cli(&["EXISTS", &Keys::default().canary()]), "0");
 }
@@ -386,18 +353,10 @@ async fn a_user_who_may_not_write_the_canary_can_do_everything_else() {
 async fn a_full_server_is_up() {
     let server = RedisServer::start_with(&["--maxmemory", "1"]).await;
     let store: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
-    let mut seen = store.health();
-    let went_down = timeout(
-        Duration::from_millis(2_500),
-        seen.wait_for(|now| *now == Health::Down),
-    )
-    .await;
-    assert!(went_down.is_err(), "the store is down");
+    let some_probes = Duration::from_millis(2_500);
+    assert!(!becomes_within(&store, Health::Down, some_probes).await);
     let refused = store.follow(&user(1), &user(2)).await;
-    assert!(
-        matches!(refused, Err(StoreError::Refused(_))),
-        "{refused:?}"
-    );
+    trouble::is_refused(&refused);
     assert_eq!(store.follower_count(&user(2)).await, Ok(0));
 }
 
@@ -424,10 +383,7 @@ async fn refusals_and_nonsense_are_told_apart_and_counted() {
     let call = a.next(a.entry, &users(1, 2), &[]);
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     let refused = store.apply(&call).await;
-    assert!(
-        matches!(refused, Err(StoreError::Refused(_))),
-        "{refused:?}"
-    );
+    trouble::is_refused(&refused);
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
 
     server.cli(&["SET", "{online-fans:42}:fence", "what"]);

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::clock::{UnixMillis, unix_now};
-use rollcall::base::ids::{Epoch, OnlineSet, SliceId, UserId};
+use rollcall::base::ids::{Epoch, SliceId, UserId};
 use rollcall::config::AttendanceForm;
 use rollcall::store::{
-    Apply, ApplyReply, AttendanceQuestion, Attended, Attending, LiveEpoch, SliceSize, Span, Store,
-    find_attendees,
+    AttendanceQuestion, Attended, Attending, LiveEpoch, Span, Store, find_attendees,
 };
 
-use super::{gateway, live, on_each, user, users};
+use super::{Caller, live, on_each, user, users};
 
 const ALL_KINDS: [Attending; 3] = [Attending::All, Attending::Any, Attending::Not];
 
@@ -237,47 +236,12 @@ async fn only_those_who_were_there_in_that_time(store: Arc<dyn Store>) {
     // Each of four fans is there for 100 ms of both lives, one after the other; a stranger all the
     // time.
     for (name, begin) in [("a", 1_000), ("b", 5_000)] {
-        let slice = SliceId {
-            set: OnlineSet::Live(live(name)),
-            index: 1,
-            of: 1,
-        };
-        let mut follows = None;
-        for (n, at) in (0..5).map(|n| (n, begin + n as u64 * 100)) {
-            for (number, joins, leaves) in [
-                (n * 2 + 1, vec![user(n)], vec![]),
-                (n * 2 + 2, vec![], vec![user(n)]),
-            ] {
-                let (since, left) = (vec![at; joins.len()], Some(vec![at + 99; leaves.len()]));
-                let (gateway, number) = (gateway("g"), number as u64);
-                let slice = slice.clone();
-                let epoch = Epoch(7);
-                let (known, uniques) = (SliceSize::default(), true);
-                let (more, bye) = (false, false);
-                let (fans, lives) = (Vec::new(), Vec::new());
-                let call = Apply {
-                    slice,
-                    epoch,
-                    gateway,
-                    number,
-                    follows,
-                    known,
-                    more,
-                    bye,
-                    uniques,
-                    joins,
-                    fans,
-                    since,
-                    lives,
-                    leaves,
-                    left,
-                };
-                assert!(matches!(
-                    store.apply(&call).await.unwrap(),
-                    ApplyReply::Done(_)
-                ));
-                follows = Some(number);
-            }
+        let slice = SliceId::of_live(live(name), 1, 1);
+        let mut gateway = Caller::new(&store, "g").in_slice(slice).in_epoch(7);
+        for n in 0..5 {
+            let (one, at) = ([user(n)], begin + n as u64 * 100);
+            gateway.changes_at(at, &one, &[]).await;
+            gateway.changes_at(at + 99, &[], &one).await;
         }
         note(&store, &of(name), &users(0, 4)).await;
     }

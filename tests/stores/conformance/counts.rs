@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use rollcall::base::ids::{Epoch, LiveId};
+use rollcall::base::ids::LiveId;
 use rollcall::store::{
-    Arrived, COUNT_EVERY, CloseReply, CountLive, CountReply, Figures, LiveRecord, Peaks, Rank,
-    RankedLive, Standing, Store,
+    Arrived, COUNT_EVERY, CountReply, Figures, LiveRecord, Peaks, Rank, RankedLive, Standing, Store,
 };
 use tokio::time::{Instant, sleep};
 
-use super::{LONG, end, finish_close, live, on_each, opened};
+use super::{
+    closing, counting, end, figures, finish, later, live, loaded, named, on_each, opened, paged,
+    peaks,
+};
 
 on_each!(
     figures_are_written_on_change_and_not_more_often_than_allowed,
@@ -24,21 +26,8 @@ on_each!(
     the_largest_lives_are_paged_as_a_model_says,
 );
 
-fn figures(viewers: u64, fans: u64) -> Figures {
-    Figures { viewers, fans }
-}
-
 async fn count(store: &Arc<dyn Store>, record: &LiveRecord, figures: Figures) -> CountReply {
-    count_after(
-        store,
-        record,
-        Peaks {
-            viewers: figures.viewers,
-            fans: figures.fans,
-        },
-        figures,
-    )
-    .await
+    count_after(store, record, peaks(figures.viewers, figures.fans), figures).await
 }
 
 /// Tells these figures, and that there were more before.
@@ -49,13 +38,7 @@ async fn count_after(
     figures: Figures,
 ) -> CountReply {
     let arrived = Arrived::default();
-    let wish = CountLive {
-        live: record.live.clone(),
-        epoch: record.epoch,
-        figures,
-        peaks,
-        arrived,
-    };
+    let wish = counting(record, figures, peaks, arrived);
     store.count_live(&wish).await.unwrap()
 }
 
@@ -78,13 +61,7 @@ async fn figures_are_written_on_change_and_not_more_often_than_allowed(store: Ar
         count(&store, &record, figures(3, 1)).await,
         CountReply::Counted
     );
-    let counted = store
-        .load_live(&live("42"))
-        .await
-        .unwrap()
-        .unwrap()
-        .counted
-        .unwrap();
+    let counted = loaded(&store, "42").await.counted.unwrap();
     assert_eq!(counted.figures, figures(3, 1));
     assert!(
         counted.at >= record.opened_at && counted.at < record.opened_at + 60_000,
@@ -121,26 +98,14 @@ async fn figures_are_written_on_change_and_not_more_often_than_allowed(store: Ar
 async fn whoever_closes_a_live_finds_the_peaks_of_those_who_counted(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
     let told = LiveRecord {
-        peaks: Peaks {
-            viewers: 1,
-            fans: 9,
-        },
+        peaks: peaks(1, 9),
         ..record.clone()
     };
     assert!(matches!(
         store.keep_live(&told, "").await.unwrap(),
         Standing::Open { .. }
     ));
-    let (lower, higher) = (
-        Peaks {
-            viewers: 3,
-            fans: 1,
-        },
-        Peaks {
-            viewers: 5,
-            fans: 1,
-        },
-    );
+    let (lower, higher) = (peaks(3, 1), peaks(5, 1));
     assert_eq!(
         count_after(&store, &record, higher, figures(3, 1)).await,
         CountReply::Counted
@@ -150,38 +115,21 @@ async fn whoever_closes_a_live_finds_the_peaks_of_those_who_counted(store: Arc<d
         CountReply::Same
     );
     // A fan who came and left between two writes.
-    let higher = Peaks {
-        viewers: 5,
-        fans: 10,
-    };
+    let higher = peaks(5, 10);
     let again = count_after(&store, &record, higher, figures(3, 1)).await;
     assert!(matches!(again, CountReply::Early(_)), "{again:?}");
-    let CloseReply::Closing(closing) = store.begin_close(&end(&record)).await.unwrap() else {
-        panic!("not closing")
-    };
-    assert_eq!(
-        closing.peaks,
-        Peaks {
-            viewers: 5,
-            fans: 9
-        }
-    );
+    let closing = closing(&store, &record).await;
+    assert_eq!(closing.peaks, peaks(5, 9));
 }
 
 async fn figures_are_of_one_epoch_and_gone_with_the_close(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    let other = LiveRecord {
-        epoch: Epoch(record.epoch.0 + 1),
-        ..record.clone()
-    };
+    let other = later(&record, 1);
     assert_eq!(
         count(&store, &other, figures(3, 1)).await,
         CountReply::NotOpen
     );
-    let absent = LiveRecord {
-        live: live("43"),
-        ..record.clone()
-    };
+    let absent = named(&record, "43");
     assert_eq!(
         count(&store, &absent, figures(3, 1)).await,
         CountReply::NotOpen
@@ -196,9 +144,7 @@ async fn figures_are_of_one_epoch_and_gone_with_the_close(store: Arc<dyn Store>)
         CountReply::NotOpen
     );
     assert_eq!(stored(&store, &record).await, None);
-    finish_close(&store, &record.live, record.epoch, LONG)
-        .await
-        .unwrap();
+    finish(&store, &record).await;
     assert_eq!(
         count(&store, &record, figures(4, 1)).await,
         CountReply::NotOpen
@@ -221,11 +167,8 @@ async fn a_record_that_is_written_again_has_no_figures_yet(store: Arc<dyn Store>
         count(&store, &record, figures(3, 1)).await,
         CountReply::Counted
     );
-    let counted = store.load_live(&live("41")).await.unwrap().unwrap();
-    let elsewhere = LiveRecord {
-        live: live("42"),
-        ..counted
-    };
+    let counted = loaded(&store, "41").await;
+    let elsewhere = named(&counted, "42");
     assert_eq!(
         store.keep_live(&elsewhere, "").await.unwrap(),
         Standing::Rewritten
@@ -267,7 +210,7 @@ async fn lives_are_ranked_while_they_are_on_the_list(store: Arc<dyn Store>) {
     store.list_live(&live("a"), a.opened_at).await.unwrap();
     assert_eq!(top(&store, Rank::Viewers).await[0], ("a".to_owned(), 5));
     store.begin_close(&end(&a)).await.unwrap();
-    finish_close(&store, &a.live, a.epoch, LONG).await.unwrap();
+    finish(&store, &a).await;
     // A call that comes after the close brings nothing back.
     store.rank_lives(&ranks).await.unwrap();
     assert_eq!(top(&store, Rank::Viewers).await, [("b".to_owned(), 3)]);
@@ -279,7 +222,7 @@ async fn lives_are_ranked_while_they_are_on_the_list(store: Arc<dyn Store>) {
         "a new epoch begins at zero"
     );
     store.begin_close(&end(&b)).await.unwrap();
-    finish_close(&store, &b.live, b.epoch, LONG).await.unwrap();
+    finish(&store, &b).await;
     assert_eq!(store.ranked_figures(&[]).await.unwrap(), []);
 }
 
@@ -318,14 +261,7 @@ async fn the_largest_lives_are_paged_as_a_model_says(store: Arc<dyn Store>) {
             .collect();
         expected.sort_by_key(|ranked| std::cmp::Reverse((ranked.figure, ranked.live.clone())));
         for size in [7, 399, 1_000] {
-            let mut paged: Vec<RankedLive> = Vec::new();
-            loop {
-                let page = store.top_lives(rank, paged.last(), size).await.unwrap();
-                if page.is_empty() {
-                    break;
-                }
-                paged.extend(page);
-            }
+            let paged = paged(async |last| store.top_lives(rank, last, size).await).await;
             assert_eq!(paged, expected, "{rank:?} in pages of {size}");
         }
     }

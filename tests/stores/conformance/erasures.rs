@@ -2,20 +2,21 @@
 //! that names a user, and nothing else.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{ErasureId, GatewayId, Group, ListName, Login, PostId, SliceId, UserId};
 use rollcall::base::user_digest::UserDigest;
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::store::{
-    About, AnswerName, ApplyReply, BuryReply, CloseReply, DeadEvent, ERASED_ANSWER, Edge, Entry,
-    ErasedSome, ErasureProgress, Event, Found, LiveRecord, LiveState, OpenLive, PersonalData, Post,
-    Publisher, Publishing, QueueKind, ReadEvents, ReadFrom, RemoveUser, SenderTurn, Standing,
-    StatusId, Store, Terms, Timeline, WebhookQueue,
+    About, AnswerName, BuryReply, CloseReply, ERASED_ANSWER, Edge, Entry, ErasedSome,
+    ErasureProgress, Event, Found, LiveRecord, LiveState, OpenLive, PersonalData, Post, Publisher,
+    Publishing, QueueKind, Standing, StatusId, Store, Terms, Timeline, WebhookQueue,
 };
 
-use super::{Caller, LONG, end, finish_close, live, on_each, opened_as, user, wish};
+use super::{
+    Caller, LONG, closing, end, finish, given_up, is_seen, live, on_each, opened_as, reads_new,
+    removal, user, wish, wish_of,
+};
 
 on_each!(
     an_erasure_is_asked_for_once_and_its_report_stays,
@@ -131,22 +132,8 @@ async fn is_kept_for_webhooks(store: &Arc<dyn Store>, record: &LiveRecord, n: us
     store.append_events(events, 100).await.unwrap();
     let default = WebhookName::default();
     store.replay_events(&default, events, 100).await.unwrap();
-    let request = ReadEvents {
-        queue: queue.clone(),
-        gateway: sender.clone(),
-        turn: Duration::from_secs(6),
-        begin: 0,
-        from: ReadFrom::New,
-        count: 10,
-    };
-    let SenderTurn::Mine { events, .. } = store.read_events(&request).await.unwrap() else {
-        panic!("its turn")
-    };
-    let dead = DeadEvent {
-        event,
-        why: "500".to_owned(),
-        attempts: 1,
-    };
+    let events = reads_new(store, &queue, &sender).await;
+    let dead = given_up(event);
     let entry = events.last().unwrap().entry;
     let buried = store.bury_event(&queue, &sender, entry, &dead, 100).await;
     assert_eq!(buried.unwrap(), BuryReply::Buried);
@@ -169,11 +156,9 @@ async fn two_users(store: &Arc<dyn Store>) -> LiveRecord {
         .begin_attendance(&of, &record.attended())
         .await
         .unwrap();
-    let mut gateway = Caller {
-        epoch: record.epoch.0,
-        slice: SliceId::of_live(live("42"), 1, 1),
-        ..Caller::new(store, "g1")
-    };
+    let mut gateway = Caller::new(store, "g1")
+        .in_slice(SliceId::of_live(live("42"), 1, 1))
+        .in_epoch(record.epoch.0);
     gateway.registers(&[]).await;
     for n in [1, 2] {
         let one = user(n);
@@ -194,37 +179,18 @@ async fn two_users(store: &Arc<dyn Store>) -> LiveRecord {
         }
         store.put_in_list(&one, &list, &user(3)).await.unwrap();
         store.put_in_list(&user(3), &list, &one).await.unwrap();
-        store
-            .note_seen(&[(one.clone(), 5)], Duration::ZERO)
-            .await
-            .unwrap();
+        is_seen(store, &one, 5).await;
         store
             .note_attendance(&of, std::slice::from_ref(&one))
             .await
             .unwrap();
         // Twice there, and gone.
         for at in [100, 300] {
-            for (joins, leaves) in [(1, 0), (0, 1)] {
-                let users = [one.clone()];
-                let entry = gateway.entry;
-                let mut call = gateway.next(entry, &users[..joins], &users[..leaves]);
-                call.since = vec![at; joins];
-                call.left = Some(vec![at + 100; leaves]);
-                let ApplyReply::Done(_) = store.apply(&call).await.unwrap() else {
-                    panic!("{call:?}")
-                };
-                gateway.entry = Some(gateway.number);
-            }
+            let users = [one.clone()];
+            gateway.changes_at(at, &users, &[]).await;
+            gateway.changes_at(at + 100, &[], &users).await;
         }
-        let ban = RemoveUser {
-            live: live("42"),
-            epoch: record.epoch,
-            user: one.clone(),
-            ban: Some(LONG),
-            by: None,
-            is_told: true,
-            message: String::new(),
-        };
+        let ban = removal(record.epoch, n, Some(LONG));
         store.remove_user(&ban).await.unwrap();
         is_kept_for_webhooks(store, &record, n).await;
         let name = AnswerName::of_digest(&[n as u8; 16]);
@@ -330,14 +296,7 @@ fn granted(to: &str, streamer: &UserId) -> Publishing {
 async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn Store>) {
     let record = two_users(&store).await;
     let streamer = record.streamer.clone();
-    let other = opened_as(
-        &store,
-        &OpenLive {
-            streamer: user(8),
-            ..wish("43")
-        },
-    )
-    .await;
+    let other = opened_as(&store, &wish_of("43", user(8))).await;
     store
         .note_publishing("one", &record.live.clone().into(), LONG)
         .await
@@ -359,14 +318,10 @@ async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn Store>)
     assert!(open.is_dirty && open.open_lives == [live("42")], "{open:?}");
     assert!(store.load_live(&live("42")).await.unwrap().is_some());
 
-    let CloseReply::Closing(closing) = store.begin_close(&end(&record)).await.unwrap() else {
-        panic!("closing")
-    };
+    let closing = closing(&store, &record).await;
     let summary = closing.summary().unwrap();
     store.add_past_live(&summary, LONG).await.unwrap();
-    finish_close(&store, &record.live, record.epoch, LONG)
-        .await
-        .unwrap();
+    finish(&store, &record).await;
     let first = pass(&store, &streamer).await;
     assert_eq!(first.found.get(&PersonalData::Lives), Some(&1), "{first:?}");
     assert_eq!(
@@ -402,10 +357,7 @@ async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn Store>)
     let close = store.begin_close(&end(&record)).await.unwrap();
     assert_eq!(close, CloseReply::Absent);
     // Another may have a live of that name.
-    let next = OpenLive {
-        streamer: user(8),
-        ..wish("42")
-    };
+    let next = wish_of("42", user(8));
     let next = opened_as(&store, &next).await;
     assert!(next.epoch > record.epoch);
     let Standing::Open { .. } = store.keep_live(&next, "").await.unwrap() else {
@@ -425,10 +377,7 @@ async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn Store>)
 
 async fn who_is_online_is_found_and_left_to_the_gateways(store: Arc<dyn Store>) {
     let record = opened_as(&store, &wish("42")).await;
-    let mut gateway = Caller {
-        epoch: record.epoch.0,
-        ..Caller::new(&store, "g1")
-    };
+    let mut gateway = Caller::new(&store, "g1").in_epoch(record.epoch.0);
     let one = [user(1)];
     gateway.registers(&one).await;
     let step = pass(&store, &user(1)).await;

@@ -13,7 +13,10 @@ use rollcall::store::{
     WebhookQueue,
 };
 
-use super::{LONG, end, finish_close, gateway, live, on_each, opened_untold, user, wish};
+use super::{
+    LONG, counting, end, figures, finish, gateway, given_up, live, loaded, on_each, opened_untold,
+    reads_new, removal, user, wish,
+};
 
 on_each!(
     a_record_notes_its_events_in_order_until_they_are_settled,
@@ -32,13 +35,7 @@ on_each!(
 );
 
 async fn pending(store: &Arc<dyn Store>, name: &str) -> Vec<PendingEvent> {
-    store
-        .load_live(&live(name))
-        .await
-        .unwrap()
-        .expect("a record")
-        .events
-        .pending
+    loaded(store, name).await.events.pending
 }
 
 fn whats(pending: &[PendingEvent]) -> Vec<Happened> {
@@ -56,15 +53,7 @@ async fn remove(
     n: usize,
     ban: Option<Duration>,
 ) -> bool {
-    let wish = RemoveUser {
-        live: record.live.clone(),
-        epoch: record.epoch,
-        user: user(n),
-        ban,
-        by: None,
-        is_told: true,
-        message: String::new(),
-    };
+    let wish = removal(record.epoch, n, ban);
     match store.remove_user(&wish).await.unwrap() {
         RemoveReply::Done { .. } => true,
         RemoveReply::Crowded => {
@@ -119,10 +108,7 @@ async fn a_closed_record_has_no_events_left(store: Arc<dyn Store>) {
         [Happened::Opened, Happened::Closed],
         "closed once"
     );
-    let closed = finish_close(&store, &record.live, record.epoch, LONG)
-        .await
-        .unwrap()
-        .unwrap();
+    let closed = finish(&store, &record).await.unwrap();
     assert_eq!(closed.events, Default::default());
     let next = opened_untold(&store, &wish("42")).await;
     assert_eq!(whats(&next.events.pending), [Happened::Opened]);
@@ -133,19 +119,10 @@ async fn a_closed_record_has_no_events_left(store: Arc<dyn Store>) {
 async fn counts_are_noted_on_change_and_not_more_often_than_allowed(store: Arc<dyn Store>) {
     let record = opened_untold(&store, &wish("42")).await;
     let note = async || store.note_counts(&record.live, record.epoch).await.unwrap();
-    let figures = Figures {
-        viewers: 3,
-        fans: 1,
-    };
+    let figures = figures(3, 1);
     assert_eq!(note().await, NotedCounts::Same);
     let (peaks, arrived) = (Peaks::default(), Arrived::default());
-    let count = CountLive {
-        live: live("42"),
-        epoch: record.epoch,
-        figures,
-        peaks,
-        arrived,
-    };
+    let count = counting(&record, figures, peaks, arrived);
     store.count_live(&count).await.unwrap();
     let NotedCounts::Noted(noted) = note().await else {
         panic!("not noted")
@@ -323,10 +300,10 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
     let (one, other) = (gateway("one"), gateway("other"));
     append(&store, 0, 3, 1_000).await;
     let (entries, ..) = read(&store, &one, ReadFrom::New, 10).await;
-    let dead = |n| DeadEvent {
-        event: event(n),
-        why: "it answered 500".to_owned(),
-        attempts: 7,
+    let dead = |n| given_up(event(n));
+    let dead_events = async |after| {
+        let listed = store.dead_events(&queue().webhook, after, 10).await;
+        listed.unwrap()
     };
     let bury = async |who: &GatewayId, n: usize| {
         let queue = queue();
@@ -335,10 +312,7 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
         buried.await.unwrap()
     };
     assert_eq!(bury(&other, 0).await, BuryReply::NotTheSender);
-    assert_eq!(
-        store.dead_events(&queue().webhook, None, 10).await.unwrap(),
-        []
-    );
+    assert_eq!(dead_events(None).await, []);
     for n in 0..entries.len() {
         assert_eq!(bury(&one, n).await, BuryReply::Buried);
     }
@@ -349,39 +323,19 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
     );
     // The answer of a call was lost, and the sender makes it again.
     assert_eq!(bury(&one, 2).await, BuryReply::Buried);
-    let listed = store.dead_events(&queue().webhook, None, 10).await.unwrap();
-    assert_eq!(
-        listed
-            .iter()
-            .map(|(_, dead)| dead.clone())
-            .collect::<Vec<_>>(),
-        [dead(0), dead(1), dead(2)]
-    );
-    assert_eq!(
-        store
-            .dead_events(&queue().webhook, Some(listed[0].0), 1)
-            .await
-            .unwrap(),
-        listed[1..2]
-    );
+    let listed = dead_events(None).await;
+    let events: Vec<DeadEvent> = listed.iter().map(|(_, dead)| dead.clone()).collect();
+    assert_eq!(events, [dead(0), dead(1), dead(2)]);
+    let (default, first) = (queue().webhook, Some(listed[0].0));
+    let page = store.dead_events(&default, first, 1).await.unwrap();
+    assert_eq!(page, listed[1..2]);
 
-    assert!(
-        store
-            .replay_dead(&queue().webhook, listed[1].0)
-            .await
-            .unwrap()
-    );
-    assert!(
-        !store
-            .replay_dead(&queue().webhook, listed[1].0)
-            .await
-            .unwrap(),
-        "once"
-    );
-    assert_eq!(
-        store.dead_events(&queue().webhook, None, 10).await.unwrap(),
-        [listed[0].clone(), listed[2].clone()]
-    );
+    for is_first in [true, false] {
+        let replayed = store.replay_dead(&default, listed[1].0).await;
+        assert_eq!(replayed.unwrap(), is_first);
+    }
+    let left = [listed[0].clone(), listed[2].clone()];
+    assert_eq!(dead_events(None).await, left);
     assert_eq!(
         read(&store, &one, ReadFrom::New, 10).await.1,
         Vec::<String>::new(),
@@ -392,10 +346,7 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
         ..queue()
     };
     // Each queue has a turn of its own.
-    let found = look_at(&store, &again, &other, ReadFrom::New, 10).await;
-    let SenderTurn::Mine { events, .. } = found else {
-        panic!("{found:?}")
-    };
+    let events = reads_new(&store, &again, &other).await;
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].event, Some(event(1)));
     let status = store.webhook_status(&again.webhook).await.unwrap();
@@ -423,20 +374,13 @@ async fn what_was_erased_is_not_given_up(store: Arc<dyn Store>) {
         .replay_events(&replays.webhook, &sent_again, 1_000)
         .await
         .unwrap();
-    let turn = look_at(&store, &replays, &one, ReadFrom::New, 10).await;
-    let SenderTurn::Mine { events, .. } = turn else {
-        panic!("not its turn")
-    };
+    let events = reads_new(&store, &replays, &one).await;
     let mut place = String::new();
     while let Some(next) = store.erase_some(&user(1), &place).await.unwrap().next {
         place = next;
     }
     for (n, right) in [(0, BuryReply::Gone), (1, BuryReply::Buried)] {
-        let dead = DeadEvent {
-            event: sent_again[n].clone(),
-            why: "it answered 500".to_owned(),
-            attempts: 3,
-        };
+        let dead = given_up(sent_again[n].clone());
         let buried = store.bury_event(&replays, &one, events[n].entry, &dead, 10);
         assert_eq!(buried.await.unwrap(), right);
     }
@@ -670,18 +614,9 @@ async fn a_record_notes_no_more_than_it_can_hold(store: Arc<dyn Store>) {
     assert_eq!((noted.len(), told > 200), (told + 1, true));
 
     // Counts are not told now, so they are told when there is a place again.
-    let figures = Figures {
-        viewers: 3,
-        fans: 1,
-    };
+    let figures = figures(3, 1);
     let (peaks, arrived) = (Peaks::default(), Arrived::default());
-    let count = CountLive {
-        live: live("42"),
-        epoch: record.epoch,
-        figures,
-        peaks,
-        arrived,
-    };
+    let count = counting(&record, figures, peaks, arrived);
     store.count_live(&count).await.unwrap();
     let note = async || store.note_counts(&record.live, record.epoch).await.unwrap();
     assert_eq!(

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, GatewayId, ListName, PostId, UserId};
 use rollcall::store::{
-    Entry, FanoutTask, Followed, Job, MAX_LIST, MAX_TIMELINE, OpenLive, Post, PutInList, StatusId,
-    Store, Timeline, View, forget_author, merge_author, refill, status_page,
+    Entry, FanoutTask, Followed, Job, MAX_LIST, MAX_TIMELINE, Post, PutInList, StatusId, Store,
+    Timeline, View, forget_author, merge_author, refill, status_page,
 };
 use tokio::time::Instant;
 
-use super::{end, live, on_each, opened_as, user, wish};
+use super::{end, live, loaded, on_each, opened_as, user, wish_of};
 
 on_each!(
     a_timeline_keeps_the_newest_once_and_pages_miss_nobody,
@@ -62,14 +62,7 @@ async fn an_announcement_stays_as_it_was_made_first(store: Arc<dyn Store>) {
 }
 
 async fn on_air(store: &Arc<dyn Store>, name: &str, streamer: usize) -> Entry {
-    let record = opened_as(
-        store,
-        &OpenLive {
-            streamer: user(streamer),
-            ..wish(name)
-        },
-    )
-    .await;
+    let record = opened_as(store, &wish_of(name, user(streamer))).await;
     let entry = Entry::of_live(&record);
     store
         .add_entries(
@@ -359,7 +352,7 @@ async fn a_feed_shows_what_stands_and_drops_the_rest(store: Arc<dyn Store>) {
     let feed = Timeline::Feed(user(1));
     let all = [over.clone(), here.clone(), foreign, lost, older];
     store.add_entries(&feed, &all).await.unwrap();
-    let record = store.load_live(&live("41")).await.unwrap().unwrap();
+    let record = loaded(&store, "41").await;
     store.begin_close(&end(&record)).await.unwrap();
     assert_eq!(
         seen(&store, View::Feed(&user(1)), 1).await,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use rollcall::store::{Edge, FinishedChanges, Followed, Store};
 
-use super::{on_each, user, users};
+use super::{on_each, paged, user, users};
 
 on_each!(
     a_follow_is_new_once_and_seen_from_both_ends,
@@ -19,24 +19,23 @@ on_each!(
     follows_and_unfollows_at_a_time_leave_whole_edges,
 );
 
+async fn page(
+    store: &Arc<dyn Store>,
+    n: usize,
+    edge: Edge,
+    last: Option<&Followed>,
+    limit: usize,
+) -> Vec<Followed> {
+    let page = store.follow_page(&user(n), edge, last, limit).await;
+    page.unwrap()
+}
+
 async fn a_follow_is_new_once_and_seen_from_both_ends(store: Arc<dyn Store>) {
     assert!(store.follow(&user(1), &user(9)).await.unwrap());
-    let first = store
-        .follow_page(&user(1), Edge::Following, None, 10)
-        .await
-        .unwrap();
+    let first = page(&store, 1, Edge::Following, None, 10).await;
     assert!(!store.follow(&user(1), &user(9)).await.unwrap());
-    assert_eq!(
-        store
-            .follow_page(&user(1), Edge::Following, None, 10)
-            .await
-            .unwrap(),
-        first
-    );
-    let back = store
-        .follow_page(&user(9), Edge::Followers, None, 10)
-        .await
-        .unwrap();
+    assert_eq!(page(&store, 1, Edge::Following, None, 10).await, first);
+    let back = page(&store, 9, Edge::Followers, None, 10).await;
     assert_eq!((first.len(), &first[0].user), (1, &user(9)));
     assert_eq!(
         back,
@@ -67,13 +66,7 @@ async fn an_unfollow_takes_the_edge_out_at_both_ends(store: Arc<dyn Store>) {
         store.follows(&user(9), &users(1, 3)).await.unwrap(),
         [false, true]
     );
-    assert!(
-        store
-            .follow_page(&user(1), Edge::Following, None, 10)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(page(&store, 1, Edge::Following, None, 10).await.is_empty());
     assert_eq!(store.follower_count(&user(9)).await.unwrap(), 1);
 }
 
@@ -139,26 +132,17 @@ async fn pages_go_from_the_newest_to_the_oldest_and_miss_nobody(store: Arc<dyn S
     for fan in users(10, 60) {
         store.follow(&fan, &user(9)).await.unwrap();
     }
-    let whole = store
-        .follow_page(&user(9), Edge::Followers, None, 1_000)
-        .await
-        .unwrap();
+    let whole = page(&store, 9, Edge::Followers, None, 1_000).await;
     let order = |entry: &Followed| (entry.at, entry.user.clone());
     assert!(whole.is_sorted_by(|a, b| order(a) > order(b)));
     assert_eq!(whole.len(), 50);
     for size in [1, 7, 50] {
-        let mut paged: Vec<Followed> = Vec::new();
-        loop {
-            let page = store
-                .follow_page(&user(9), Edge::Followers, paged.last(), size)
-                .await
-                .unwrap();
-            if page.is_empty() {
-                break;
-            }
+        let paged = paged(async |last| {
+            let page = page(&store, 9, Edge::Followers, last, size).await;
             assert!(page.len() <= size);
-            paged.extend(page);
-        }
+            Ok(page)
+        })
+        .await;
         assert_eq!(paged, whole, "in pages of {size}");
     }
 }
@@ -177,16 +161,8 @@ async fn the_newest_followed_are_those_of_the_pages(store: Arc<dyn Store>) {
             .unwrap(),
         vec![true; 1_005]
     );
-    let mut pages = store
-        .follow_page(&user(9), Edge::Following, None, 1_000)
-        .await
-        .unwrap();
-    pages.extend(
-        store
-            .follow_page(&user(9), Edge::Following, pages.last(), 1_000)
-            .await
-            .unwrap(),
-    );
+    let mut pages = page(&store, 9, Edge::Following, None, 1_000).await;
+    pages.extend(page(&store, 9, Edge::Following, pages.last(), 1_000).await);
     let pages: Vec<_> = pages.into_iter().map(|followed| followed.user).collect();
     for most in [1, 999, 1_000, 1_001, 1_005, 5_001] {
         assert_eq!(
@@ -201,15 +177,9 @@ async fn a_page_goes_on_although_its_last_entry_is_gone(store: Arc<dyn Store>) {
     for fan in users(10, 30) {
         store.follow(&fan, &user(9)).await.unwrap();
     }
-    let whole = store
-        .follow_page(&user(9), Edge::Followers, None, 1_000)
-        .await
-        .unwrap();
+    let whole = page(&store, 9, Edge::Followers, None, 1_000).await;
     store.unfollow(&whole[4].user, &user(9)).await.unwrap();
-    let rest = store
-        .follow_page(&user(9), Edge::Followers, Some(&whole[4]), 1_000)
-        .await
-        .unwrap();
+    let rest = page(&store, 9, Edge::Followers, Some(&whole[4]), 1_000).await;
     assert_eq!(rest, whole[5..]);
 }
 
@@ -229,15 +199,9 @@ async fn follows_and_unfollows_at_a_time_leave_whole_edges(store: Arc<dyn Store>
     for done in futures_util::future::join_all(calls).await {
         done.unwrap();
     }
-    let fans = store
-        .follow_page(&user(9), Edge::Followers, None, 10)
-        .await
-        .unwrap();
+    let fans = page(&store, 9, Edge::Followers, None, 10).await;
     for n in 0..3 {
-        let followed = store
-            .follow_page(&user(n), Edge::Following, None, 10)
-            .await
-            .unwrap();
+        let followed = page(&store, n, Edge::Following, None, 10).await;
         let back = fans.iter().find(|fan| fan.user == user(n));
         assert_eq!(
             followed.first().map(|edge| edge.at),

@@ -1,12 +1,11 @@
 //! Leases of former gateways, and leases that Redis keeps for long. A lease of a former version is
 //! `<ms>:<ms>` or `<ms>:<ms>:<number>`: it is not touched, and not taken for one of this version's.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rollcall::store::{Burial, Lease, LeaseReply, RenewLease, Store};
+use rollcall::store::{Burial, Lease, RenewLease, Store};
 
-use super::{connect, gateway, living_gateway};
+use super::{connect, gateway, living_gateway, renewal, renewed};
 use crate::redis_server::RedisServer;
 
 pub(super) async fn redis() -> (RedisServer, Arc<dyn Store>) {
@@ -41,15 +40,10 @@ async fn a_former_lease_neither_lives_nor_is_dead_nor_can_be_buried() {
             .into();
         let number = own.map_or(0, |own: Lease| own.count) + 1;
         let renewal = RenewLease {
-            gateway: gateway("a"),
-            held: own,
-            number,
-            unheard: BTreeSet::new(),
             burials,
+            ..renewal("a", own, number)
         };
-        let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else {
-            panic!("dead")
-        };
+        let leases = renewed(&store, &renewal).await;
         assert_eq!(
             (leases.living, leases.dead),
             (vec![living_gateway("a", leases.own.count)], vec![])
@@ -80,15 +74,10 @@ async fn a_burial_keeps_when_the_lease_was_renewed_last() {
         count: Some(7),
     }];
     let renewal = RenewLease {
-        gateway: gateway("b"),
-        held: None,
-        number: 1,
-        unheard: BTreeSet::new(),
         burials,
+        ..renewal("b", None, 1)
     };
-    let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else {
-        panic!("dead")
-    };
+    let leases = renewed(&store, &renewal).await;
     assert_eq!(leases.dead, [(gateway("a"), 1_732_000_005_000)]);
     let renewal = RenewLease {
         held: Some(leases.own),
@@ -96,9 +85,7 @@ async fn a_burial_keeps_when_the_lease_was_renewed_last() {
         burials: vec![],
         ..renewal
     };
-    let LeaseReply::Renewed(later) = store.renew_lease(&renewal).await.unwrap() else {
-        panic!("dead")
-    };
+    let later = renewed(&store, &renewal).await;
     assert_eq!(later.dead, leases.dead);
 }
 
@@ -119,16 +106,8 @@ async fn deaths_are_forgotten_after_a_day_and_not_before() {
         format!("dead:{}", now - day + 60_000),
     );
     server.cli(&["HSET", "rollcall:leases", "old", &old, "young", &young]);
-    let renewal = RenewLease {
-        gateway: gateway("a"),
-        held: None,
-        number: 1,
-        unheard: BTreeSet::new(),
-        burials: vec![],
-    };
-    let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else {
-        panic!("dead")
-    };
+    let renewal = renewal("a", None, 1);
+    let leases = renewed(&store, &renewal).await;
     assert!(
         matches!(&leases.dead[..], [(dead, _)] if *dead == gateway("young")),
         "{:?}",

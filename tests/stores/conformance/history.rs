@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, UserId};
 use rollcall::store::{
-    Arrived, COUNT_EVERY, CloseLive, CloseReply, CountLive, CountReply, Figures, FinishClose,
-    HISTORY_STEP, LiveRecord, Peaks, Store, Summary, Uniques,
+    Arrived, COUNT_EVERY, CloseLive, CloseReply, CountReply, Figures, FinishClose, HISTORY_STEP,
+    LiveRecord, Peaks, Store, Summary, Uniques,
 };
 use tokio::time::{Instant, sleep};
 
-use super::{LONG, end, live, on_each, opened};
+use super::{
+    LONG, arrived, closing, counting, end, figures, later, live, on_each, opened, paged, peaks,
+};
 
 on_each!(
     a_write_of_figures_is_a_point_and_a_bucket_has_one,
@@ -20,10 +22,6 @@ on_each!(
     past_lives_are_listed_newest_first,
 );
 
-fn figures(viewers: u64, fans: u64) -> Figures {
-    Figures { viewers, fans }
-}
-
 /// Writes as soon as it may be.
 async fn count(
     store: &Arc<dyn Store>,
@@ -32,13 +30,7 @@ async fn count(
     (joins, leaves): (u64, u64),
 ) -> CountReply {
     let (peaks, arrived) = (Peaks::default(), Arrived { joins, leaves });
-    let wish = CountLive {
-        live: record.live.clone(),
-        epoch: record.epoch,
-        figures,
-        peaks,
-        arrived,
-    };
+    let wish = counting(record, figures, peaks, arrived);
     let since = Instant::now();
     loop {
         match store.count_live(&wish).await.unwrap() {
@@ -144,22 +136,13 @@ async fn totals_of_who_came_only_grow_whoever_writes_them(store: Arc<dyn Store>)
         CountReply::Counted,
         "somebody came"
     );
-    assert_eq!(
-        loaded(&store, &record).await.sums.arrived,
-        Arrived {
-            joins: 8,
-            leaves: 3
-        }
-    );
+    assert_eq!(loaded(&store, &record).await.sums.arrived, arrived(8, 3));
     assert_eq!(points(&store, &record).await.last(), Some(&(3, 0, 8, 3)));
 }
 
 async fn an_epoch_that_is_over_gets_no_points_and_counts_nobody(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    let other = LiveRecord {
-        epoch: Epoch(record.epoch.0 + 1),
-        ..record.clone()
-    };
+    let other = later(&record, 1);
     assert_eq!(
         count(&store, &other, figures(1, 1), (1, 0)).await,
         CountReply::NotOpen
@@ -177,10 +160,7 @@ async fn an_epoch_that_is_over_gets_no_points_and_counts_nobody(store: Arc<dyn S
         );
         match state {
             "closing" => {
-                let arrived = Arrived {
-                    joins: 2,
-                    leaves: 1,
-                };
+                let arrived = arrived(2, 1);
                 let (live, epoch, uniques) = (record.live.clone(), record.epoch, None);
                 let finish = FinishClose {
                     live,
@@ -214,10 +194,7 @@ async fn the_summary_says_what_the_slices_counted(store: Arc<dyn Store>) {
     count(&store, &record, figures(4, 2), (6, 2)).await;
     let counted = loaded(&store, &record).await.counted.unwrap().at;
     let closing = CloseLive {
-        peaks: Peaks {
-            viewers: 5,
-            fans: 2,
-        },
+        peaks: peaks(5, 2),
         ..end(&record)
     };
     let CloseReply::Closing(closed) = store.begin_close(&closing).await.unwrap() else {
@@ -226,14 +203,7 @@ async fn the_summary_says_what_the_slices_counted(store: Arc<dyn Store>) {
     let at = closed.closure.unwrap().at;
     assert_eq!(closed.sums.watched_ms, 4 * (at - counted));
     store.begin_close(&end(&record)).await.unwrap();
-    let (live, epoch, arrived) = (
-        record.live.clone(),
-        record.epoch,
-        Arrived {
-            joins: 7,
-            leaves: 2,
-        },
-    );
+    let (live, epoch, arrived) = (record.live.clone(), record.epoch, arrived(7, 2));
     let uniques = Some(Uniques {
         viewers: 6,
         fans: 3,
@@ -271,10 +241,8 @@ async fn the_summary_says_what_the_slices_counted(store: Arc<dyn Store>) {
 
 async fn past_lives_are_listed_newest_first(store: Arc<dyn Store>) {
     let streamer = UserId::parse("s1").unwrap();
-    let closing = opened(&store, "42").await;
-    let CloseReply::Closing(closed) = store.begin_close(&end(&closing)).await.unwrap() else {
-        panic!("not closing")
-    };
+    let record = opened(&store, "42").await;
+    let closed = closing(&store, &record).await;
     let model = Summary {
         streamer_id: streamer.clone(),
         ..closed.summary().unwrap()
@@ -290,17 +258,12 @@ async fn past_lives_are_listed_newest_first(store: Arc<dyn Store>) {
     }
     let all: Vec<Summary> = (1..=5).rev().map(past).collect();
     assert_eq!(store.past_lives(&streamer, None, 1_000).await.unwrap(), all);
-    let mut paged: Vec<Summary> = Vec::new();
-    loop {
-        let page = store
-            .past_lives(&streamer, paged.last().map(Summary::past).as_ref(), 2)
+    let paged = paged(async |last| {
+        store
+            .past_lives(&streamer, last.map(Summary::past).as_ref(), 2)
             .await
-            .unwrap();
-        if page.is_empty() {
-            break;
-        }
-        paged.extend(page);
-    }
+    })
+    .await;
     assert_eq!(paged, all);
     assert_eq!(
         store

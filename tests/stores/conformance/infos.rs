@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::base::ids::Epoch;
 use rollcall::store::{
     ChangeLive, ChangeReply, Info, LiveChange, LiveRecord, OpenLive, OpenReply, OpenedBy, Standing,
     Store, Terms,
 };
 
-use super::{LONG, end, finish_close, live, on_each, opened, opened_as, wish};
+use super::{end, finish, later, live, named, on_each, opened, opened_as, wish};
 
 on_each!(
     a_live_keeps_the_terms_with_which_it_was_opened,
@@ -87,19 +86,14 @@ async fn a_live_keeps_the_terms_with_which_it_was_opened(store: Arc<dyn Store>) 
         .await
         .unwrap();
     assert_eq!(again, OpenReply::AlreadyOpen(record.clone()));
-    let elsewhere = LiveRecord {
-        live: live("43"),
-        ..record.clone()
-    };
+    let elsewhere = named(&record, "43");
     assert_eq!(
         store.keep_live(&elsewhere, "").await.unwrap(),
         Standing::Rewritten
     );
     assert_eq!(load(&store, &elsewhere).await, elsewhere);
     store.begin_close(&end(&record)).await.unwrap();
-    finish_close(&store, &record.live, record.epoch, LONG)
-        .await
-        .unwrap();
+    finish(&store, &record).await;
     assert_eq!(
         load(&store, &record).await.terms,
         terms,
@@ -151,23 +145,15 @@ async fn information_grows_in_version_and_can_be_cleared(store: Arc<dyn Store>) 
 
 async fn information_is_of_one_epoch_and_gone_with_the_close(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    let absent = LiveRecord {
-        live: live("43"),
-        ..record.clone()
-    };
+    let absent = named(&record, "43");
     assert_eq!(write(&store, &absent, Some("1")).await, ChangeReply::Absent);
-    let other = LiveRecord {
-        epoch: Epoch(record.epoch.0 + 1),
-        ..record.clone()
-    };
+    let other = later(&record, 1);
     assert_eq!(write(&store, &other, Some("1")).await, ChangeReply::Over);
     written(&store, &record, Some("1")).await;
     store.begin_close(&end(&record)).await.unwrap();
     assert_eq!(write(&store, &record, Some("2")).await, ChangeReply::Over);
     assert_eq!(load(&store, &record).await.info, Info::default());
-    finish_close(&store, &record.live, record.epoch, LONG)
-        .await
-        .unwrap();
+    finish(&store, &record).await;
     assert_eq!(write(&store, &record, Some("2")).await, ChangeReply::Over);
     assert_eq!(opened(&store, "42").await.info, Info::default());
 }
@@ -282,18 +268,12 @@ async fn the_title_and_the_streamer_timeout_change_and_nothing_else_does(store: 
             record
         );
     }
-    let absent = LiveRecord {
-        live: live("43"),
-        ..record.clone()
-    };
+    let absent = named(&record, "43");
     assert_eq!(
         change(&store, &absent, changes(Some(None), None)).await,
         ChangeReply::Absent
     );
-    let other = LiveRecord {
-        epoch: Epoch(record.epoch.0 + 1),
-        ..record.clone()
-    };
+    let other = later(&record, 1);
     assert_eq!(
         change(&store, &other, changes(Some(None), None)).await,
         ChangeReply::Over
@@ -303,9 +283,7 @@ async fn the_title_and_the_streamer_timeout_change_and_nothing_else_does(store: 
         change(&store, &record, changes(Some(None), None)).await,
         ChangeReply::Over
     );
-    finish_close(&store, &record.live, record.epoch, LONG)
-        .await
-        .unwrap();
+    finish(&store, &record).await;
     assert_eq!(
         change(&store, &record, changes(Some(None), None)).await,
         ChangeReply::Over

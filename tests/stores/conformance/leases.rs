@@ -1,13 +1,12 @@
 //! Gateways' leases: renewals count up, burials compare the count, and a death is final.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::ids::GatewayId;
 use rollcall::store::{Burial, Lease, LeaseReply, Leases, LivingGateway, RenewLease, Store};
 
-use super::{gateway, living_gateway, on_each};
+use super::{gateway, living_gateway, on_each, renewal};
 
 on_each!(
     a_lease_counts_its_renewals,
@@ -39,11 +38,8 @@ async fn renew(
     let number = held.map_or(0, |held| held.count) + 1;
     store
         .renew_lease(&RenewLease {
-            gateway: gateway(name),
-            held,
-            number,
-            unheard: BTreeSet::new(),
             burials,
+            ..renewal(name, held, number)
         })
         .await
         .unwrap()
@@ -208,16 +204,7 @@ async fn a_store_that_came_back_as_it_was_buries_the_gateway(store: Arc<dyn Stor
 async fn a_renewal_whose_answer_was_lost_does_no_harm(store: Arc<dyn Store>) {
     let a = renewed(&store, "a", None, &[]).await.own;
     renewed(&store, "a", Some(a), &[]).await;
-    let next = RenewLease {
-        gateway: gateway("a"),
-        held: Some(a),
-        number: 3,
-        unheard: BTreeSet::new(),
-        burials: Vec::new(),
-    };
-    let LeaseReply::Renewed(leases) = store.renew_lease(&next).await.unwrap() else {
-        panic!("dead")
-    };
+    let leases = super::renewed(&store, &renewal("a", Some(a), 3)).await;
     assert_eq!(leases.own, Lease { count: 3, ..a });
 }
 
@@ -238,17 +225,7 @@ async fn a_renewal_that_arrives_again_renews_nothing(store: Arc<dyn Store>) {
     // The time of the last renewal did not move either.
     let b = renewed(&store, "b", None, &[]).await.own;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    let again = RenewLease {
-        gateway: gateway("b"),
-        held: Some(b),
-        number: 1,
-        unheard: BTreeSet::new(),
-        burials: Vec::new(),
-    };
-    assert!(matches!(
-        store.renew_lease(&again).await.unwrap(),
-        LeaseReply::Renewed(_)
-    ));
+    super::renewed(&store, &renewal("b", Some(b), 1)).await;
     let leases = renewed(&store, "a", Some(third), &[("b", Some(1))]).await;
     assert_eq!(leases.dead, [(gateway("b"), b.born)]);
 }
@@ -256,16 +233,10 @@ async fn a_renewal_that_arrives_again_renews_nothing(store: Arc<dyn Store>) {
 async fn a_lease_says_where_its_gateway_is_not_heard(store: Arc<dyn Store>) {
     let renew = async |held: Option<Lease>, number, unheard: &[u32]| {
         let renewal = RenewLease {
-            gateway: gateway("a"),
-            held,
-            number,
             unheard: unheard.iter().copied().collect(),
-            burials: Vec::new(),
+            ..renewal("a", held, number)
         };
-        match store.renew_lease(&renewal).await.unwrap() {
-            LeaseReply::Renewed(leases) => leases,
-            LeaseReply::Dead => panic!("dead"),
-        }
+        super::renewed(&store, &renewal).await
     };
     let says = |leases: &Leases, unheard: &[u32]| {
         let there = leases.living.iter().find(|l| l.gateway == gateway("a"));

@@ -11,8 +11,8 @@ use rollcall::store::{
 };
 
 use super::{
-    Caller, LONG, end, fence, finish_close, gateway, live, on_each, opened, opened_as, slice, user,
-    users, wish,
+    Caller, LONG, OPEN, closing, end, fence, finish, finish_close, gateway, later, live, on_each,
+    opened, opened_as, paged, peaks, slice, user, users, wish, wish_of,
 };
 
 on_each!(
@@ -40,10 +40,7 @@ async fn closed(store: &Arc<dyn Store>, record: &LiveRecord) -> LiveRecord {
         store.begin_close(&end(record)).await.unwrap(),
         CloseReply::Closing(_)
     ));
-    let record = finish_close(store, &record.live, record.epoch, LONG)
-        .await
-        .unwrap()
-        .expect("a record");
+    let record = finish(store, record).await.expect("a record");
     assert_eq!(record.state, LiveState::Closed);
     record
 }
@@ -126,10 +123,7 @@ async fn a_live_opens_once(store: Arc<dyn Store>) {
 
 async fn another_streamer_does_not_get_an_open_live(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    let other = OpenLive {
-        streamer: user(2),
-        ..wish("42")
-    };
+    let other = wish_of("42", user(2));
     assert_eq!(
         store.open_live(&other).await.unwrap(),
         OpenReply::Owned(record.clone())
@@ -143,9 +137,7 @@ async fn another_streamer_does_not_get_an_open_live(store: Arc<dyn Store>) {
         store.open_live(&wish("42")).await.unwrap(),
         OpenReply::Closing(_)
     ));
-    finish_close(&store, &live("42"), record.epoch, LONG)
-        .await
-        .unwrap();
+    finish(&store, &record).await;
     let next = opened_as(&store, &other).await;
     assert!(
         next.epoch > record.epoch && next.streamer == user(2),
@@ -155,10 +147,7 @@ async fn another_streamer_does_not_get_an_open_live(store: Arc<dyn Store>) {
 
 async fn a_live_closes_in_two_steps_and_opens_anew_with_a_higher_epoch(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    let peaks = Peaks {
-        viewers: 9,
-        fans: 4,
-    };
+    let peaks = peaks(9, 4);
     let wish = CloseLive {
         reason: CloseReason::Moderated,
         peaks,
@@ -178,10 +167,7 @@ async fn a_live_closes_in_two_steps_and_opens_anew_with_a_higher_epoch(store: Ar
         1,
         "a live that is closing is still looked after"
     );
-    let closed = finish_close(&store, &live("42"), record.epoch, LONG)
-        .await
-        .unwrap()
-        .expect("a record");
+    let closed = finish(&store, &record).await.expect("a record");
     // Its events are in the stream by then.
     assert_eq!(
         closed,
@@ -238,11 +224,9 @@ async fn an_epoch_is_above_all_that_the_record_and_the_fences_have_seen(store: A
     assert_eq!(of_one.epoch, Epoch(far.0 + 2));
     // An open fence counts as well as a closed one.
     closed(&store, &of_one).await;
-    let mut a = Caller {
-        slice: first,
-        epoch: far.0 + 40,
-        ..Caller::new(&store, "a")
-    };
+    let mut a = Caller::new(&store, "a")
+        .in_slice(first)
+        .in_epoch(far.0 + 40);
     a.registers(&users(0, 1)).await;
     assert_eq!(opened_as(&store, &of_two).await.epoch, Epoch(far.0 + 41));
 }
@@ -255,12 +239,7 @@ async fn a_close_is_of_one_epoch(store: Arc<dyn Store>) {
         store.begin_close(&end(&first)).await.unwrap(),
         CloseReply::OtherEpoch(second.clone())
     );
-    assert_eq!(
-        finish_close(&store, &live("42"), first.epoch, LONG)
-            .await
-            .unwrap(),
-        Some(second.clone())
-    );
+    assert_eq!(finish(&store, &first).await, Some(second.clone()));
     assert_eq!(load(&store, "42").await, Some(second));
     let absent = CloseLive {
         live: live("43"),
@@ -274,13 +253,8 @@ async fn a_close_is_of_one_epoch(store: Arc<dyn Store>) {
 
 async fn a_close_can_be_asked_for_twice(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    let CloseReply::Closing(first) = store.begin_close(&end(&record)).await.unwrap() else {
-        panic!("not closing")
-    };
-    let peaks = Peaks {
-        viewers: 3,
-        fans: 1,
-    };
+    let first = closing(&store, &record).await;
+    let peaks = peaks(3, 1);
     let again = CloseLive {
         reason: CloseReason::StreamerTimeout,
         peaks,
@@ -290,20 +264,12 @@ async fn a_close_can_be_asked_for_twice(store: Arc<dyn Store>) {
         panic!("not closing")
     };
     assert_eq!(second, LiveRecord { peaks, ..first });
-    let done = finish_close(&store, &live("42"), record.epoch, LONG)
-        .await
-        .unwrap()
-        .expect("a record");
+    let done = finish(&store, &record).await.expect("a record");
     assert_eq!(
         store.begin_close(&again).await.unwrap(),
         CloseReply::Closed(done.clone())
     );
-    assert_eq!(
-        finish_close(&store, &live("42"), record.epoch, LONG)
-            .await
-            .unwrap(),
-        Some(done)
-    );
+    assert_eq!(finish(&store, &record).await, Some(done));
 }
 
 async fn finishing_needs_the_epoch_and_a_close_under_way(store: Arc<dyn Store>) {
@@ -314,12 +280,7 @@ async fn finishing_needs_the_epoch_and_a_close_under_way(store: Arc<dyn Store>) 
         None
     );
     let record = opened(&store, "42").await;
-    assert_eq!(
-        finish_close(&store, &live("42"), record.epoch, LONG)
-            .await
-            .unwrap(),
-        Some(record.clone())
-    );
+    assert_eq!(finish(&store, &record).await, Some(record.clone()));
     store.begin_close(&end(&record)).await.unwrap();
     let other = Epoch(record.epoch.0 + 1);
     let other = finish_close(&store, &live("42"), other, LONG)
@@ -334,13 +295,7 @@ async fn a_live_that_is_kept_raises_its_peaks_and_never_lowers_them(store: Arc<d
     let mut record = opened(&store, "42").await;
     for (viewers, fans, expected) in [(5, 2, (5, 2)), (3, 4, (5, 4)), (0, 0, (5, 4))] {
         record.peaks = Peaks { viewers, fans };
-        assert_eq!(
-            keep(&store, &record).await,
-            Standing::Open {
-                removals: 0,
-                version: 0
-            }
-        );
+        assert_eq!(keep(&store, &record).await, OPEN);
         let peaks = load(&store, "42").await.expect("a record").peaks;
         assert_eq!((peaks.viewers, peaks.fans), expected);
     }
@@ -348,14 +303,9 @@ async fn a_live_that_is_kept_raises_its_peaks_and_never_lowers_them(store: Arc<d
 
 async fn a_live_that_is_over_is_not_kept(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    let CloseReply::Closing(closing) = store.begin_close(&end(&record)).await.unwrap() else {
-        panic!("not closing")
-    };
+    let closing = closing(&store, &record).await;
     assert_eq!(keep(&store, &record).await, Standing::Over(closing));
-    let done = finish_close(&store, &live("42"), record.epoch, LONG)
-        .await
-        .unwrap()
-        .expect("a record");
+    let done = finish(&store, &record).await.expect("a record");
     assert_eq!(keep(&store, &record).await, Standing::Over(done));
     assert!(listed(&store).await.is_empty());
     let next = opened(&store, "42").await;
@@ -363,10 +313,7 @@ async fn a_live_that_is_over_is_not_kept(store: Arc<dyn Store>) {
 }
 
 async fn a_live_that_is_kept_has_its_lost_record_written_again(store: Arc<dyn Store>) {
-    let peaks = Peaks {
-        viewers: 8,
-        fans: 2,
-    };
+    let peaks = peaks(8, 2);
     let record = LiveRecord {
         live: live("42"),
         epoch: Epoch(7),
@@ -379,13 +326,7 @@ async fn a_live_that_is_kept_has_its_lost_record_written_again(store: Arc<dyn St
         live: live("42"),
         opened_at: record.opened_at
     }));
-    assert_eq!(
-        keep(&store, &record).await,
-        Standing::Open {
-            removals: 0,
-            version: 0
-        }
-    );
+    assert_eq!(keep(&store, &record).await, OPEN);
     assert!(matches!(
         store.begin_close(&end(&record)).await.unwrap(),
         CloseReply::Closing(_)
@@ -396,10 +337,7 @@ async fn a_live_that_is_kept_has_its_lost_record_written_again(store: Arc<dyn St
 /// of a later one.
 async fn a_record_of_an_older_epoch_is_written_again(store: Arc<dyn Store>) {
     let first = opened(&store, "42").await;
-    let later = |n| LiveRecord {
-        epoch: Epoch(first.epoch.0 + n),
-        ..first.clone()
-    };
+    let later = |n| later(&first, n);
     assert_eq!(
         keep(&store, &later(1)).await,
         Standing::Rewritten,
@@ -436,14 +374,7 @@ async fn open_lives_are_paged_by_age_and_miss_none(store: Arc<dyn Store>) {
     assert_eq!(whole.len(), 31);
     assert!(whole.is_sorted_by_key(|l| (l.opened_at, l.live.clone())));
     for size in [1, 2, 7] {
-        let mut paged: Vec<ListedLive> = Vec::new();
-        loop {
-            let page = store.lives_page(paged.last(), size).await.unwrap();
-            if page.is_empty() {
-                break;
-            }
-            paged.extend(page);
-        }
+        let paged = paged(async |last| store.lives_page(last, size).await).await;
         assert_eq!(paged, whole, "in pages of {size}");
     }
     let gone = LiveRecord {

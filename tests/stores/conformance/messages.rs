@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use rollcall::base::ids::Epoch;
 use rollcall::store::{
-    BusEvent, BusEvents, Channel, LiftBan, LiftReply, LiveRecord, OpenLive, RemoveReply,
-    RemoveUser, Standing, Store,
+    BusEvent, BusEvents, Channel, LiftBan, LiftReply, LiveRecord, RemoveReply, RemoveUser,
+    Standing, Store,
 };
 
-use super::{LONG, end, finish_close, live, on_each, opened, user, wish};
+use super::{LONG, OPEN, end, finish, later, live, on_each, opened, user, wish, wish_of};
 
 on_each!(
     an_opening_is_told,
@@ -73,13 +73,7 @@ async fn an_opening_is_told(store: Arc<dyn Store>) {
     opened(&store, "42").await;
     assert_eq!(listener.heard().await, ["42 opened"]);
     store.open_live(&wish("42")).await.unwrap();
-    store
-        .open_live(&OpenLive {
-            streamer: user(1),
-            ..wish("42")
-        })
-        .await
-        .unwrap();
+    store.open_live(&wish_of("42", user(1))).await.unwrap();
     opened(&store, "43").await;
     assert!(listener.heard().await.is_empty());
 }
@@ -87,10 +81,7 @@ async fn an_opening_is_told(store: Arc<dyn Store>) {
 async fn a_close_is_told_when_it_begins(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
     let mut listener = Listener::of(&store).await;
-    let other = LiveRecord {
-        epoch: Epoch(record.epoch.0 + 1),
-        ..record.clone()
-    };
+    let other = later(&record, 1);
     store.begin_close(&end(&other)).await.unwrap();
     assert!(listener.heard().await.is_empty());
     store.begin_close(&end(&record)).await.unwrap();
@@ -98,9 +89,7 @@ async fn a_close_is_told_when_it_begins(store: Arc<dyn Store>) {
     // Whoever takes the close up tells it once more: the first message may have been lost.
     store.begin_close(&end(&record)).await.unwrap();
     assert_eq!(listener.heard().await, ["42 closes"]);
-    finish_close(&store, &live("42"), record.epoch, LONG)
-        .await
-        .unwrap();
+    finish(&store, &record).await;
     store.begin_close(&end(&record)).await.unwrap();
     assert!(listener.heard().await.is_empty());
 }
@@ -147,13 +136,7 @@ async fn a_removal_and_the_lifting_of_a_ban_are_told(store: Arc<dyn Store>) {
 async fn a_record_that_is_written_again_is_told(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
     let mut listener = Listener::of(&store).await;
-    assert_eq!(
-        store.keep_live(&record, "again").await.unwrap(),
-        Standing::Open {
-            removals: 0,
-            version: 0
-        }
-    );
+    assert_eq!(store.keep_live(&record, "again").await.unwrap(), OPEN);
     let older = LiveRecord {
         epoch: Epoch(record.epoch.0 - 1),
         ..record.clone()
@@ -163,10 +146,7 @@ async fn a_record_that_is_written_again_is_told(store: Arc<dyn Store>) {
         Standing::Over(_)
     ));
     assert!(listener.heard().await.is_empty());
-    let later = LiveRecord {
-        epoch: Epoch(record.epoch.0 + 1),
-        ..record
-    };
+    let later = later(&record, 1);
     assert_eq!(
         store.keep_live(&later, "again").await.unwrap(),
         Standing::Rewritten

@@ -4,41 +4,24 @@
 use std::sync::Arc;
 
 use rollcall::base::clock::UnixMillis;
-use rollcall::base::ids::{
-    Epoch, Group, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId,
-};
+use rollcall::base::ids::{Epoch, Group, SliceId, UserId};
 use rollcall::store::{OpenLive, Store};
 
-use super::{Caller, fans, live, on_each, opened_as, sweep, users, wish};
-
-fn viewers() -> SliceId {
-    SliceId {
-        set: OnlineSet::Live(live("42")),
-        index: 1,
-        of: 1,
-    }
-}
-
-fn caller(store: &Arc<dyn Store>, name: &str) -> Caller {
-    Caller {
-        slice: viewers(),
-        ..Caller::new(store, name)
-    }
-}
+use super::{
+    Caller, fans, live, on_each, opened_as, slice, streamers_slice, sweep, users, users_slice, wish,
+};
 
 /// Changes a slice that keeps times: everybody who joins is there since `at`.
 async fn changes(caller: &mut Caller, at: UnixMillis, joins: &[UserId], leaves: &[UserId]) -> u64 {
-    let mut call = caller.next(caller.entry, joins, leaves);
-    call.since = vec![at; joins.len()];
-    caller.makes(&call).await.card
+    caller.changes_at(at, joins, leaves).await.card
 }
 
 async fn since(store: &Arc<dyn Store>, asked: &[UserId]) -> Vec<Option<UnixMillis>> {
-    store.since_of(&viewers(), asked).await.unwrap()
+    store.since_of(&slice(), asked).await.unwrap()
 }
 
 async fn a_viewer_is_there_since_the_earliest_time_that_a_gateway_says(store: Arc<dyn Store>) {
-    let (mut a, mut b) = (caller(&store, "a"), caller(&store, "b"));
+    let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     changes(&mut a, 1_000, &users(0, 3), &[]).await;
     changes(&mut b, 2_000, &users(1, 4), &[]).await;
     assert_eq!(
@@ -56,21 +39,21 @@ async fn a_viewer_is_there_since_the_earliest_time_that_a_gateway_says(store: Ar
 }
 
 async fn times_go_with_sweeps_and_closes(store: Arc<dyn Store>) {
-    let (mut a, mut b) = (caller(&store, "a"), caller(&store, "b"));
+    let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     changes(&mut a, 1_000, &users(0, 3), &[]).await;
     changes(&mut b, 2_000, &users(2, 4), &[]).await;
-    let swept = sweep(&store, &viewers(), 1, &[("a", 0)]).await;
+    let swept = sweep(&store, &slice(), 1, &[("a", 0)]).await;
     assert_eq!((swept.released, swept.size.card), (3, 2));
     assert_eq!(
         since(&store, &users(0, 4)).await,
         [None, None, Some(1_000), Some(2_000)]
     );
-    store.close_slice(&viewers(), Epoch(1)).await.unwrap();
+    store.close_slice(&slice(), Epoch(1)).await.unwrap();
     assert_eq!(since(&store, &users(0, 4)).await, [None; 4]);
     // The next epoch begins with nobody.
     let mut c = Caller {
         epoch: 2,
-        ..caller(&store, "c")
+        ..Caller::new(&store, "c")
     };
     changes(&mut c, 7_000, &users(0, 1), &[]).await;
     assert_eq!(
@@ -80,7 +63,7 @@ async fn times_go_with_sweeps_and_closes(store: Arc<dyn Store>) {
 }
 
 async fn a_whole_batch_has_times(store: Arc<dyn Store>) {
-    let mut a = caller(&store, "a");
+    let mut a = Caller::new(&store, "a");
     for _ in 0..2 {
         assert_eq!(changes(&mut a, 5, &users(0, 1_000), &[]).await, 1_000);
     }
@@ -90,30 +73,17 @@ async fn a_whole_batch_has_times(store: Arc<dyn Store>) {
 }
 
 async fn slices_of_a_live_and_of_the_platform_are_apart(store: Arc<dyn Store>) {
-    let mut of_live = caller(&store, "a");
+    let mut of_live = Caller::new(&store, "a");
     changes(&mut of_live, 1, &users(0, 2), &[]).await;
-    let online = SliceId {
-        set: OnlineSet::Users,
-        index: 7,
-        of: USERS_SLICES,
-    };
-    let streamers = SliceId {
-        set: OnlineSet::Streamers,
-        index: 7,
-        of: STREAMERS_SLICES,
-    };
-    let mut of_users = Caller {
-        slice: online.clone(),
-        ..Caller::new(&store, "a")
-    };
+    let online = users_slice(7);
+    let streamers = streamers_slice(7);
+    let mut of_users = Caller::new(&store, "a").in_slice(online.clone());
     of_users.registers(&users(0, 3)).await;
-    Caller {
-        slice: streamers.clone(),
-        ..Caller::new(&store, "a")
-    }
-    .registers(&users(0, 1))
-    .await;
-    for (slice, there) in [(viewers(), 2), (online.clone(), 3), (streamers, 1)] {
+    Caller::new(&store, "a")
+        .in_slice(streamers.clone())
+        .registers(&users(0, 1))
+        .await;
+    for (slice, there) in [(slice(), 2), (online.clone(), 3), (streamers, 1)] {
         assert_eq!(fans(&store, &slice).await, users(0, there), "{}", slice.set);
         let are: Vec<bool> = (0..4).map(|n| n < there).collect();
         assert_eq!(
@@ -133,7 +103,7 @@ async fn slices_of_a_live_and_of_the_platform_are_apart(store: Arc<dyn Store>) {
             .unwrap()
             .is_empty()
     );
-    store.close_slice(&viewers(), Epoch(1)).await.unwrap();
+    store.close_slice(&slice(), Epoch(1)).await.unwrap();
     assert_eq!(of_users.moves_on().await.card, 3);
 }
 
@@ -155,11 +125,7 @@ async fn a_live_has_the_slices_that_it_was_opened_with(store: Arc<dyn Store>) {
         [1, 2].map(|index| ("viewers of 42".to_owned(), index))
     );
     // The fence of any slice lifts the next epoch.
-    let last = SliceId {
-        set: OnlineSet::Live(live("45")),
-        index: 2,
-        of: 2,
-    };
+    let last = SliceId::of_live(live("45"), 2, 2);
     store
         .close_slice(&last, Epoch(u64::from(u32::MAX) + 5))
         .await

@@ -89,10 +89,8 @@ async fn a_slice_that_is_older_than_a_gateway_knows_forgets(store: Arc<dyn Store
     for by_call in [true, false] {
         for case in 0..3 {
             let slice = SliceId::of_live(live(&format!("L{case}{by_call}")), 1, 1);
-            let [mut a, mut b] = ["a", "b"].map(|name| Caller {
-                slice: slice.clone(),
-                ..Caller::new(&store, name)
-            });
+            let [mut a, mut b] =
+                ["a", "b"].map(|name| Caller::new(&store, name).in_slice(slice.clone()));
             let before = a.registers(&users(0, 5)).await;
             let known = newer_than(before)[case];
             let size = if by_call {
@@ -233,20 +231,14 @@ async fn a_rebuild_goes_with_its_epoch(store: Arc<dyn Store>) {
     let found = a.looks().await;
     assert_eq!(found.fence, Some(Fence::Closed(Epoch(1))));
     assert!(found.size.is_in_order());
-    let mut next = Caller {
-        epoch: 2,
-        ..Caller::new(&store, "a")
-    };
+    let mut next = Caller::new(&store, "a").in_epoch(2);
     assert!(!next.registers(&users(0, 5)).await.rebuild);
 }
 
 /// Puts a slice of a live into a rebuild, in which three of ten are said again.
 async fn rebuilding(store: &Arc<dyn Store>, name: &str) -> Caller {
     let slice = SliceId::of_live(live(name), 1, 1);
-    let mut a = Caller {
-        slice,
-        ..Caller::new(store, "a")
-    };
+    let mut a = Caller::new(store, "a").in_slice(slice);
     let size = a.registers(&users(0, 10)).await;
     let forgets = Pass {
         wrong: Some(size.incarnation),

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, UserId};
 use rollcall::store::{
-    Ban, ChangeKind, Happened, LEAP, LiftBan, LiftReply, LiveRecord, MAX_BANS, MAX_BATCH,
-    RemoveReply, RemoveUser, Standing, Store,
+    Ban, ChangeKind, Happened, LEAP, LiftReply, LiveRecord, MAX_BANS, MAX_BATCH, RemoveReply,
+    Standing, Store,
 };
 
-use super::{LONG, end, finish_close, live, on_each, opened, user};
+use super::{LONG, end, finish, later, lifting, live, loaded, on_each, opened, removal, user};
 
 on_each!(
     removals_are_numbered_and_read_from_a_number_on,
@@ -46,15 +46,7 @@ async fn remove_in(
     n: usize,
     ban: Option<Duration>,
 ) -> RemoveReply {
-    let wish = RemoveUser {
-        live: live("42"),
-        epoch,
-        user: user(n),
-        ban,
-        by: None,
-        is_told: true,
-        message: String::new(),
-    };
+    let wish = removal(epoch, n, ban);
     store.remove_user(&wish).await.unwrap()
 }
 
@@ -63,14 +55,7 @@ async fn lift(store: &Arc<dyn Store>, n: usize) -> LiftReply {
 }
 
 async fn lift_in(store: &Arc<dyn Store>, epoch: Epoch, n: usize) -> LiftReply {
-    let wish = LiftBan {
-        live: live("42"),
-        epoch,
-        user: user(n),
-        by: None,
-        is_told: true,
-        message: String::new(),
-    };
+    let wish = lifting(epoch, n);
     store.lift_ban(&wish).await.unwrap()
 }
 
@@ -179,7 +164,7 @@ async fn a_ban_is_lifted_once(store: Arc<dyn Store>) {
     assert_eq!(lift(&store, 1).await, LiftReply::NotBanned);
     removed(&store, 1, Some(LONG)).await;
     assert_eq!(lift(&store, 1).await, LiftReply::Lifted { number: 3 });
-    let record = store.load_live(&live("42")).await.unwrap().unwrap();
+    let record = loaded(&store, "42").await;
     let last = record.events.pending.last().unwrap();
     assert_eq!(last.what, Happened::Unbanned(user(1)));
     assert_eq!(lift(&store, 1).await, LiftReply::NotBanned);
@@ -229,9 +214,7 @@ async fn a_close_forgets_them_and_the_next_epoch_begins_with_none(store: Arc<dyn
         assert_eq!(lift(&store, 1).await, LiftReply::Over);
         restore(&store, &[(user(1), LONG)]).await;
         assert!(banned(&store).await.is_empty());
-        finish_close(&store, &live("42"), first.epoch, LONG)
-            .await
-            .unwrap();
+        finish(&store, &first).await;
     }
     let next = opened(&store, "42").await;
     assert_eq!(next.removals, 0);
@@ -247,15 +230,7 @@ async fn the_record_and_its_keeping_tell_the_last_number(store: Arc<dyn Store>) 
     assert_eq!(record.removals, 0);
     removed(&store, 1, None).await;
     removed(&store, 2, Some(LONG)).await;
-    assert_eq!(
-        store
-            .load_live(&live("42"))
-            .await
-            .unwrap()
-            .expect("a record")
-            .removals,
-        2
-    );
+    assert_eq!(loaded(&store, "42").await.removals, 2);
     for known in [0, 1, 2] {
         let Standing::Open { removals, .. } = kept(&store, &record, known).await else {
             panic!("not open")
@@ -278,32 +253,18 @@ async fn numbers_leap_over_those_that_were_lost(store: Arc<dyn Store>) {
     assert_eq!(removals, 7 + LEAP);
     assert_eq!(removed(&store, 2, None).await.0, 8 + LEAP);
     // The record is lost altogether, or of an older epoch.
-    let later = LiveRecord {
-        epoch: Epoch(record.epoch.0 + 4),
-        ..record
-    };
-    assert_eq!(kept(&store, &later, 3).await, Standing::Rewritten);
+    let newer = later(&record, 4);
+    assert_eq!(kept(&store, &newer, 3).await, Standing::Rewritten);
     let read = store
-        .removals_since(&live("42"), later.epoch, 0)
+        .removals_since(&live("42"), newer.epoch, 0)
         .await
         .unwrap()
         .expect("an open epoch");
     assert_eq!((read.last, read.changes), (3 + LEAP, vec![]));
     assert!(banned(&store).await.is_empty());
-    let last = LiveRecord {
-        epoch: Epoch(later.epoch.0 + 1),
-        ..later
-    };
+    let last = later(&newer, 1);
     assert_eq!(kept(&store, &last, 0).await, Standing::Rewritten);
-    assert_eq!(
-        store
-            .load_live(&live("42"))
-            .await
-            .unwrap()
-            .expect("a record")
-            .removals,
-        0
-    );
+    assert_eq!(loaded(&store, "42").await.removals, 0);
 }
 
 async fn what_is_restored_never_overrides_what_is_known(store: Arc<dyn Store>) {
@@ -330,15 +291,7 @@ async fn what_is_restored_never_overrides_what_is_known(store: Arc<dyn Store>) {
         );
         assert_eq!(bans.len(), 3);
     }
-    assert_eq!(
-        store
-            .load_live(&live("42"))
-            .await
-            .unwrap()
-            .expect("a record")
-            .removals,
-        6
-    );
+    assert_eq!(loaded(&store, "42").await.removals, 6);
 }
 
 async fn changes_come_in_batches(store: Arc<dyn Store>) {

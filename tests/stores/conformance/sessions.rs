@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::clock::UnixMillis;
-use rollcall::base::ids::{Epoch, OnlineSet, SliceId, UserId};
+use rollcall::base::ids::{Epoch, SliceId, UserId};
 use rollcall::store::{
     ApplyReply, Attended, LiveEpoch, MANY_SESSIONS, MOST_SESSIONS, Pass, SHORT_BREAK, Session,
     SessionPlace, Span, Stays, Store,
@@ -20,11 +20,7 @@ use super::{Caller, live, on_each, passes, sweep, user, users};
 const SLICES: u32 = 2;
 
 fn viewers(index: u32) -> SliceId {
-    SliceId {
-        set: OnlineSet::Live(live("42")),
-        index,
-        of: SLICES,
-    }
+    SliceId::of_live(live("42"), index, SLICES)
 }
 
 fn of(epoch: u64) -> LiveEpoch {
@@ -50,10 +46,10 @@ struct Gateway {
 
 impl Gateway {
     fn new(store: &Arc<dyn Store>, name: &str, epoch: u64) -> Self {
-        let part = |index| Caller {
-            slice: viewers(index),
-            epoch,
-            ..Caller::new(store, name)
+        let part = |index| {
+            Caller::new(store, name)
+                .in_slice(viewers(index))
+                .in_epoch(epoch)
         };
         Self {
             parts: (1..=SLICES).map(part).collect(),
@@ -71,10 +67,7 @@ impl Gateway {
                     .collect()
             };
             let (joins, leaves) = (here(joins), here(leaves));
-            let mut call = part.next(part.entry, &joins, &leaves);
-            call.since = vec![at; joins.len()];
-            call.left = Some(vec![at; leaves.len()]);
-            part.makes(&call).await;
+            part.changes_at(at, &joins, &leaves).await;
         }
     }
 }

@@ -10,8 +10,8 @@ use rollcall::store::{
 };
 
 use super::{
-    Caller, at, claimed, claims, fans, fence, gateway, is_refused, live, look, members, on_each,
-    pass, passes, slice, sweep, user, users,
+    Caller, arrived, at, claimed, claims, fans, fence, gateway, is_fan, is_refused, live, look,
+    members, on_each, pass, passes, slice, sweep, user, users,
 };
 
 on_each!(
@@ -52,8 +52,8 @@ async fn a_fan_who_joins_is_in_and_one_who_leaves_is_out(store: Arc<dyn Store>) 
     assert_eq!(a.changes(&users(3, 5), &users(0, 1)).await.card, 4);
     let are = [0, 4].map(|n| (n, n == 4));
     for (n, is_there) in are {
-        let found = store.is_member(&slice(), Group::Fans, &user(n)).await;
-        assert_eq!(found.unwrap(), is_there, "user {n}");
+        let found = is_fan(&store, n).await;
+        assert_eq!(found, is_there, "user {n}");
     }
     assert_eq!(fans(&store, &slice()).await, users(1, 5));
     assert_eq!(claimed(&store, &slice(), &a.name).await, users(1, 5));
@@ -65,8 +65,7 @@ async fn a_user_on_two_gateways_counts_once_and_stays_until_both_let_go(store: A
     a.registers(&users(0, 2)).await;
     assert_eq!(b.registers(&users(1, 3)).await.card, 3);
     assert_eq!(a.leaves(&users(0, 2)).await.card, 2);
-    let is_there = store.is_member(&slice(), Group::Fans, &user(1)).await;
-    assert!(is_there.unwrap());
+    assert!(is_fan(&store, 1).await);
     assert_eq!(b.leaves(&users(1, 2)).await.card, 1);
     assert_eq!(fans(&store, &slice()).await, users(2, 3));
 }
@@ -280,10 +279,7 @@ async fn a_closed_older_epoch_gives_way_too(store: Arc<dyn Store>) {
 }
 
 async fn an_older_close_leaves_a_newer_epoch_alone(store: Arc<dyn Store>) {
-    let mut a = Caller {
-        epoch: 2,
-        ..Caller::new(&store, "a")
-    };
+    let mut a = Caller::new(&store, "a").in_epoch(2);
     a.registers(&users(0, 2)).await;
     store.close_slice(&slice(), Epoch(1)).await.unwrap();
     assert_eq!(a.moves_on().await.card, 2);
@@ -311,10 +307,7 @@ async fn pages_show_everybody_of_a_big_slice(store: Arc<dyn Store>) {
 async fn slices_of_one_live_are_apart(store: Arc<dyn Store>) {
     let of = |index, of| SliceId::of_live(live("42"), index, of);
     let mut callers: Vec<Caller> = [of(1, 1), of(1, 4), of(2, 4)]
-        .map(|slice| Caller {
-            slice,
-            ..Caller::new(&store, "a")
-        })
+        .map(|slice| Caller::new(&store, "a").in_slice(slice))
         .into();
     for (n, caller) in callers.iter_mut().enumerate() {
         caller.registers(&users(n, n + 1)).await;
@@ -337,8 +330,7 @@ async fn a_slice_that_nobody_used_is_empty(store: Arc<dyn Store>) {
         assert_eq!(look(&store, &slice(), "a").await, unused);
         assert!(members(&store, &slice(), Group::All).await.is_empty());
         assert!(claims(&store, &slice()).await.is_empty());
-        let is_there = store.is_member(&slice(), Group::Fans, &user(1)).await;
-        assert!(!is_there.unwrap());
+        assert!(!is_fan(&store, 1).await);
         // A pass makes nothing of nothing.
         assert_eq!(passes(&store, pass(&slice(), 1)).await, None);
     }
@@ -346,10 +338,7 @@ async fn a_slice_that_nobody_used_is_empty(store: Arc<dyn Store>) {
 
 async fn a_close_of_a_slice_that_nobody_used_holds(store: Arc<dyn Store>) {
     store.close_slice(&slice(), Epoch(4)).await.unwrap();
-    let mut a = Caller {
-        epoch: 4,
-        ..Caller::new(&store, "a")
-    };
+    let mut a = Caller::new(&store, "a").in_epoch(4);
     assert_eq!(a.call(None, &users(0, 1), &[]).await, ApplyReply::Over);
     a.epoch = 3;
     assert_eq!(a.call(None, &users(0, 1), &[]).await, ApplyReply::Over);
@@ -403,10 +392,7 @@ async fn many_slices_are_looked_at_at_once(store: Arc<dyn Store>) {
         (&slices[3], "b", 3),
         (&slices[200], "b", 1),
     ] {
-        let mut caller = Caller {
-            slice: slice.clone(),
-            ..Caller::new(&store, name)
-        };
+        let mut caller = Caller::new(&store, name).in_slice(slice.clone());
         caller.registers(&users(0, fans)).await;
     }
     store.close_slice(&slices[5], Epoch(7)).await.unwrap();
@@ -600,10 +586,7 @@ async fn who_comes_first_and_who_leaves_last_is_counted_once(store: Arc<dyn Stor
         ((9, 7, 2), true)
     );
     let totals = SliceTotals {
-        arrived: Arrived {
-            joins: 9,
-            leaves: 7,
-        },
+        arrived: arrived(9, 7),
         uniques: Uniques {
             viewers: 8,
             fans: 8,
@@ -631,10 +614,7 @@ async fn different_users_are_counted_once_each(store: Arc<dyn Store>) {
         uniques.viewers.abs_diff(1_600) < 80 && uniques.fans == uniques.viewers,
         "{uniques:?}"
     );
-    let mut next = Caller {
-        epoch: 2,
-        ..Caller::new(&store, "a")
-    };
+    let mut next = Caller::new(&store, "a").in_epoch(2);
     let call = Apply {
         uniques: false,
         ..next.next(None, &users(0, 5), &[])

@@ -3,13 +3,12 @@
 //! two at every moment.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rollcall::base::clock::{UnixMillis, unix_now};
-use rollcall::base::ids::{OnlineSet, SliceId, USERS_SLICES, UserId};
+use rollcall::base::ids::{SliceId, USERS_SLICES, UserId};
 use rollcall::store::{Apply, ApplyReply, OnlineCount, Span, Store};
 
-use super::{Caller, is_refused, on_each, sweep, user};
+use super::{Caller, is_refused, is_seen, on_each, sweep, user, users_slice};
 
 on_each!(
     a_call_forgets_who_comes_and_notes_who_goes,
@@ -30,18 +29,11 @@ fn mates(count: usize) -> Vec<UserId> {
 
 /// The slice of the users online in which a user is.
 fn online(user: &UserId) -> SliceId {
-    SliceId {
-        set: OnlineSet::Users,
-        index: user.slice_index(USERS_SLICES),
-        of: USERS_SLICES,
-    }
+    users_slice(user.slice_index(USERS_SLICES))
 }
 
 fn gateway(store: &Arc<dyn Store>, name: &str) -> Caller {
-    Caller {
-        slice: online(&user(0)),
-        ..Caller::new(store, name)
-    }
+    Caller::new(store, name).in_slice(online(&user(0)))
 }
 
 /// A call with the times when those who leave were here last.
@@ -92,10 +84,7 @@ async fn count(store: &Arc<dyn Store>) -> OnlineCount {
 
 async fn a_call_forgets_who_comes_and_notes_who_goes(store: Arc<dyn Store>) {
     let (mut a, users) = (gateway(&store, "a"), mates(3));
-    store
-        .note_seen(&[(users[0].clone(), 5)], Duration::ZERO)
-        .await
-        .unwrap();
+    is_seen(&store, &users[0], 5).await;
     comes(&mut a, &users).await;
     assert_eq!(known(&store, &users).await, [(true, None); 3]);
     assert_eq!(count(&store).await, OnlineCount { online: 3, seen: 0 });
@@ -113,15 +102,9 @@ async fn a_call_forgets_who_comes_and_notes_who_goes(store: Arc<dyn Store>) {
         [(true, None), (false, Some(80)), (false, Some(90))]
     );
     // Whoever was seen later, without a socket, stays so.
-    store
-        .note_seen(&[(users[0].clone(), 500)], Duration::ZERO)
-        .await
-        .unwrap();
+    is_seen(&store, &users[0], 500).await;
     goes(&mut a, &[(&users[0], 400)]).await;
-    store
-        .note_seen(&[(users[0].clone(), 500)], Duration::ZERO)
-        .await
-        .unwrap();
+    is_seen(&store, &users[0], 500).await;
     assert_eq!(known(&store, &users[..1]).await, [(false, Some(500))]);
     // A gateway that does not know when somebody left means now.
     comes(&mut a, &users[..1]).await;
@@ -146,10 +129,7 @@ async fn the_last_gateway_that_lets_go_notes_it(store: Arc<dyn Store>) {
 
 async fn a_refused_call_notes_nothing(store: Arc<dyn Store>) {
     let (mut a, users) = (gateway(&store, "a"), mates(2));
-    store
-        .note_seen(&[(users[1].clone(), 5)], Duration::ZERO)
-        .await
-        .unwrap();
+    is_seen(&store, &users[1], 5).await;
     comes(&mut a, &users[..1]).await;
     let entry = a.entry;
     a.entry = Some(7_000);

@@ -21,7 +21,7 @@ use rollcall::store::{
 use super::agree_on;
 use crate::conformance::{
     Caller, LONG, claims, fans, finish_close, gateway, live, look, members, memory, pass, passes,
-    sweep, user, wish,
+    peaks, sweep, user, wish,
 };
 
 const GATEWAYS: [&str; 4] = ["a", "b", "c", "d"];
@@ -422,10 +422,7 @@ impl Side {
                 } else {
                     CloseReason::Requested
                 };
-                let peaks = Peaks {
-                    viewers: *viewers,
-                    fans: 1,
-                };
+                let peaks = peaks(*viewers, 1);
                 let (uniques, message) = (true, String::new());
                 let epoch = self.epoch(*behind);
                 let wish = CloseLive {

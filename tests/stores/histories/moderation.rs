@@ -6,12 +6,10 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use rollcall::base::ids::Epoch;
-use rollcall::store::{
-    ChangeKind, LiftBan, LiveRecord, LiveState, OpenReply, RemoveReply, RemoveUser, Standing, Store,
-};
+use rollcall::store::{ChangeKind, LiveRecord, LiveState, OpenReply, RemoveReply, Standing, Store};
 
 use super::agree_on;
-use crate::conformance::{LONG, end, finish_close, live, memory, user, wish};
+use crate::conformance::{LONG, end, finish_close, lifting, live, memory, removal, user, wish};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -69,7 +67,6 @@ async fn take(store: &Arc<dyn Store>, step: &Step) -> String {
     let record = store.load_live(&id).await.unwrap();
     let present = record.as_ref().map_or(0, |record| record.epoch.0);
     let of = |behind: u64| Epoch(present.saturating_sub(behind));
-    let told = String::new;
     let said = match step {
         Step::Open => match store.open_live(&wish("42")).await.unwrap() {
             OpenReply::Opened(record) => format!("opened {}", record_said(&record)),
@@ -93,15 +90,7 @@ async fn take(store: &Arc<dyn Store>, step: &Step) -> String {
             behind,
         } => {
             let (epoch, ban) = (of(*behind), ban.then_some(LONG));
-            let wish = RemoveUser {
-                live: id.clone(),
-                epoch,
-                user: user(*n),
-                ban,
-                by: None,
-                is_told: true,
-                message: told(),
-            };
+            let wish = removal(epoch, *n, ban);
             match store.remove_user(&wish).await.unwrap() {
                 RemoveReply::Done { number, until, .. } => {
                     format!("done {number} {}", until.is_some())
@@ -110,14 +99,7 @@ async fn take(store: &Arc<dyn Store>, step: &Step) -> String {
             }
         }
         Step::Lift { user: n, behind } => {
-            let wish = LiftBan {
-                live: id.clone(),
-                epoch: of(*behind),
-                user: user(*n),
-                by: None,
-                is_told: true,
-                message: told(),
-            };
+            let wish = lifting(of(*behind), *n);
             format!("{:?}", store.lift_ban(&wish).await.unwrap())
         }
         Step::Restore { users, behind } => {

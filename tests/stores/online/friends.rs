@@ -1,28 +1,21 @@
-//! Which friends were there: the answer agrees with the two ways of the textbooks, on one Redis,
-//! for random histories.
-//!
-//! One way adds everybody seen to a set a minute and joins the last sets. The other copies the
-//! sorted set of all times, cuts the copy, and intersects it with the friends.
+//! Which friends of a user are online, or were seen in a span.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
-use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use rollcall::base::clock::UnixMillis;
 use rollcall::store::{FriendsOf, MAX_FOLLOWED, friends_seen};
 
 use super::{Platform, on_each_platform};
 use crate::conformance::user;
 
-const MINUTE: UnixMillis = 60_000;
-/// The sets of a window.
-const WINDOW: u64 = 10;
-const USERS: usize = 30;
-
 on_each_platform!(
     friends_come_online_first_and_then_the_latest,
     mutual_friends_follow_back,
     only_the_newest_follows_are_looked_at,
+    random_histories_agree_with_a_model,
 );
 
 impl Platform {
@@ -94,139 +87,48 @@ async fn only_the_newest_follows_are_looked_at(platform: Platform) {
     assert_eq!((seen.friends.len(), seen.partial), (MAX_FOLLOWED, false));
 }
 
-/// What happened: who follows whom, and who was seen in which minute; at the end some are online.
-#[derive(Debug, Clone)]
-struct History {
-    follows: BTreeSet<usize>,
-    seen: Vec<(usize, u64)>,
-    online: BTreeSet<usize>,
-    now: u64,
-}
-
-fn histories() -> impl Strategy<Value = History> {
-    let users = || prop::collection::btree_set(1..USERS, 0..USERS);
-    let seen = prop::collection::vec((1..USERS, 0..25_u64), 0..60);
-    (users(), seen, users(), 20..25_u64).prop_map(|(follows, seen, online, now)| History {
-        follows,
-        // Nobody is seen in the future.
-        seen: seen
-            .into_iter()
-            .map(|(user, minute)| (user, minute.min(now)))
-            .collect(),
-        online,
-        now,
-    })
-}
-
-fn names(answer: &str) -> BTreeSet<String> {
-    answer
-        .lines()
-        .filter(|line| !line.is_empty())
-        .map(str::to_owned)
-        .collect()
-}
-
-async fn agrees(platform: &Platform, history: &History) -> Result<(), TestCaseError> {
-    platform.empty();
-    let History {
-        follows,
-        seen,
-        online,
-        now,
-    } = history;
-    let redis = |command: &str, key: &str, more: &[&str]| platform.redis(command, key, more);
-    for friend in follows {
-        platform.follow(0, *friend).await;
-        redis("SADD", "{way}:friends", &[user(*friend).as_str()]);
+/// Random histories: a friend is shown who is online, or was seen since; online ones first, then the
+/// latest.
+async fn random_histories_agree_with_a_model(platform: Platform) {
+    let seed = rand::random();
+    eprintln!("seed {seed}");
+    let mut dice = StdRng::seed_from_u64(seed);
+    let mut followed = BTreeSet::new();
+    // Who is online was seen at the end of time.
+    let mut seen: BTreeMap<usize, UnixMillis> = BTreeMap::new();
+    for _ in 0..80 {
+        let friend = dice.random_range(1..20);
+        let one = [user(friend)];
+        let at = dice.random_range(1..20);
+        let is_online = seen.get(&friend) == Some(&UnixMillis::MAX);
+        match dice.random_range(0..4) {
+            0 => {
+                platform.follow(0, friend).await;
+                followed.insert(friend);
+            }
+            1 => {
+                platform.come(&one).await;
+                seen.insert(friend, UnixMillis::MAX);
+            }
+            2 if is_online => {
+                platform.go(&one, at).await;
+                seen.insert(friend, at);
+            }
+            _ => {
+                platform.see(&one, at).await;
+                let last = seen.entry(friend).or_default();
+                *last = at.max(*last);
+            }
+        }
     }
-    let at_end = online.iter().map(|user| (*user, *now));
-    for (who, minute) in seen.iter().copied().chain(at_end) {
-        let (name, time) = (user(who), (minute * MINUTE).to_string());
-        platform
-            .see(std::slice::from_ref(&name), minute * MINUTE)
-            .await;
-        redis("SADD", &format!("{{way}}:minute{minute}"), &[name.as_str()]);
-        redis("ZADD", "{way}:all", &["GT", &time, name.as_str()]);
-    }
-    platform
-        .come(&online.iter().map(|n| user(*n)).collect::<Vec<_>>())
-        .await;
-    let first = now + 1 - WINDOW;
-
-    let minutes: Vec<String> = (first..=*now)
-        .map(|minute| format!("{{way}}:minute{minute}"))
-        .collect();
-    let minutes: Vec<&str> = minutes.iter().map(String::as_str).collect();
-    redis("SUNIONSTORE", "{way}:recent", &minutes);
-    let by_minutes = names(&redis("SINTER", "{way}:recent", &["{way}:friends"]));
-
-    redis("ZUNIONSTORE", "{way}:copy", &["1", "{way}:all"]);
-    redis(
-        "ZREMRANGEBYSCORE",
-        "{way}:copy",
-        &["-inf", &format!("({}", first * MINUTE)],
-    );
-    redis(
-        "ZINTERSTORE",
-        "{way}:found",
-        &["2", "{way}:copy", "{way}:friends", "WEIGHTS", "1", "0"],
-    );
-    let by_copy: Vec<String> = redis("ZRANGE", "{way}:found", &["0", "-1", "WITHSCORES"])
-        .lines()
-        .map(str::to_owned)
-        .collect();
-
-    let found = friends_seen(
-        platform.store.as_ref(),
-        &user(0),
-        FriendsOf::Following,
-        first * MINUTE,
-    )
-    .await
-    .unwrap();
-    let ours: BTreeSet<String> = found
-        .friends
-        .iter()
-        .map(|friend| friend.user.to_string())
-        .collect();
-    prop_assert_eq!(&ours, &by_minutes);
-    let mut times: Vec<(UnixMillis, String)> = Vec::new();
-    for friend in &found.friends {
-        // Who is online was seen now, as the copy has it.
-        times.push((
-            friend.presence.last_seen.unwrap_or(now * MINUTE),
-            friend.user.to_string(),
-        ));
-        prop_assert_eq!(
-            friend.presence.online,
-            online.iter().any(|n| user(*n) == friend.user)
-        );
-    }
-    times.sort();
-    let ours: Vec<String> = times
-        .into_iter()
-        .flat_map(|(at, name)| [name, at.to_string()])
-        .collect();
-    prop_assert_eq!(ours, by_copy);
-    Ok(())
-}
-
-#[test]
-fn the_answer_agrees_with_both_textbook_ways() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let platform = runtime.block_on(Platform::on_redis());
-    let config = Config {
-        cases: 24,
-        failure_persistence: None,
-        ..Config::default()
-    };
-    let agreed = TestRunner::new(config).run(&histories(), |history| {
-        runtime.block_on(agrees(&platform, &history))
-    });
-    if let Err(error) = agreed {
-        panic!("{error}");
+    for since in [0, 5, 10, 19] {
+        let mut expected: Vec<usize> = followed
+            .iter()
+            .copied()
+            .filter(|friend| seen.get(friend).is_some_and(|at| *at >= since))
+            .collect();
+        expected.sort_by_key(|friend| (Reverse(seen[friend]), *friend));
+        let found = platform.friends(FriendsOf::Following, since).await;
+        assert_eq!(found, expected, "since {since}: {seen:?}");
     }
 }

@@ -1,10 +1,10 @@
 //! In which live each user is: the claims of the gateways say it.
 
-use rollcall::base::ids::{GatewayId, LiveId, OnlineSet, SliceId, UserId};
+use rollcall::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use rollcall::store::{Apply, Claim, ClaimedUser, StoreError, Whereabouts};
 
 use super::{Place, Platform, SLICES, on_each_platform};
-use crate::conformance::{claims, gateway, live, sweep, user};
+use crate::conformance::{claims, gateway, live, sweep, user, users_slice};
 
 on_each_platform!(
     every_gateway_has_its_own_word_and_the_latest_comes_last,
@@ -15,11 +15,7 @@ on_each_platform!(
 );
 
 fn slice_of(user: &UserId) -> SliceId {
-    SliceId {
-        set: OnlineSet::Users,
-        index: user.slice_index(SLICES),
-        of: SLICES,
-    }
+    users_slice(user.slice_index(SLICES))
 }
 
 impl Platform {
