@@ -13,7 +13,6 @@ use crate::support::certificates::Certificates;
 use crate::support::mysql::MySql;
 use crate::support::postgres::{FOLLOWS, PASSWORD, Postgres};
 use crate::support::program::Program;
-use crate::support::socket::Socket;
 use crate::support::stores::story;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{SLACK, becomes, same, until};
@@ -328,24 +327,12 @@ fn no_log_and_no_error_shows_the_password() {
 
 /// The program with this database, which logs all it can.
 async fn starts_with(url: &str) -> Program {
-    let args = [
-        "--fan-source",
-        "sql",
-        "--fan-url",
-        url,
-        "--fan-ttl",
-        "300ms",
-        "--log",
-        "trace",
-    ];
-    Program::start_with(&timings(), &args).await
+    let options = format!("--fan-source sql --fan-url {url} --fan-ttl 300ms --log trace");
+    Program::start_with(&timings(), &options).await
 }
 
 /// `u1` in live 42.
 async fn joins(addr: SocketAddr) -> Viewer {
     Backend::at(addr).open("42", "s1").await;
-    let (socket, _) = Socket::connect(addr, "/ws?user_id=u1&live_id=42", &[])
-        .await
-        .unwrap();
-    Viewer::greeted("u1", socket).await
+    Viewer::connects(addr, "u1", "&live_id=42").await
 }

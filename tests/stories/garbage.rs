@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::support::socket::UPGRADE;
 use crate::support::stores::{on_memory, on_redis};
 use crate::support::wait::PATIENCE;
 use crate::support::world::World;
@@ -123,12 +124,10 @@ on_memory! {
 
 on_memory! {
     async fn broken_frames_after_the_upgrade_do_no_harm(world) {
-        let upgrade = "GET /ws?user_id=u1 HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
-                       sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
         let mut rng = StdRng::seed_from_u64(9);
         for _ in 0..100 {
             let mut tcp = TcpStream::connect(world.addr).await.unwrap();
-            tcp.write_all(upgrade.as_bytes()).await.unwrap();
+            tcp.write_all(UPGRADE.as_bytes()).await.unwrap();
             let mut head = [0; 12];
             tcp.read_exact(&mut head).await.unwrap();
             assert_eq!(&head, b"HTTP/1.1 101");

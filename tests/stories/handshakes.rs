@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::support::dashboard::{fans, viewers};
 use crate::support::socket::Socket;
 use crate::support::stores::on_memory;
+use crate::support::viewer::Viewer;
 
 on_memory! {
     async fn a_live_in_the_address_that_is_not_open_keeps_the_socket(world) {
@@ -28,8 +29,7 @@ on_memory! {
 
 on_memory! {
     async fn role_is_viewer_when_none_is_given(world) {
-        let (socket, _) = Socket::connect(world.addr, "/ws?user_id=u1", &[]).await.unwrap();
-        let mut viewer = crate::support::viewer::Viewer::greeted("u1", socket).await;
+        let mut viewer = Viewer::connects(world.addr, "u1", "").await;
         viewer.is_refused(serde_json::json!({"type": "open", "live_id": "42"}), "forbidden").await;
     }
 }

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use crate::support::backend::Backend;
 use crate::support::program::Program;
-use crate::support::socket::Socket;
 use crate::support::stores::story;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, fits, same, until};
@@ -23,20 +22,13 @@ async fn logs(api: &Backend, filter: &str) -> Value {
         .body
 }
 
-async fn viewer(program: &Program, user: &str) -> Viewer {
-    let (socket, _) = Socket::connect(program.addr, &format!("/ws?user_id={user}"), &[])
-        .await
-        .unwrap();
-    Viewer::greeted(user, socket).await
-}
-
 #[test]
 fn every_line_of_a_socket_has_the_id_that_its_client_was_told() {
     story(async {
         let program = Program::start(&timings()).await;
         let api = Backend::at(program.addr);
         api.open("42", "s1").await;
-        let quiet = viewer(&program, "u1").await;
+        let quiet = Viewer::connects(program.addr, "u1", "").await;
         quiet.close().await;
         assert!(
             !program.said().contains("socket opened"),
@@ -47,7 +39,7 @@ fn every_line_of_a_socket_has_the_id_that_its_client_was_told() {
         logs(&api, "info,rollcall::session=debug").await;
         let mut sessions = Vec::new();
         for user in ["u2", "u3"] {
-            let mut viewer = viewer(&program, user).await;
+            let mut viewer = Viewer::connects(program.addr, user, "").await;
             let session = viewer.welcome["socket_id"]
                 .as_str()
                 .expect("a socket id")
@@ -109,7 +101,7 @@ fn every_line_of_a_socket_has_the_id_that_its_client_was_told() {
 #[test]
 fn the_filter_of_the_start_comes_back_after_the_time_asked_for() {
     story(async {
-        let program = Program::start_with(&timings(), &["--log", "warn"]).await;
+        let program = Program::start_with(&timings(), "--log warn").await;
         let api = Backend::at(program.addr);
         let at_start = api.get("/v1/gateway/log").await.is(200).body;
         assert_eq!(
@@ -170,7 +162,7 @@ fn a_filter_that_cannot_be_read_is_a_problem_and_changes_nothing() {
 fn the_lines_of_a_request_have_its_id_as_text_and_as_json() {
     story(async {
         for format in ["text", "json"] {
-            let program = Program::start_with(&timings(), &["--log-format", format]).await;
+            let program = Program::start_with(&timings(), &format!("--log-format {format}")).await;
             let api = Backend::at(program.addr);
             api.open("42", "s1").await;
             // A removal goes on in a task of its own.
@@ -215,13 +207,14 @@ fn a_gateway_whose_log_nobody_reads_answers_and_stops() {
         let (_unread, log) = io::pipe().unwrap();
         let mut filled = log.try_clone().unwrap();
         std::thread::spawn(move || filled.write_all(&[b' '; 1 << 20]));
-        let mut program =
-            Program::start_logging_to(&timings(), log.into(), &["--log", "debug"]).await;
+        let mut program = Program::start_logging_to(&timings(), log.into(), "--log debug").await;
         let api = Backend::at(program.addr);
         api.open("42", "s1").await;
         for n in 0..300 {
             let began = tokio::time::Instant::now();
-            viewer(&program, &format!("u{n}")).await.close().await;
+            let user = format!("u{n}");
+            let viewer = Viewer::connects(program.addr, &user, "").await;
+            viewer.close().await;
             api.get("/healthz").await.is(200);
             assert!(
                 began.elapsed() < Duration::from_secs(5),

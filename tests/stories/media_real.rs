@@ -144,7 +144,7 @@ fn heartbeats_that_no_gateway_answers_throw_no_publisher_out() {
         let settings = format!("[media.main]\nkind = 'nginx-rtmp'\nsecret = '{SECRET}'\n");
         std::fs::write(file.path(), settings).unwrap();
         let path = file.path().display().to_string();
-        let mut program = Program::start_with(&timings(), &["--config", &path]).await;
+        let mut program = Program::start_with(&timings(), &format!("--config {path}")).await;
         let nginx = RtmpServer::nginx(program.addr, Some(OFTEN)).await;
         let mut streamer = Publisher::to(&nginx, "42?streamer_id=s1");
         let backend = Backend::at(program.addr);

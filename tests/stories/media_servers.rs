@@ -579,8 +579,8 @@ fn no_log_line_has_a_stream_key_a_token_or_a_secret() {
         let mut config = timings();
         config.redis = Some(Secret::new(redis.url()));
         let path = file.path().display().to_string();
-        let args = ["--config", path.as_str(), "--log", "trace,h2=off"];
-        let program = Program::start_with(&config, &args).await;
+        let options = format!("--config {path} --log trace,h2=off");
+        let program = Program::start_with(&config, &options).await;
         let main = Nginx::at(program.addr, "main");
         main.publish(1, "live_key_7", "").await.is(200);
         main.publish(2, "live_key_8", "").await.is(403);

@@ -139,15 +139,8 @@ async fn gateway(issuer: &Issuer, keys: &Path) -> Program {
         issuer.file().display().to_string(),
         keys.display().to_string(),
     );
-    let args = [
-        "--auth",
-        "jwt",
-        "--jwt-hs256-secret-file",
-        &secret,
-        "--api-keys",
-        &keys,
-    ];
-    Program::start_with(&timings(), &args).await
+    let options = format!("--auth jwt --jwt-hs256-secret-file {secret} --api-keys {keys}");
+    Program::start_with(&timings(), &options).await
 }
 
 async fn unusable_files_are(key: &Key, addr: SocketAddr, count: &str) {

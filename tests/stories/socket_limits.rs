@@ -13,6 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
+use crate::support::socket::UPGRADE;
 use crate::support::stores::{on_memory, on_redis, story};
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, becomes, fits, until};
@@ -467,9 +468,7 @@ fn a_client_that_never_reads_holds_no_more_than_the_documents_say() {
         socket.set_recv_buffer_size(4_096).unwrap();
         let mut tcp = socket.connect(world.addr).await.unwrap();
         let client = tcp.local_addr().unwrap();
-        let upgrade = "GET /ws?user_id=u1 HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
-                       sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-        tcp.write_all(upgrade.as_bytes()).await.unwrap();
+        tcp.write_all(UPGRADE.as_bytes()).await.unwrap();
         // A heartbeat whose answer repeats a long id.
         let heartbeat = json!({"type": "heartbeat", "id": "x".repeat(3_000)}).to_string();
         let mut frame = vec![0x81, 0x80 | 126];

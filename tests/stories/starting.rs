@@ -4,7 +4,6 @@
 use crate::support::command::run;
 use crate::support::program::Program;
 use crate::support::redis_view::Redis;
-use crate::support::socket::Socket;
 use crate::support::stores::{on_memory, story};
 use crate::support::viewer::Viewer;
 use crate::support::wait::PATIENCE;
@@ -29,10 +28,7 @@ fn the_program_waits_for_a_redis_that_starts_late() {
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         redis.restart_empty().await;
         let program = starting.await.unwrap();
-        let (socket, _) = Socket::connect(program.addr, "/ws?user_id=u1", &[])
-            .await
-            .unwrap();
-        Viewer::greeted("u1", socket).await;
+        Viewer::connects(program.addr, "u1", "").await;
     });
 }
 

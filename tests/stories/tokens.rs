@@ -44,13 +44,13 @@ async fn enter(addr: SocketAddr, path: &str, token: &str) -> Result<Socket, (u16
     }
 }
 
-/// The problem with which the upgrade is refused.
-async fn refused(addr: SocketAddr, path: &str, token: &str) -> (u16, Value) {
-    let (status, body) = enter(addr, path, token)
-        .await
-        .expect_err("the upgrade is refused");
+/// The upgrade is refused with this status and this code of a problem.
+async fn is_refused(addr: SocketAddr, path: &str, token: &str, status: u16, code: &str) {
+    let refused = enter(addr, path, token).await;
+    let (seen, body) = refused.expect_err("the upgrade is refused");
     assert!(token.is_empty() || !body.contains(token), "{body}");
-    (status, serde_json::from_str(&body).unwrap())
+    let problem: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((seen, &problem["code"]), (status, &json!(code)), "{body}");
 }
 
 async fn is_let_in(addr: SocketAddr, token: &str) -> bool {
@@ -95,12 +95,7 @@ fn a_refused_token_is_a_problem_that_does_not_quote_it() {
         let good = hs256(SECRET, &claims("u1", &json!({})));
         let expired = hs256(SECRET, &claims("u1", &json!({"exp": 1})));
         for token in ["", "hunter2-hunter2", &good[..good.len() - 2], &expired] {
-            let (status, problem) = refused(world.addr, "/ws", token).await;
-            assert_eq!(
-                (status, &problem["code"]),
-                (401, &json!("unauthorized")),
-                "{problem}"
-            );
+            is_refused(world.addr, "/ws", token, 401, "unauthorized").await;
         }
         for path in [
             "/ws",
@@ -188,12 +183,8 @@ fn only_a_token_that_says_so_keeps_out_of_the_figures() {
         let world = world_of(&issuer).await;
         let token = |user: &str, more| hs256(SECRET, &claims(user, &more));
         for path in ["/ws?count=false", "/ws?invisible=true"] {
-            let (status, problem) = refused(world.addr, path, &token("u1", json!({}))).await;
-            assert_eq!(
-                (status, &problem["code"]),
-                (403, &json!("forbidden")),
-                "{problem}"
-            );
+            let plain = token("u1", json!({}));
+            is_refused(world.addr, path, &plain, 403, "forbidden").await;
         }
         let service = token("service", json!({"role": "service"}));
         let socket = enter(world.addr, "/ws?count=false", &service)
@@ -263,12 +254,8 @@ fn a_platform_may_begin_to_sign_with_a_new_key_at_once() {
         );
         assert_eq!(keys.asked(), 2);
         for _ in 0..20 {
-            let (status, problem) = refused(world.addr, "/ws", &never.signs(&claims)).await;
-            assert_eq!(
-                (status, &problem["code"]),
-                (401, &json!("unauthorized")),
-                "{problem}"
-            );
+            let token = never.signs(&claims);
+            is_refused(world.addr, "/ws", &token, 401, "unauthorized").await;
         }
         assert_eq!(keys.asked(), 2, "one fetch a minute");
     });
@@ -279,23 +266,17 @@ fn a_hangup_makes_the_program_read_its_keys_again_and_nothing_secret_is_logged()
     story(async {
         let issuer = Issuer::new();
         let file = issuer.file().display().to_string();
-        let args = [
-            "--auth",
-            "jwt",
-            "--jwt-hs256-secret-file",
-            &file,
-            "--log",
-            "trace",
-        ];
-        let program = Program::start_with(&timings(), &args).await;
+        let options = format!("--auth jwt --jwt-hs256-secret-file {file} --log trace");
+        let program = Program::start_with(&timings(), &options).await;
         let (addr, claims) = (program.addr, claims("u1", &json!({})));
         let old = hs256(SECRET, &claims);
         let socket = enter(addr, "/ws", &old).await.unwrap();
         let mut viewer = Viewer::greeted("u1", socket).await;
         let secret = "another-secret-of-more-than-32-bytes-hunter3";
         let new = hs256(secret, &claims);
-        refused(addr, "/ws", &new).await;
-        refused(addr, &format!("/ws?token={new}"), "hunter2").await;
+        is_refused(addr, "/ws", &new, 401, "unauthorized").await;
+        let other = format!("/ws?token={new}");
+        is_refused(addr, &other, "hunter2", 401, "unauthorized").await;
         assert!(
             Socket::connect(addr, &format!("/ws?token={old}"), &[])
                 .await
@@ -313,7 +294,7 @@ fn a_hangup_makes_the_program_read_its_keys_again_and_nothing_secret_is_logged()
             is_let_in(addr, &new).await
         })
         .await;
-        refused(addr, "/ws", &old).await;
+        is_refused(addr, "/ws", &old, 401, "unauthorized").await;
         issuer.writes("too-short-hunter4");
         program.hang_up();
         program.logs(&["ERROR", "jwt-hs256-secret-file"]).await;

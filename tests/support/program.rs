@@ -28,16 +28,16 @@ impl Program {
     }
 
     /// The same with its log written to somewhere else.
-    pub async fn start_logging_to(config: &Config, log: Stdio, args: &[&str]) -> Self {
+    pub async fn start_logging_to(config: &Config, log: Stdio, options: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
-        command.args(args);
+        command.args(options.split(' '));
         Self::run(config, command, Some(log)).await
     }
 
-    /// The same with more on the command line.
-    pub async fn start_with(config: &Config, args: &[&str]) -> Self {
+    /// The same with more on the command line, as one types it.
+    pub async fn start_with(config: &Config, options: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
-        command.args(args);
+        command.args(options.split(' '));
         Self::run(config, command, None).await
     }
 

@@ -25,6 +25,11 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 /// How many messages an inbox keeps; a socket whose story does not look reads no further.
 const INBOX: usize = 4_096;
 
+/// The head of a request that opens a socket of `u1`, as it is written.
+pub const UPGRADE: &str = "GET /ws?user_id=u1 HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\n\
+                           connection: upgrade\r\nsec-websocket-version: 13\r\n\
+                           sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
 /// What a client hears.
 #[derive(Debug)]
 pub enum Heard {

@@ -2,6 +2,7 @@
 //! [`super::hearing`] has the answers it waits for, [`super::dashboard`] the verbs of a dashboard.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -39,6 +40,14 @@ pub struct Viewer {
 }
 
 impl Viewer {
+    /// Connects to the gateway at this address; `more` is added to the query, as in `&live_id=42`.
+    pub async fn connects(addr: SocketAddr, user: &str, more: &str) -> Self {
+        let path = format!("/ws?user_id={user}{more}");
+        let connected = Socket::connect(addr, &path, &[]).await;
+        let (socket, _) = connected.unwrap_or_else(|error| panic!("{path}: {error}"));
+        Self::greeted(user, socket).await
+    }
+
     /// Takes over a socket, and waits for its `welcome`.
     pub async fn greeted(user: &str, socket: Socket) -> Self {
         let mut viewer = Self {

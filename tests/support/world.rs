@@ -16,7 +16,6 @@ use super::dashboard::Dashboard;
 use super::link::Link;
 use super::program::Program;
 use super::redis_view::Redis;
-use super::socket::Socket;
 use super::viewer::Viewer;
 use super::wait::{PATIENCE, SLACK, same, until};
 
@@ -259,10 +258,7 @@ impl World {
 
     /// Anybody; `more` is added to the query, as in `&live_id=42`.
     pub async fn person(&self, user: &str, role: &str, more: &str) -> Viewer {
-        let path = format!("/ws?user_id={user}&role={role}{more}");
-        let connected = Socket::connect(self.addr, &path, &[]).await;
-        let (socket, _) = connected.unwrap_or_else(|error| panic!("{path}: {error}"));
-        Viewer::greeted(user, socket).await
+        Viewer::connects(self.addr, user, &format!("&role={role}{more}")).await
     }
 
     /// A back end that watches a live.
