@@ -2,8 +2,6 @@
 //! everything, and need all of them.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::sync::Arc;
 
 use rollcall::base::ids::{GatewayId, PostId};
@@ -12,6 +10,7 @@ use rollcall::config::{Config, SeenIds};
 use rollcall::store::{Entry, FanoutTask, Follows, Job, StatusId, Store, StoreError};
 use serde_json::{Value, json};
 
+use crate::command::rollcall;
 use crate::conformance::{connect, connect_as, user};
 use crate::program::Program;
 use crate::redis_cluster::{RedisCluster, acl_rules};
@@ -172,26 +171,19 @@ async fn with_a_prefix_the_rule_needs_one_pattern_of_keys_and_one_of_channels() 
     cluster.end_case();
 }
 
-fn files_below(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files.extend(files_below(&path));
-        } else {
-            files.push(path);
-        }
-    }
-    files
-}
-
 /// Also those that a script runs so seldom that no case does.
 #[test]
 fn the_rule_has_every_command_that_a_script_names() {
     let rules = acl_rules();
     let granted: BTreeSet<String> = rules.iter().flat_map(|rule| with_mark('+', rule)).collect();
     let mut named = 0;
-    for file in files_below(Path::new("src/store/redis/scripts")) {
+    let folders = ["src/store/redis/scripts", "src/store/redis/scripts/prelude"];
+    let entries = folders.map(|folder| std::fs::read_dir(folder).unwrap());
+    for entry in entries.into_iter().flatten() {
+        let file = entry.unwrap().path();
+        if file.is_dir() {
+            continue;
+        }
         let text = std::fs::read_to_string(&file).unwrap();
         for rest in text.split("call('").skip(1) {
             let command = rest.split('\'').next().unwrap().to_lowercase();
@@ -206,19 +198,10 @@ fn the_rule_has_every_command_that_a_script_names() {
     assert!(named > 100, "only {named} commands in the scripts");
 }
 
-async fn rollcall(args: &[&str]) -> Output {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_rollcall"));
-    program.args(args);
-    tokio::task::spawn_blocking(move || program.output().unwrap())
-        .await
-        .unwrap()
-}
-
 /// The kinds of keys that `rollcall keys` counts.
 async fn kinds_of_keys(pattern: &str, url: &str) -> Vec<Value> {
-    let out = rollcall(&["keys", pattern, "--json", "--redis", url]).await;
-    let census: Value = serde_json::from_slice(&out.stdout).unwrap();
-    census["kinds"].as_array().unwrap().clone()
+    let census = rollcall(&format!("keys {pattern} --json --redis {url}")).await;
+    census.json()["kinds"].as_array().unwrap().clone()
 }
 
 #[tokio::test]
@@ -245,9 +228,8 @@ async fn audits_and_counts_of_keys_need_their_own_rule_too() {
     assert_eq!(refused(&redis), "");
 
     set(&redis, &rules[2]);
-    let args = ["audit", "--users", "--redis", &url, "--gateway", &address];
-    let audit = rollcall(&args).await;
-    assert!(audit.status.success(), "{audit:?}");
+    let audit = format!("audit --users --redis {url} --gateway {address}");
+    rollcall(&audit).await.is(0);
     for kind in kinds_of_keys("*", &url).await {
         let is_known = kind["types"]["?"].is_null() && kind["bytes"].is_u64();
         assert!(is_known, "{kind}");
@@ -272,16 +254,11 @@ async fn audits_and_counts_of_keys_need_their_own_rule_too() {
 async fn a_check_of_the_settings_names_whatever_the_rule_lacks() {
     let redis = RedisServer::start().await;
     let url = format!("redis://rollcall:secret@{}", redis.addr());
-    let args = ["check-config", "--connect", "--json", "--log", "off"];
-    let args = [&args[..], &["--redis", &url]].concat();
-    let check = async || {
-        let out = rollcall(&args).await;
-        (out.status.code(), String::from_utf8(out.stdout).unwrap())
-    };
+    let check = format!("check-config --connect --json --log off --redis {url}");
     let rule = acl_rules().swap_remove(0);
     set(&redis, &rule);
-    let (code, said) = check().await;
-    assert_eq!((code, refused(&redis).as_str()), (Some(0), ""), "{said}");
+    rollcall(&check).await.is(0);
+    assert_eq!(refused(&redis), "");
     for missing in &rule {
         let named = match missing.split_at(1) {
             ("+", command) if BY_ITSELF.contains(&command) => continue,
@@ -293,8 +270,8 @@ async fn a_check_of_the_settings_names_whatever_the_rule_lacks() {
         let mut without = rule.clone();
         without.retain(|word| word != missing);
         set(&redis, &without);
-        let (code, said) = check().await;
-        assert_eq!(code, Some(69), "without {missing}: {said}");
+        eprintln!("without {missing}");
+        let said = rollcall(&check).await.is(69).out;
         let is_told = said.contains("NOPERM") || said.contains("can't run this command");
         let names_it = said.contains(&named);
         assert!(names_it && is_told, "without {missing}: {said}");

@@ -12,6 +12,9 @@ mod acl;
 #[path = "../support/certificates.rs"]
 mod certificates;
 mod cluster;
+#[path = "../support/command.rs"]
+#[allow(dead_code)]
+mod command;
 mod conformance;
 mod contract;
 mod doubts;
