@@ -2,9 +2,10 @@
 //! the list of the slowest that `tests/run` prints.
 
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::runtime::Builder;
+use tokio::time::Instant;
 
 /// Runs a story that may take no longer than this.
 pub fn tell(within: Duration, story: impl Future<Output = ()>) {
