@@ -185,7 +185,7 @@ async fn a_page_goes_on_although_its_last_entry_is_gone(store: Arc<dyn Store>) {
 
 /// Both ends of an edge say the same afterwards, whichever call came last.
 async fn follows_and_unfollows_at_a_time_leave_whole_edges(store: Arc<dyn Store>) {
-    let calls = (0..120).map(|n| {
+    let calls = (0..60).map(|n| {
         let store = Arc::clone(&store);
         async move {
             let (fan, star) = (user(n % 3), user(9));
