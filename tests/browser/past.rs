@@ -54,7 +54,8 @@ stories! {
                 page.value("document.querySelector('#chart').focus()").await;
                 page.presses("Home").await;
                 page.presses(key).await;
-                fits(page.value("document.querySelector('#chart-values').textContent").await, |said| said.as_str().unwrap().ends_with(shown))
+                let said = page.value("document.querySelector('#chart-values').textContent").await;
+                fits(said, |said| said.as_str().unwrap().ends_with(shown))
             })
             .await;
         }
