@@ -14,7 +14,7 @@ use crate::store::Fence;
 use crate::store::fans::FanSetupError;
 use crate::store::redis::{Access, ConnectError, RedisStore};
 
-pub(super) async fn open(config: &Config) -> Result<RedisStore, ConnectError> {
+pub(crate) async fn open(config: &Config) -> Result<RedisStore, ConnectError> {
     let Some(access) = access(config) else {
         return Err(ConnectError::Url("is not given".to_owned()));
     };
@@ -22,7 +22,7 @@ pub(super) async fn open(config: &Config) -> Result<RedisStore, ConnectError> {
 }
 
 /// The Redis of the settings; `None` for the memory store.
-pub(super) fn access(config: &Config) -> Option<Access> {
+pub(crate) fn access(config: &Config) -> Option<Access> {
     let url = config.redis.clone()?;
     Some(Access {
         url,
@@ -46,7 +46,7 @@ pub fn code_of(why: &anyhow::Error) -> u8 {
 
 /// Writes a document to standard output, as JSON or for people. Returns the code, or that of output
 /// that could not be written.
-pub(super) fn print(code: u8, document: &(impl Serialize + Display), json: bool) -> u8 {
+pub(crate) fn print(code: u8, document: &(impl Serialize + Display), json: bool) -> u8 {
     if json {
         exit::print(code, serde_json::to_string(document).unwrap_or_default())
     } else {
@@ -55,7 +55,7 @@ pub(super) fn print(code: u8, document: &(impl Serialize + Display), json: bool)
 }
 
 /// `open:<epoch>` or `closed:<epoch>`.
-pub(super) fn fence_name(fence: Fence) -> String {
+pub(crate) fn fence_name(fence: Fence) -> String {
     match fence {
         Fence::Open(epoch) => format!("open:{epoch}"),
         Fence::Closed(epoch) => format!("closed:{epoch}"),
@@ -63,6 +63,6 @@ pub(super) fn fence_name(fence: Fence) -> String {
 }
 
 /// A time span in whole seconds, such as `2m 5s`.
-pub(super) fn seconds(span: Duration) -> humantime::FormattedDuration {
+pub(crate) fn seconds(span: Duration) -> humantime::FormattedDuration {
     humantime::format_duration(Duration::from_secs(span.as_secs()))
 }

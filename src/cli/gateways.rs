@@ -27,7 +27,7 @@ const PAGE: usize = 1_000;
 /// A mistake in the options that say how to ask gateways. It quotes nothing of the files.
 #[derive(Debug, thiserror::Error)]
 #[error("--{option}: {problem}")]
-pub(super) struct BadOption {
+pub(crate) struct BadOption {
     option: &'static str,
     problem: String,
 }
@@ -51,19 +51,19 @@ impl BadOption {
 /// A gateway does not take the API key, or wants one.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}; name a file with one that has the scope read: --api-key-file FILE")]
-pub(super) struct KeyRefused(&'static str);
+pub(crate) struct KeyRefused(&'static str);
 
 /// One gateway, and how to ask it.
 #[derive(Debug, Clone)]
-pub(super) struct GatewayApi {
-    pub(super) url: GatewayUrl,
+pub(crate) struct GatewayApi {
+    pub(crate) url: GatewayUrl,
     http: Client,
     /// Whether the questions carry an API key.
     shows_key: bool,
 }
 
 /// The gateways that the options name.
-pub(super) fn open(args: &GatewayArgs) -> Result<Vec<GatewayApi>, BadOption> {
+pub(crate) fn open(args: &GatewayArgs) -> Result<Vec<GatewayApi>, BadOption> {
     if args.urls.is_empty() {
         return Ok(Vec::new());
     }
@@ -116,14 +116,14 @@ fn why_no_answer(why: reqwest::Error) -> String {
 
 impl GatewayApi {
     /// A page of the slices in which the gateway has an entry.
-    pub(super) async fn slices(&self, cursor: &str) -> anyhow::Result<SlicesHeld> {
+    pub(crate) async fn slices(&self, cursor: &str) -> anyhow::Result<SlicesHeld> {
         self.get(&format!("/v1/gateway/slices?limit={PAGE}&cursor={cursor}"))
             .await
     }
 
     /// What the gateway holds in one slice. `None` if it has no entry there. An error if the gateway
     /// was buried and has a new id.
-    pub(super) async fn slice(
+    pub(crate) async fn slice(
         &self,
         id: &GatewayId,
         slice: &SliceId,
@@ -149,13 +149,13 @@ impl GatewayApi {
 
     /// What the gateway knows of a user in a live. Ids consist of characters that need no escaping
     /// in a path.
-    pub(super) async fn viewer(&self, live: &LiveId, user: &UserId) -> anyhow::Result<ViewerKnown> {
+    pub(crate) async fn viewer(&self, live: &LiveId, user: &UserId) -> anyhow::Result<ViewerKnown> {
         self.get(&format!("/v1/gateway/lives/{live}/viewers/{user}"))
             .await
     }
 
     /// Asks for a path with its query, and reads the answer.
-    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         let asked = self.http.get(format!("{}{path}", self.url)).send().await;
         let mut answer = asked.map_err(|why| anyhow::anyhow!(why_no_answer(why)))?;
         match answer.status() {

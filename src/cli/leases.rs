@@ -17,14 +17,14 @@ use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::LeaseInside;
 
 #[derive(Debug)]
-pub(super) struct LeaseSnapshot {
+pub(crate) struct LeaseSnapshot {
     leases: BTreeMap<GatewayId, LeaseInside>,
     /// When the command read the leases, or a moment before.
     at: UnixMillis,
 }
 
 impl LeaseSnapshot {
-    pub(super) async fn read(store: &RedisStore) -> StoreResult<Self> {
+    pub(crate) async fn read(store: &RedisStore) -> StoreResult<Self> {
         // The clock is read before the leases, because a "last seen" may be too early, but not too
         // late.
         let at = unix_now();
@@ -34,21 +34,21 @@ impl LeaseSnapshot {
         })
     }
 
-    pub(super) fn get(&self, gateway: &GatewayId) -> Option<LeaseInside> {
+    pub(crate) fn get(&self, gateway: &GatewayId) -> Option<LeaseInside> {
         self.leases.get(gateway).copied()
     }
 
-    pub(super) fn is_living(&self, gateway: &GatewayId) -> bool {
+    pub(crate) fn is_living(&self, gateway: &GatewayId) -> bool {
         matches!(self.get(gateway), Some(LeaseInside::Living { .. }))
     }
 
     /// Whether a gateway was buried. A burial is final, so the answer stays true.
-    pub(super) fn is_dead(&self, gateway: &GatewayId) -> bool {
+    pub(crate) fn is_dead(&self, gateway: &GatewayId) -> bool {
         self.last_heard(gateway).is_some()
     }
 
     /// When a buried gateway renewed its lease last.
-    pub(super) fn last_heard(&self, gateway: &GatewayId) -> Option<UnixMillis> {
+    pub(crate) fn last_heard(&self, gateway: &GatewayId) -> Option<UnixMillis> {
         match self.get(gateway) {
             Some(LeaseInside::Dead { silent, .. }) => Some(self.at.saturating_sub(millis(silent))),
             _ => None,
@@ -56,7 +56,7 @@ impl LeaseSnapshot {
     }
 
     /// The living gateways, each with the time since the renewal of its lease.
-    pub(super) fn living(&self) -> impl Iterator<Item = (&GatewayId, Duration)> {
+    pub(crate) fn living(&self) -> impl Iterator<Item = (&GatewayId, Duration)> {
         self.leases
             .iter()
             .filter_map(|(gateway, lease)| match lease {
@@ -68,7 +68,7 @@ impl LeaseSnapshot {
 
 /// A gateway's lease in a report.
 #[derive(Debug, Serialize)]
-pub(super) struct LeaseStatus {
+pub(crate) struct LeaseStatus {
     /// `living`, `dead`, or null if the gateway has none.
     pub lease: Option<&'static str>,
     /// The time since the renewal or the burial, by Redis's clock.

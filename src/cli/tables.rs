@@ -9,12 +9,12 @@ use unicode_width::UnicodeWidthStr;
 use crate::base::terminal::harmless;
 
 /// A number of things, such as `2 lives`.
-pub(super) fn count(n: usize, what: &str) -> String {
+pub(crate) fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Bytes in the largest unit that gives at least 1, such as `1.5 MiB`.
-pub(super) fn bytes(n: u64) -> String {
+pub(crate) fn bytes(n: u64) -> String {
     for (unit, bits) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] {
         if n >> bits > 0 {
             return format!("{:.1} {unit}", n as f64 / (1_u64 << bits) as f64);
@@ -24,7 +24,7 @@ pub(super) fn bytes(n: u64) -> String {
 }
 
 /// Writes rows under a head, in aligned columns. Writes nothing if there are no rows.
-pub(super) fn table<const N: usize>(
+pub(crate) fn table<const N: usize>(
     f: &mut Formatter<'_>,
     head: [&str; N],
     rows: &[[String; N]],

@@ -13,19 +13,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
-use crate::base::clock::{Clock, Moment};
-use crate::base::metrics::Metrics;
+use crate::base::clock::Moment;
+use crate::peers::core::Core;
+use crate::presence::Room;
 use crate::presence::throttle::{Shown, Step};
 use crate::presence::trust::Trust;
-use crate::presence::{Room, Rooms};
-use crate::store::Store;
 
 pub struct CountsTask {
-    pub rooms: Arc<Rooms>,
-    pub store: Arc<dyn Store>,
+    pub core: Arc<Core>,
     pub trust: Arc<Trust>,
-    pub metrics: Arc<Metrics>,
-    pub clock: Clock,
 }
 
 /// Rooms to look at again later, each of them once.
@@ -64,12 +60,12 @@ impl CountsTask {
     pub async fn run(self, stop: CancellationToken) {
         let mut later = Later::default();
         let mut wakes = JoinSet::new();
-        let mut health = self.store.health();
+        let mut health = self.core.store.health();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.rooms.to_count.wait() => {
-                    for room in self.rooms.to_count.take() {
+                () = self.core.rooms.to_count.wait() => {
+                    for room in self.core.rooms.to_count.take() {
                         room.schedule.counts_queued.clear();
                         self.look(room, &mut later, &mut wakes);
                     }
@@ -79,7 +75,7 @@ impl CountsTask {
                 changed = health.changed() => {
                     // The store is dropped only when the gateway stops.
                     if changed.is_err() { return }
-                    self.rooms.count_all();
+                    self.core.rooms.count_all();
                 }
                 Some(room) = later.next() => self.look(room, &mut later, &mut wakes),
             }
@@ -87,7 +83,7 @@ impl CountsTask {
     }
 
     fn look(&self, room: Arc<Room>, later: &mut Later, wakes: &mut JoinSet<()>) {
-        let now = self.clock.now();
+        let now = self.core.clock.now();
         let shown = self.show(&room, now);
         let mut throttle = room.schedule.throttle.lock();
         let step = throttle.step(shown);
@@ -96,7 +92,8 @@ impl CountsTask {
         match step {
             Step::Nothing => {}
             Step::Send => {
-                self.metrics
+                self.core
+                    .metrics
                     .counts_lag_seconds
                     .observe(lag as f64 / 1_000.0);
                 room.signal_counts();

@@ -8,9 +8,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::Gateway;
 use crate::base::ids::GatewayId;
 use crate::base::{exit, service_manager, telemetry};
-use crate::cli::{self, audit, check_config, events, explain, key, keys, lives, token};
+use crate::cli::{self, key, keys, lives, token};
 use crate::config::{self, Config, Loaded, Task};
 use crate::edge::{admission, banner};
+use crate::features::audit;
+use crate::features::explain;
+use crate::features::webhooks::command as events;
+use crate::gateway::check_config;
 
 /// Runs the task of the command line; returns the exit code.
 pub fn run() -> u8 {

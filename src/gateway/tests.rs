@@ -1,6 +1,7 @@
 //! A gateway that loses one of its long-lived tasks, with real sockets.
 
 use futures_util::StreamExt;
+use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_tungstenite::WebSocketStream;
@@ -55,7 +56,7 @@ async fn a_gateway_that_loses_a_task_moves_its_sockets_at_once_even_while_it_dra
         }
         gateway
             .flusher
-            .spawn("doomed", &gateway.failed, tokio::time::sleep(dies_after));
+            .run("doomed", |_| tokio::time::sleep(dies_after));
         if dies_after.is_zero() {
             assert_eq!(gateway.failed().await, "doomed");
         }

@@ -10,6 +10,7 @@
 //! flush interval, and only on change. The room is only marked until then; the publisher sends the
 //! counts as they are at that moment.
 
+pub mod core;
 pub mod message;
 pub mod publisher;
 pub mod subscriber;
@@ -30,7 +31,7 @@ use message::PeerMessage;
 const MAX_MESSAGES: usize = 4_096;
 
 /// Messages that wait for the publisher, besides counts.
-pub struct Outbox {
+pub struct PeerQueue {
     gateways: Arc<Gateways>,
     metrics: Arc<Metrics>,
     /// The number of the last message about counts.
@@ -38,7 +39,7 @@ pub struct Outbox {
     messages: Queue<(Channel, PeerMessage)>,
 }
 
-impl Outbox {
+impl PeerQueue {
     pub fn new(gateways: Arc<Gateways>, metrics: Arc<Metrics>) -> Self {
         Self {
             gateways,
@@ -143,13 +144,16 @@ mod tests {
             Duration::from_secs(10),
             Duration::from_secs(2),
         ));
-        let (outbox, own) = (Outbox::new(gateways.clone(), Arc::default()), gateways.id());
+        let (queue, own) = (
+            PeerQueue::new(gateways.clone(), Arc::default()),
+            gateways.id(),
+        );
         let users: Vec<UserId> = (0..1_000)
             .map(|n| UserId::parse(&format!("{n:0>64}")).unwrap())
             .collect();
-        outbox.moved(&LiveId::parse(&"9".repeat(64)).unwrap(), &users);
+        queue.moved(&LiveId::parse(&"9".repeat(64)).unwrap(), &users);
         let mut told = Vec::new();
-        for (_, message) in outbox.messages.take() {
+        for (_, message) in queue.messages.take() {
             let text = message.text(&own);
             assert!(text.len() <= MAX_MESSAGE, "{} bytes", text.len());
             let PeerMessage::Moved { users, .. } = message else {

@@ -14,17 +14,14 @@ use futures_util::{StreamExt, stream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::Outbox;
 use super::message::{Counts, PeerMessage, SliceCard};
-use crate::base::clock::{Clock, Millis, Moment, millis};
+use crate::base::clock::{Millis, Moment, millis};
 use crate::base::ids::GatewayId;
-use crate::base::metrics::Metrics;
 use crate::base::slow_jobs::SlowJobs;
-use crate::presence::checks::Checks;
-use crate::presence::gateways::Gateways;
+use crate::peers::core::Core;
 use crate::presence::tally::ViewerCount;
-use crate::presence::{Room, Rooms, Slice};
-use crate::store::{Channel, SliceSize, Store, StoreResult};
+use crate::presence::{Room, Slice};
+use crate::store::{Channel, SliceSize, StoreResult};
 
 /// Maximum jobs at the same time. Jobs that have taken longer than [`SLOW`] do not count: they wait
 /// for a node that hangs.
@@ -42,14 +39,7 @@ const MAX_ALL_JOBS: usize = 512;
 const RETRY_DELAY_MS: Millis = 1_000;
 
 pub struct Publisher {
-    pub rooms: Arc<Rooms>,
-    pub gateways: Arc<Gateways>,
-    pub outbox: Arc<Outbox>,
-    pub checks: Arc<Checks>,
-    pub store: Arc<dyn Store>,
-    pub metrics: Arc<Metrics>,
-    pub clock: Clock,
-    pub flush: Duration,
+    pub core: Arc<Core>,
 }
 
 /// Messages and rooms that wait for a job, and the jobs under way.
@@ -82,7 +72,7 @@ fn address(room: &Arc<Room>) -> usize {
 
 impl Publisher {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let flush = millis(self.flush);
+        let flush = millis(self.core.config.flush);
         let mut next_round = Moment::START;
         let mut woken = false;
         let slow = Arc::new(SlowJobs::new(SLOW));
@@ -106,14 +96,14 @@ impl Publisher {
                     }
                 }
                 () = slow.more() => {}
-                () = self.outbox.messages.wait(), if work.messages.is_empty() => {
-                    work.messages.extend(self.outbox.messages.take());
+                () = self.core.to_peers.messages.wait(), if work.messages.is_empty() => {
+                    work.messages.extend(self.core.to_peers.messages.take());
                 }
-                () = self.rooms.to_publish.wait(), if !woken => woken = true,
-                () = self.clock.sleep_until(next_round), if woken => {
+                () = self.core.rooms.to_publish.wait(), if !woken => woken = true,
+                () = self.core.clock.sleep_until(next_round), if woken => {
                     woken = false;
-                    next_round = self.clock.now() + flush;
-                    work.rooms.extend(self.rooms.to_publish.take());
+                    next_round = self.core.clock.now() + flush;
+                    work.rooms.extend(self.core.rooms.to_publish.take());
                 }
             }
         }
@@ -129,7 +119,7 @@ impl Publisher {
         if let Some((on, message)) = work.messages.pop_front() {
             work.jobs.spawn(async move {
                 if let Err(why) = slow
-                    .watch(this.send(&on, &message, &this.gateways.id()))
+                    .watch(this.send(&on, &message, &this.core.gateways.id()))
                     .await
                 {
                     tracing::debug!(error = %why, "a message was not sent");
@@ -151,8 +141,8 @@ impl Publisher {
 
     /// Answers how many gateways were subscribed.
     async fn send(&self, on: &Channel, message: &PeerMessage, own: &GatewayId) -> StoreResult<u64> {
-        let reached = self.store.publish(on, message.text(own)).await?;
-        self.metrics.peer_messages_sent.inc();
+        let reached = self.core.store.publish(on, message.text(own)).await?;
+        self.core.metrics.peer_messages_sent.inc();
         Ok(reached)
     }
 
@@ -172,8 +162,9 @@ impl Publisher {
                 slice.set_unpublished();
             }
             room.figures.published.require();
-            self.checks
-                .check_at(&room, self.clock.now() + RETRY_DELAY_MS);
+            self.core
+                .checks
+                .check_at(&room, self.core.clock.now() + RETRY_DELAY_MS);
         }
         self.tell_moves(&room).await;
     }
@@ -191,7 +182,7 @@ impl Publisher {
             .send(
                 &Channel::Moves(room.record.live.clone()),
                 &message,
-                &self.gateways.id(),
+                &self.core.gateways.id(),
             )
             .await
         {
@@ -202,7 +193,7 @@ impl Publisher {
                     "moves were not told, will try again"
                 );
                 room.moves.failed(batch);
-                self.rooms.publish(room);
+                self.core.rooms.publish(room);
             }
         }
     }
@@ -212,7 +203,7 @@ impl Publisher {
     async fn tell_counts(&self, room: &Arc<Room>, slices: SliceUpdates) -> StoreResult<()> {
         let is_required = room.figures.published.take_required();
         let asks = room.figures.published.take_asks();
-        let number = self.outbox.next_number();
+        let number = self.core.to_peers.next_number();
         let count = room.figures.own_viewers();
         let has_changed = !slices.is_empty() || room.figures.published.differs_from(count);
         if !is_required && !asks && !has_changed {
@@ -223,7 +214,7 @@ impl Publisher {
             ..counts(room, number, count, slices)
         });
         if let Err(why) = self
-            .send(&channel(room), &message, &self.gateways.id())
+            .send(&channel(room), &message, &self.core.gateways.id())
             .await
         {
             if asks {
@@ -239,7 +230,7 @@ impl Publisher {
     /// Tells the peers of every live that this gateway, which stops, has no viewers any more, and the
     /// sizes that the last flush left.
     pub async fn say_goodbye(&self) {
-        stream::iter(self.rooms.all())
+        stream::iter(self.core.rooms.all())
             .for_each_concurrent(MAX_JOBS, |room| self.leave(room))
             .await;
     }
@@ -248,12 +239,12 @@ impl Publisher {
         let updates = SliceUpdates::of(&take_unpublished(&room));
         let message = PeerMessage::Counts(counts(
             &room,
-            self.outbox.next_number(),
+            self.core.to_peers.next_number(),
             ViewerCount::default(),
             updates,
         ));
         if let Err(why) = self
-            .send(&channel(&room), &message, &self.gateways.id())
+            .send(&channel(&room), &message, &self.core.gateways.id())
             .await
         {
             tracing::debug!(live_id = %room.record.live, error = %why, "could not say goodbye");
@@ -353,7 +344,7 @@ mod tests {
             let room = open_live(sessions, &format!("hung{n}")).await;
             store.hangs_for(&room.record.live);
             room.figures.published.require();
-            parts.app.rooms.publish(&room);
+            parts.app.core.rooms.publish(&room);
         }
         let (answers, told) = (
             open_live(sessions, "answers").await,
@@ -363,9 +354,9 @@ mod tests {
         let stop = CancellationToken::new();
         let running = tokio::spawn(parts.publisher.clone().run(stop.clone()));
         tokio::time::sleep(SLOW / 2).await;
-        parts.publisher.outbox.doubt(&told.record.live);
+        parts.app.core.to_peers.doubt(&told.record.live);
         answers.figures.published.require();
-        parts.app.rooms.publish(&answers);
+        parts.app.core.rooms.publish(&answers);
         // Half of those that hang wait for a place until the others are slow.
         timeout(SLOW * 2, heard(&mut events, "told"))
             .await
@@ -390,7 +381,7 @@ mod tests {
         let running = tokio::spawn(parts.publisher.clone().run(stop.clone()));
         for _ in 0..3 {
             room.figures.published.require();
-            parts.app.rooms.publish(&room);
+            parts.app.core.rooms.publish(&room);
             tokio::time::sleep(SLOW * 4).await;
         }
         assert_eq!(store.publishing(), 1);
@@ -412,7 +403,7 @@ mod tests {
         parts.publisher.publish(room.clone()).await;
         assert_eq!(
             room.schedule.check.at(),
-            parts.app.clock.now() + RETRY_DELAY_MS
+            parts.app.core.clock.now() + RETRY_DELAY_MS
         );
     }
 }

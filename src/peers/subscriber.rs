@@ -10,16 +10,13 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::message::{self, Counts, PeerMessage, Received};
-use crate::base::clock::Clock;
 use crate::base::ids::{GatewayId, LiveId, SliceId};
 use crate::base::metrics::Metrics;
-use crate::presence::absent_streamers::AbsentStreamers;
-use crate::presence::checks::Checks;
+use crate::peers::core::Core;
 use crate::presence::ended_sessions::EndedSessions;
-use crate::presence::gateways::Gateways;
 use crate::presence::tally::ViewerCount;
-use crate::presence::{Audience, Room, Rooms};
-use crate::store::{BusEvent, Channel, LiveRecord, SliceSize, Store};
+use crate::presence::{Audience, Room};
+use crate::store::{BusEvent, Channel, LiveRecord, SliceSize};
 
 /// The most viewers or fans that a message may claim.
 const MAX_FIGURE: u64 = 1 << 34;
@@ -29,19 +26,13 @@ const MAX_FIGURE: u64 = 1 << 34;
 const MAX_VERSION: u64 = 1 << 53;
 
 pub struct Subscriber {
-    pub store: Arc<dyn Store>,
-    pub rooms: Arc<Rooms>,
-    pub gateways: Arc<Gateways>,
-    pub checks: Arc<Checks>,
-    pub absent_streamers: Arc<AbsentStreamers>,
+    pub core: Arc<Core>,
     pub ended_sessions: Arc<EndedSessions>,
-    pub metrics: Arc<Metrics>,
-    pub clock: Clock,
 }
 
 impl Subscriber {
     pub async fn run(self, stop: CancellationToken) {
-        let mut events = self.store.events();
+        let mut events = self.core.store.events();
         let mut may_miss_ready = false;
         loop {
             let event = tokio::select! {
@@ -52,47 +43,50 @@ impl Subscriber {
                 Some(BusEvent::Message { channel, text }) => self.receive(&channel, &text),
                 // Earlier messages were missed. The next fan checks make up for missed follows.
                 Some(BusEvent::Ready(Channel::Live(live))) => {
-                    let room = self.rooms.get(&live);
+                    let room = self.core.rooms.get(&live);
                     if let Some(room) = &room {
                         room.schedule.check.hears();
                         self.note_friends_asked(room);
                         self.ask_peers(room);
                     }
-                    self.checks.check_soon(room.into_iter().collect());
+                    self.core.checks.check_soon(room.into_iter().collect());
                 }
                 Some(BusEvent::Ready(Channel::Moves(live))) => {
-                    if let Some(room) = self.rooms.get(&live)
+                    if let Some(room) = self.core.rooms.get(&live)
                         && room.friends.hears()
                     {
-                        self.rooms.update_friends(&room);
+                        self.core.rooms.update_friends(&room);
                     }
                 }
                 Some(BusEvent::Ready(Channel::Gateways)) => {
                     self.ended_sessions.note_missed();
-                    self.rooms.recent_follows.clear();
-                    self.rooms
+                    self.core.rooms.recent_follows.clear();
+                    self.core
+                        .rooms
                         .update_friends_where(|room| room.friends.doubt_follows());
                 }
                 // The store reads echoes by itself.
                 Some(BusEvent::Ready(Channel::Echo(_))) => {}
                 Some(BusEvent::Deaf(there)) => {
-                    let mut rooms = self.rooms.all();
-                    rooms.retain(|room| there.covers(self.store.slot_of_live(&room.record.live)));
+                    let mut rooms = self.core.rooms.all();
+                    rooms.retain(|room| {
+                        there.covers(self.core.store.slot_of_live(&room.record.live))
+                    });
                     for room in &rooms {
-                        self.checks.set_deaf(room);
+                        self.core.checks.set_deaf(room);
                     }
                 }
                 Some(BusEvent::Lost) => {
-                    self.metrics.peer_messages_lost.inc();
+                    self.core.metrics.peer_messages_lost.inc();
                     may_miss_ready = true;
-                    for room in self.rooms.all() {
+                    for room in self.core.rooms.all() {
                         self.note_friends_asked(&room);
                         self.ask_peers(&room);
                     }
                     self.ended_sessions.note_missed();
-                    self.checks.check_all_soon();
-                    self.rooms.recent_follows.clear();
-                    self.rooms.update_friends_where(|room| {
+                    self.core.checks.check_all_soon();
+                    self.core.rooms.recent_follows.clear();
+                    self.core.rooms.update_friends_where(|room| {
                         let heard = !room.friends.is_deaf() && room.friends.hears();
                         heard | room.friends.doubt_follows()
                     });
@@ -103,7 +97,7 @@ impl Subscriber {
             // could push out waiting ones.
             if may_miss_ready && events.is_empty() {
                 may_miss_ready = false;
-                for room in self.rooms.all() {
+                for room in self.core.rooms.all() {
                     self.ask_ready_if_deaf(&room);
                 }
             }
@@ -115,15 +109,17 @@ impl Subscriber {
             // The gateway's own messages tell it nothing new, except who moved, and a changed
             // record: the store may apply a call long after the gateway gave it up.
             Ok(Received { gateway, message })
-                if !message.is_news_to_sender() && self.gateways.own.is_own(&gateway) =>
+                if !message.is_news_to_sender() && self.core.gateways.own.is_own(&gateway) =>
             {
                 return;
             }
             Ok(received) => {
-                if !self.gateways.own.is_own(&received.gateway)
-                    && self.gateways.heard(&received.gateway)
+                if !self.core.gateways.own.is_own(&received.gateway)
+                    && self.core.gateways.heard(&received.gateway)
                 {
-                    self.checks.roster_changed(&self.gateways.roster());
+                    self.core
+                        .checks
+                        .roster_changed(&self.core.gateways.roster());
                 }
                 self.act(on, received).err()
             }
@@ -131,9 +127,9 @@ impl Subscriber {
         };
         match ignored {
             None => {
-                self.metrics.peer_messages_received.inc();
+                self.core.metrics.peer_messages_received.inc();
             }
-            Some(why) => Metrics::count(&self.metrics.peer_messages_ignored, why),
+            Some(why) => Metrics::count(&self.core.metrics.peer_messages_ignored, why),
         }
     }
 
@@ -141,12 +137,13 @@ impl Subscriber {
     fn act(&self, on: &Channel, received: Received) -> Result<(), &'static str> {
         match (on, received.message) {
             (Channel::Gateways, PeerMessage::Follow { user, streamer }) => {
-                self.rooms.check_fan_again(&user, &streamer);
-                self.rooms.follows_changed(&user);
+                self.core.rooms.check_fan_again(&user, &streamer);
+                self.core.rooms.follows_changed(&user);
             }
             (Channel::Gateways, PeerMessage::Gone { lives, silent }) => {
-                self.absent_streamers
-                    .peer_says_left(&lives, self.clock.now() - silent);
+                self.core
+                    .absent_streamers
+                    .peer_says_left(&lives, self.core.clock.now() - silent);
             }
             (Channel::Gateways, PeerMessage::SessionsEnded { sessions }) => {
                 for ended in sessions {
@@ -156,10 +153,12 @@ impl Subscriber {
             (Channel::Live(live), PeerMessage::Counts(counts)) => {
                 return self.take_counts(&self.room(live)?, &received.gateway, &counts);
             }
-            (Channel::Gateways, PeerMessage::Doubt) => self.checks.platform.by(self.clock.now()),
+            (Channel::Gateways, PeerMessage::Doubt) => {
+                self.core.checks.platform.by(self.core.clock.now())
+            }
             (Channel::Live(live), PeerMessage::Record) => {
                 self.room(live)?;
-                self.checks.changed_records.push(live.clone());
+                self.core.checks.changed_records.push(live.clone());
             }
             (Channel::Live(live), PeerMessage::FriendsAsked) => {
                 self.note_friends_asked(&self.room(live)?)
@@ -167,11 +166,11 @@ impl Subscriber {
             (Channel::Moves(live), PeerMessage::Moved { users, anybody }) => {
                 let room = self.room(live)?;
                 if room.friends.moved(&users) | (anybody && room.friends.doubt()) {
-                    self.rooms.update_friends(&room);
+                    self.core.rooms.update_friends(&room);
                 }
             }
             (Channel::Live(live), PeerMessage::Doubt) => {
-                self.checks.check_soon(vec![self.room(live)?])
+                self.core.checks.check_soon(vec![self.room(live)?])
             }
             _ => return Err("unknown"),
         }
@@ -183,31 +182,31 @@ impl Subscriber {
     fn ask_ready_if_deaf(&self, room: &Room) {
         let live = &room.record.live;
         if room.schedule.check.is_deaf() {
-            self.store.ask_ready(&Channel::Live(live.clone()));
+            self.core.store.ask_ready(&Channel::Live(live.clone()));
         }
         if room.friends.is_deaf() {
-            self.store.ask_ready(&Channel::Moves(live.clone()));
+            self.core.store.ask_ready(&Channel::Moves(live.clone()));
         }
     }
 
     /// Asks the peers for their viewers again, because messages may have been missed.
     fn ask_peers(&self, room: &Arc<Room>) {
-        if room.figures.ask_peers(&self.gateways.roster()) {
-            self.rooms.count(room);
+        if room.figures.ask_peers(&self.core.gateways.roster()) {
+            self.core.rooms.count(room);
         }
-        self.rooms.publish(room);
+        self.core.rooms.publish(room);
     }
 
     /// Viewers on a peer want to hear of their friends in a live, or may have said so in a lost
     /// message.
     fn note_friends_asked(&self, room: &Arc<Room>) {
         if room.moves.note_asked() {
-            self.rooms.publish(room);
+            self.core.rooms.publish(room);
         }
     }
 
     fn room(&self, live: &LiveId) -> Result<Arc<Room>, &'static str> {
-        self.rooms.get(live).ok_or("no_room")
+        self.core.rooms.get(live).ok_or("no_room")
     }
 
     fn take_counts(
@@ -232,22 +231,21 @@ impl Subscriber {
         }
         if counts.epoch > room.record.epoch {
             // The peer knows of a newer opening: this room's epoch must be over.
-            self.checks.check_soon(vec![room.clone()]);
+            self.core.checks.check_soon(vec![room.clone()]);
             return Err("newer_epoch");
         }
         let count = ViewerCount {
             viewers: counts.viewers,
             away: counts.away,
         };
-        if room
-            .figures
-            .note_peers(|peers| peers.heard(peer, count, counts.number, &self.gateways.roster()))
-        {
-            self.rooms.count(room);
+        if room.figures.note_peers(|peers| {
+            peers.heard(peer, count, counts.number, &self.core.gateways.roster())
+        }) {
+            self.core.rooms.count(room);
         }
         if counts.asks && room.figures.has_published_viewers() {
             room.figures.published.require();
-            self.rooms.publish(room);
+            self.core.rooms.publish(room);
         }
         let LiveRecord {
             live, slices: of, ..
@@ -265,8 +263,9 @@ impl Subscriber {
                 // Whoever found that puts it right.
                 differs: false,
             };
-            self.rooms
-                .hear_size(&slice.ok_or("malformed")?, size, self.clock.now());
+            self.core
+                .rooms
+                .hear_size(&slice.ok_or("malformed")?, size, self.core.clock.now());
         }
         Ok(())
     }
@@ -274,6 +273,7 @@ impl Subscriber {
 
 #[cfg(test)]
 mod tests {
+    use crate::base::clock::Clock;
     use std::time::Duration;
 
     use futures_util::FutureExt;
@@ -348,7 +348,7 @@ mod tests {
             .await
             .expect("the room hears again");
         assert!(
-            room.schedule.check.at() <= parts.app.clock.now(),
+            room.schedule.check.at() <= parts.app.core.clock.now(),
             "what the lost messages said is read"
         );
         subscriber.abort();

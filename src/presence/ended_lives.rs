@@ -9,7 +9,8 @@ use std::sync::Arc;
 use super::room::Room;
 use crate::base::backoff::Backoff;
 use crate::base::clock::Moment;
-use crate::store::{CloseReason, LiveEpoch, LiveRecord};
+use crate::store::LiveEpoch;
+use crate::store::{CloseReason, LiveRecord};
 
 /// The delay before the retry of a look without an answer.
 const BACKOFF: Backoff = Backoff {

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use crate::base::clock::{Moment, UnixMillis, millis};
 use crate::base::ids::{ErasureId, UserId};
 use crate::base::user_digest::UserDigest;
-use crate::store::{ERASED_KEPT, ErasureNews};
+use crate::store::ERASED_KEPT;
 
 /// How far the clocks of gateways and of the store may differ, in ms. Nobody begins a session in the
 /// last seconds of an erasure, so that much may be taken from its end.
@@ -218,6 +218,19 @@ impl Known {
         self.changed.push(user.clone());
         self.running.insert(user, Running { id, since: now });
     }
+}
+
+/// What every gateway must know of erasures.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ErasureNews {
+    /// When the store answered, by its clock.
+    pub at: UnixMillis,
+    /// The users who are being erased, each with the erasure.
+    pub running: Vec<(UserId, ErasureId)>,
+    /// When the oldest of these erasures was asked for.
+    pub oldest: Option<UnixMillis>,
+    /// The users whose erasure has ended, and when, by the store's clock.
+    pub ended: Vec<(UserDigest, UnixMillis)>,
 }
 
 #[cfg(test)]

@@ -48,7 +48,6 @@ pub mod turn;
 pub(crate) mod unconfirmed;
 pub(crate) mod user_budgets;
 pub(crate) mod user_sockets;
-pub(crate) mod watched_streams;
 
 pub(crate) use audience::Audience;
 pub use expected_slice::ExpectedSlice;

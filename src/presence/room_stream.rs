@@ -1,6 +1,7 @@
-//! What this gateway knows of the stream of a live, for the sockets in the room. The gateway also
-//! remembers the state in the store, so that it can write it again if the store loses it.
+//! What this gateway knows of the stream of a live, for the sockets in the room.
 
+use std::any::Any;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -8,7 +9,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::base::clock::{UnixMillis, millis};
-use crate::store::{KnownStreams, LiveRecord, OpenedBy, StreamStatus, Streams};
+use crate::store::StreamStatus;
+use crate::store::{LiveRecord, OpenedBy};
 
 /// Whether a stream is on air.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -53,19 +55,23 @@ impl ShownStream {
     }
 }
 
+/// What the feature that hears of streams remembers of one, to write it again if the store loses it.
+/// Nothing here knows what it is.
+pub type Remembered = Arc<dyn Any + Send + Sync>;
+
 #[derive(Debug, Default)]
 pub struct RoomStream(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The version of `streams`; 0 if this gateway has read no state.
+    /// The version of `remembered` in the store; 0 before the first.
     version: u64,
-    streams: Streams,
+    remembered: Option<Remembered>,
     status: Option<StreamStatus>,
 }
 
 impl RoomStream {
-    /// With the status that a record has, and no state.
+    /// With the status that a record has, and nothing remembered.
     pub fn new(status: Option<StreamStatus>) -> Self {
         Self(Mutex::new(Known {
             status,
@@ -77,29 +83,22 @@ impl RoomStream {
         self.0.lock().status
     }
 
-    /// The state in the store, as this gateway read it last; `None` if it has read none.
-    pub fn state(&self) -> Option<KnownStreams> {
-        let known = self.0.lock();
-        if known.version == 0 {
-            return None;
-        }
-        Some(KnownStreams {
-            version: known.version,
-            streams: known.streams.clone(),
-        })
+    /// What was noted last.
+    pub fn remembered(&self) -> Option<Remembered> {
+        self.0.lock().remembered.clone()
     }
 
-    /// Notes the state in the store, and its status in the epoch of the room. False if the room
-    /// knew a version as high before, or clients see no difference.
-    pub fn note(&self, read: &KnownStreams, status: Option<StreamStatus>) -> bool {
+    /// Notes what the store has in this version, and its status in the epoch of the room. False if
+    /// the room knew a version as high before, or clients see no difference.
+    pub fn note(&self, version: u64, status: Option<StreamStatus>, remembered: Remembered) -> bool {
         let mut known = self.0.lock();
-        if read.version <= known.version {
+        if version <= known.version {
             return false;
         }
         let is_new = known.status.map(seen) != status.map(seen);
         *known = Known {
-            version: read.version,
-            streams: read.streams.clone(),
+            version,
+            remembered: Some(remembered),
             status,
         };
         is_new
@@ -125,16 +124,17 @@ mod tests {
 
     #[test]
     fn the_highest_version_wins_and_heartbeats_are_no_news() {
-        let read = |version| KnownStreams {
-            version,
-            streams: Streams::default(),
-        };
         let stream = RoomStream::new(status(true, 5, 0));
-        assert_eq!(stream.state(), None);
-        assert!(!stream.note(&read(3), status(true, 5, 1)), "a heartbeat");
-        assert!(!stream.note(&read(2), status(false, 9, 0)), "an older one");
+        let note = |version, status| stream.note(version, status, Arc::new(version));
+        let remembered = || {
+            let remembered = stream.remembered()?;
+            remembered.downcast_ref::<u64>().copied()
+        };
+        assert_eq!(remembered(), None);
+        assert!(!note(3, status(true, 5, 1)), "a heartbeat");
+        assert!(!note(2, status(false, 9, 0)), "an older one");
         assert_eq!(stream.status(), status(true, 5, 1));
-        assert!(stream.note(&read(4), status(false, 9, 0)));
-        assert_eq!(stream.state(), Some(read(4)));
+        assert!(note(4, status(false, 9, 0)));
+        assert_eq!(remembered(), Some(4));
     }
 }

@@ -18,7 +18,9 @@ use super::slice_ref::SliceRef;
 use crate::base::clock::{Clock, Moment};
 use crate::base::ids::{LiveId, UserId};
 use crate::config::Config;
-use crate::store::{KnownStreams, LiveRecord, SliceSize};
+use crate::presence::room_stream::Remembered;
+use crate::store::StreamStatus;
+use crate::store::{LiveRecord, SliceSize};
 
 #[derive(Debug)]
 pub struct Rooms {
@@ -252,10 +254,15 @@ impl Rooms {
         }
     }
 
-    /// Notes the streams of a live, as the store has them.
-    pub fn note_stream(&self, room: &Arc<Room>, read: &KnownStreams) {
-        let status = read.streams.status(room.record.epoch);
-        if room.stream.note(read, status) {
+    /// Notes what the store has of the stream of a live, see [`RoomStream::note`].
+    pub fn note_stream(
+        &self,
+        room: &Arc<Room>,
+        version: u64,
+        status: Option<StreamStatus>,
+        remembered: Remembered,
+    ) {
+        if room.stream.note(version, status, remembered) {
             self.show(room);
         }
     }

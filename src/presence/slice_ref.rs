@@ -12,8 +12,9 @@ use super::seats::ExpiredFans;
 use super::slice::Slice;
 use crate::base::clock::{Moment, UnixMillis};
 use crate::base::ids::{Epoch, SliceId, UserId};
+use crate::store::SESSIONS_A_CALL;
 use crate::store::fans::FanAnswers;
-use crate::store::{MAX_BATCH, SESSIONS_A_CALL, SliceSize};
+use crate::store::{MAX_BATCH, SliceSize};
 
 /// A slice and its owner.
 #[derive(Debug, Clone)]

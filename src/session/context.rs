@@ -2,40 +2,27 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use super::limits::Limits;
 use super::reaper::Reaper;
 use crate::auth::claims::{Claims, LEEWAY};
 use crate::auth::tokens::Tokens;
-use crate::base::clock::{Clock, Moment, millis};
-use crate::base::metrics::Metrics;
-use crate::presence::Rooms;
+use crate::base::clock::{Moment, millis};
+use crate::peers::core::Core;
 use crate::presence::conn::{Conn, Signals};
-use crate::presence::erasing::ErasingUsers;
-use crate::presence::gateways::Gateways;
 use crate::presence::trust::Trust;
 use crate::presence::user_budgets::UserBudgets;
 use crate::presence::user_sockets::UserSockets;
 use crate::sync::lives::Lives;
 
 pub(crate) struct SessionContext {
-    pub(crate) rooms: Arc<Rooms>,
+    pub(crate) core: Arc<Core>,
     pub(crate) lives: Arc<Lives>,
     pub(crate) user_sockets: UserSockets,
-    /// The users who are being erased, whom no session may be.
-    pub(crate) erasing: Arc<ErasingUsers>,
     /// The budget of each user for requests that cost the store something.
     pub(crate) budgets: Arc<UserBudgets>,
-    pub(crate) gateways: Arc<Gateways>,
     pub(crate) trust: Arc<Trust>,
     pub(crate) reaper: Arc<Reaper>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) clock: Clock,
-    /// How often clients should send a heartbeat.
-    pub(crate) heartbeat: Duration,
-    /// How long a socket may be silent before it is closed.
-    pub(crate) timeout: Duration,
     /// `None` with `--auth off`.
     pub(crate) tokens: Option<Arc<Tokens>>,
     pub(crate) limits: Limits,
@@ -54,14 +41,14 @@ impl SessionContext {
         let left = claims
             .expires_at
             .saturating_add(millis(LEEWAY))
-            .saturating_sub(self.clock.unix());
-        self.clock.now() + left
+            .saturating_sub(self.core.clock.unix());
+        self.core.clock.now() + left
     }
 
     /// Sends a new session away if its user is being erased. Those that were there when the erasure
     /// began are sent away by `session::erasing`.
     pub(super) fn refuse_erased(&self, conn: &Conn) {
-        if self.erasing.contains(&conn.identity.user) {
+        if self.core.erasing.contains(&conn.identity.user) {
             conn.signal(Signals::REMOVED);
         }
     }

@@ -75,12 +75,12 @@ pub(crate) const AT_ONCE: Duration =
 /// Tells every socket to go and waits until all have gone, or `within` is over. With no time, or
 /// without sockets, it returns at once.
 pub(crate) async fn run(context: &SessionContext, within: Duration) {
-    let start = context.clock.now();
+    let start = context.core.clock.now();
     let end = start + millis(within);
     // The clients that are told last need time to arrive elsewhere, too. Without a socket they learn
     // of the stop with one beat, and arrive with the next.
-    let arrival = if context.metrics.presences.get() > 0 {
-        2 * millis(context.heartbeat).max(RECONNECT_WITHIN)
+    let arrival = if context.core.metrics.presences.get() > 0 {
+        2 * millis(context.core.config.heartbeat).max(RECONNECT_WITHIN)
     } else {
         RECONNECT_WITHIN
     };
@@ -96,7 +96,7 @@ pub(crate) async fn run(context: &SessionContext, within: Duration) {
         if here.is_empty() {
             return;
         }
-        if context.clock.now() >= end {
+        if context.core.clock.now() >= end {
             tracing::warn!(
                 sockets = here.len(),
                 "the time for the drain is up; closing the remaining sockets"
@@ -104,7 +104,7 @@ pub(crate) async fn run(context: &SessionContext, within: Duration) {
             return;
         }
         let mut waiting: Vec<_> = here.iter().filter(|conn| conn.is_open()).collect();
-        let steps_left = told_by.since(context.clock.now()) / millis(STEP) + 1;
+        let steps_left = told_by.since(context.core.clock.now()) / millis(STEP) + 1;
         waiting.truncate(waiting.len().div_ceil(steps_left as usize));
         for conn in waiting {
             conn.set_moving();

@@ -12,6 +12,6 @@ impl<S> Session<S> {
     pub(super) fn heard(&mut self, now: Moment) {
         self.memberships.conn.heard(now);
         self.pinged_at = None;
-        self.context.metrics.heartbeats.inc();
+        self.context.core.metrics.heartbeats.inc();
     }
 }

@@ -33,11 +33,11 @@ pub(super) fn check(
 ) -> Result<(), Refusal> {
     let conn = &memberships.conn;
     refuse_early(conn, Action::Join, "this role joins no lives", &wish.live)?;
-    if context.erasing.contains(&conn.identity.user) {
+    if context.core.erasing.contains(&conn.identity.user) {
         let message = "this user is being erased; come back when that has ended, as a new user";
         return Err(Refusal::new(ErrorCode::BeingErased, message));
     }
-    if wish.friends && context.rooms.users.is_none() {
+    if wish.friends && context.core.rooms.users.is_none() {
         let message =
             "the gateway runs with --track-online off, and does not know where friends are";
         return Err(Refusal::new(ErrorCode::NotAvailable, message));
@@ -89,7 +89,7 @@ pub(super) fn charge(context: &SessionContext, conn: &Conn, cost: Cost) -> Resul
     if conn.role() == Role::Service {
         return Ok(());
     }
-    let now = context.clock.now();
+    let now = context.core.clock.now();
     if context.budgets.take(&conn.identity.user, cost, now).is_ok() {
         return Ok(());
     }
@@ -99,7 +99,7 @@ pub(super) fn charge(context: &SessionContext, conn: &Conn, cost: Cost) -> Resul
 
 /// Counts a request that exceeds a limit, and returns the refusal.
 pub(super) fn limited(context: &SessionContext, limit: &'static str, message: String) -> Refusal {
-    Metrics::count(&context.metrics.limited, limit);
+    Metrics::count(&context.core.metrics.limited, limit);
     Refusal::new(ErrorCode::RateLimited, message)
 }
 

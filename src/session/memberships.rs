@@ -91,14 +91,14 @@ impl Memberships {
     /// Counts the session among those of its user. If these are too many now, the oldest ends.
     pub(super) fn count_for_user(&self) {
         if self.context.user_sockets.admit(&self.conn) {
-            Metrics::count(&self.context.metrics.limited, "sockets_per_user");
+            Metrics::count(&self.context.core.metrics.limited, "sockets_per_user");
         }
     }
 
     /// Makes the user online on the platform, unless the socket is a back end's or is in no figure.
     /// A streamer's socket also puts its user among the streamers.
     fn enter_platform(&mut self) {
-        let rooms = self.context.rooms.clone();
+        let rooms = self.context.core.rooms.clone();
         let conn = self.conn.clone();
         let user = &conn.identity.user;
         let role = conn.role();
@@ -121,7 +121,7 @@ impl Memberships {
     /// This socket no longer counts its user among the streamers.
     pub(super) fn stop_streaming(&mut self) {
         if std::mem::take(&mut self.streams) {
-            let rooms = &self.context.rooms;
+            let rooms = &self.context.core.rooms;
             rooms.leave(
                 &rooms.streamers,
                 &self.conn.identity.user,
@@ -207,7 +207,7 @@ impl Memberships {
             self.look_away(Away::Back);
             return Ok(());
         }
-        let clock = &self.context.clock;
+        let clock = &self.context.core.clock;
         let member = room.join(
             &self.conn,
             self.context.limits.joins,
@@ -219,7 +219,7 @@ impl Memberships {
         } else {
             "hit"
         };
-        Metrics::count_result(&self.context.metrics.fan_cache, hit);
+        Metrics::count_result(&self.context.core.metrics.fan_cache, hit);
         self.leave("switch");
         self.seat = Some(Seat {
             room: room.clone(),
@@ -233,12 +233,14 @@ impl Memberships {
         self.look_away(Away::Back);
         if self.conn.identity.counted {
             self.context
+                .core
                 .rooms
                 .join_live(&self.conn.identity.user, &room.record.live);
         }
         tracing::debug!(live_id = %room.record.live, epoch = %room.record.epoch, "joined");
-        self.context.metrics.joins.inc();
+        self.context.core.metrics.joins.inc();
         self.context
+            .core
             .rooms
             .user_changed(room, &self.conn.identity.user);
         Ok(())
@@ -251,9 +253,10 @@ impl Memberships {
         if room.end().is_some() {
             return None;
         }
-        room.leave(&self.conn, self.context.clock.now());
-        self.context.metrics.leaves_by(why, 1);
+        room.leave(&self.conn, self.context.core.clock.now());
+        self.context.core.metrics.leaves_by(why, 1);
         self.context
+            .core
             .rooms
             .user_changed(&room, &self.conn.identity.user);
         Some(room)
@@ -264,6 +267,7 @@ impl Memberships {
         let room = self.seat.take()?.room;
         if self.conn.identity.counted {
             self.context
+                .core
                 .rooms
                 .leave_live(&self.conn.identity.user, &room.record.live);
         }
@@ -275,9 +279,9 @@ impl Memberships {
         let Some(Seat { room, .. }) = &self.seat else {
             return;
         };
-        if room.look_away(&self.conn, away, self.context.clock.now()) {
-            self.context.rooms.show(room);
-            self.context.rooms.publish(room);
+        if room.look_away(&self.conn, away, self.context.core.clock.now()) {
+            self.context.core.rooms.show(room);
+            self.context.core.rooms.publish(room);
         }
     }
 
@@ -289,7 +293,7 @@ impl Memberships {
         let user = &self.conn.identity.user;
         if let Some(Seat { room, .. }) = &self.seat {
             room.ask_tokens(user);
-            self.context.rooms.user_changed(room, user);
+            self.context.core.rooms.user_changed(room, user);
         }
         let may_watch = permission(Caller::Role(claims.role), Action::Watch);
         let mut forbidden: Vec<LiveId> = Vec::new();
@@ -433,7 +437,7 @@ impl Drop for Memberships {
         self.leave(Close::label_of(self.ended));
         self.keep_seat_only();
         self.stop_streaming();
-        let rooms = &self.context.rooms;
+        let rooms = &self.context.core.rooms;
         if let Some(users) = &rooms.users
             && self.online
         {

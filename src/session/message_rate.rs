@@ -38,7 +38,7 @@ impl<S: Transport> Session<S> {
         load: Load,
         text: Option<Utf8Bytes>,
     ) -> SessionResult {
-        Metrics::count(&self.context.metrics.limited, "messages");
+        Metrics::count(&self.context.core.metrics.limited, "messages");
         match load {
             Load::FirstBeyond => {
                 let id = match &text {

@@ -8,7 +8,6 @@
 pub mod close_codes;
 pub(crate) mod context;
 pub(crate) mod drain;
-pub(crate) mod erasing;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod handshake;
@@ -148,7 +147,7 @@ pub(crate) fn run<S: Transport>(
         watch,
         permit,
     } = handshake;
-    let conn = Arc::new(Conn::new(identity, context.clock.now()));
+    let conn = Arc::new(Conn::new(identity, context.core.clock.now()));
     if let Some(claims) = claims {
         let end = context.end_of(&claims);
         conn.hold_token(claims, end);
@@ -156,7 +155,7 @@ pub(crate) fn run<S: Transport>(
     let connection = Connection::new(
         Socket::new(transport, early),
         permit,
-        context.metrics.clone(),
+        context.core.metrics.clone(),
         conn.identity.role,
     );
     let memberships = Memberships::new(context.clone(), conn.clone());
@@ -216,10 +215,10 @@ impl<S: Transport> Session<S> {
         tracing::debug!(role = conn.identity.role.as_str(), "socket opened");
         let welcome = ServerMessage::Welcome {
             user_id: &conn.identity.user,
-            gateway_id: &context.gateways.id(),
+            gateway_id: &context.core.gateways.id(),
             socket_id: conn.socket_id(),
-            heartbeat_ms: millis(context.heartbeat),
-            timeout_ms: millis(context.timeout),
+            heartbeat_ms: millis(context.core.config.heartbeat),
+            timeout_ms: millis(context.core.config.timeout),
         };
         self.send(&welcome, None).await?;
         if let Some(live) = join {
@@ -288,7 +287,7 @@ impl<S: Transport> Session<S> {
 
     /// Notes that a frame or a part of a message (`None`) arrived, and counts it against the rate.
     fn take(&mut self, frame: Option<&Message>) -> Load {
-        let now = self.context.clock.now();
+        let now = self.context.core.clock.now();
         let load = self.load_of(frame, now);
         self.heard(now);
         load
@@ -356,7 +355,7 @@ impl<S: Transport> Session<S> {
             return Err(Close::TooManySockets);
         }
         if signals.has(Signals::EXPIRED)
-            && self.memberships.conn.expires_at() <= self.context.clock.now()
+            && self.memberships.conn.expires_at() <= self.context.core.clock.now()
         {
             return Err(Close::Expired);
         }
@@ -365,7 +364,7 @@ impl<S: Transport> Session<S> {
             match self.pinged_at {
                 // The Ping is late: a request took long, or the task did not run.
                 None => self.ping().await?,
-                Some(at) if self.context.clock.now() < at + answer_time(&self.context) => {}
+                Some(at) if self.context.core.clock.now() < at + answer_time(&self.context) => {}
                 Some(_) => return Err(Close::HeartbeatTimeout),
             }
         }
@@ -402,7 +401,7 @@ impl<S: Transport> Session<S> {
     async fn ping(&mut self) -> SessionResult {
         self.put(Some(Message::Ping(tungstenite::Bytes::new())))
             .await?;
-        self.pinged_at.get_or_insert(self.context.clock.now());
+        self.pinged_at.get_or_insert(self.context.core.clock.now());
         Ok(())
     }
 
@@ -499,7 +498,7 @@ async fn absence(context: &SessionContext, memberships: &mut Memberships) {
 
 /// How long a client may take to answer a Ping.
 fn answer_time(context: &SessionContext) -> Millis {
-    (millis(context.timeout) / 4).min(reaper::ANSWER)
+    (millis(context.core.config.timeout) / 4).min(reaper::ANSWER)
 }
 
 /// How long a send to this client may wait for room. A client whose buffer is full cannot be sent a
@@ -507,10 +506,10 @@ fn answer_time(context: &SessionContext) -> Millis {
 /// since it last heard the client. After a stall of the process that may be long ago, so the result
 /// is never shorter than half the time for an answer to a Ping.
 fn send_timeout(context: &SessionContext, conn: &Conn) -> SendTimeout {
-    let timeout = context.timeout;
+    let timeout = context.core.config.timeout;
     let silent_at = conn.last_heard() + millis(timeout);
     let left = silent_at
-        .since(context.clock.now())
+        .since(context.core.clock.now())
         .max(answer_time(context) / 2);
     SendTimeout {
         silent: Duration::from_millis(left).min(timeout),
@@ -519,5 +518,5 @@ fn send_timeout(context: &SessionContext, conn: &Conn) -> SendTimeout {
 }
 
 fn is_silent(context: &SessionContext, conn: &Conn) -> bool {
-    context.clock.now().since(conn.last_heard()) >= millis(context.timeout)
+    context.core.clock.now().since(conn.last_heard()) >= millis(context.core.config.timeout)
 }

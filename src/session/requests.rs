@@ -106,7 +106,7 @@ impl<S: Transport> Session<S> {
             Err(RequestError::Ended(why)) => Err(why),
             Err(RequestError::Refused(refusal)) => {
                 let code = refusal.code.as_str();
-                Metrics::count(&self.context.metrics.client_errors, code);
+                Metrics::count(&self.context.core.metrics.client_errors, code);
                 tracing::debug!(code, why = &*refusal.message, "request refused");
                 self.send(
                     &ServerMessage::Error {
@@ -243,7 +243,7 @@ impl<S: Transport> Session<S> {
         // A streamer's lives count whichever socket opened them, so that new sockets open no more.
         let by_streamer = match by {
             OpenedBy::Streamer => {
-                let rooms = self.context.rooms.of_streamer(&wish.streamer);
+                let rooms = self.context.core.rooms.of_streamer(&wish.streamer);
                 rooms
                     .iter()
                     .filter(|room| room.record.live != wish.live)
@@ -255,7 +255,7 @@ impl<S: Transport> Session<S> {
             return Err(self.limited("opens", format!("a socket may have {most} lives open")));
         }
         // A streamer who comes back may open a live that is still open; that costs less.
-        let is_open = match self.context.rooms.get(&wish.live) {
+        let is_open = match self.context.core.rooms.get(&wish.live) {
             Some(room) => room.record.streamer == wish.streamer,
             None => false,
         };

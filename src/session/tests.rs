@@ -52,6 +52,7 @@ async fn hears(client: &mut WebSocketStream<DuplexStream>, words: &str) {
 
 fn closed(context: &SessionContext, why: &'static str) -> u64 {
     context
+        .core
         .metrics
         .sockets_closed
         .get_or_create(&Why { why })
@@ -65,8 +66,11 @@ async fn a_client_that_does_not_read_is_cut_off() {
     let (_client, session) = connect(&context, "u1", 16).await;
     session.await.unwrap();
     assert_eq!(closed(&context, "slow_consumer"), 1);
-    assert!(started.elapsed() >= context.timeout && started.elapsed() < context.timeout * 2);
-    assert_eq!(context.metrics.sockets.get(), 0);
+    assert!(
+        started.elapsed() >= context.core.config.timeout
+            && started.elapsed() < context.core.config.timeout * 2
+    );
+    assert_eq!(context.core.metrics.sockets.get(), 0);
 }
 
 /// The gateway learns of the erasure a moment before it closes the user's sockets.
@@ -77,7 +81,10 @@ async fn a_user_who_is_being_erased_is_told_so_by_a_join() {
     hears(&mut client, "welcome").await;
     let user = UserId::parse("u1").unwrap();
     let erasure = ErasureId::random();
-    context.erasing.ask(&user, &erasure, context.clock.now());
+    context
+        .core
+        .erasing
+        .ask(&user, &erasure, context.core.clock.now());
     let join = r#"{"type":"join","live_id":"42"}"#;
     client.send(Message::text(join)).await.unwrap();
     hears(&mut client, r#""code":"being_erased""#).await;
@@ -104,7 +111,7 @@ async fn a_client_that_vanished_with_a_full_buffer_is_gone_a_timeout_after_its_l
     // The Ping that is due after a heartbeat finds no room.
     session.await.unwrap();
     assert_eq!(closed(&context, "heartbeat_timeout"), 1);
-    let (timeout, took) = (context.timeout, last.elapsed());
+    let (timeout, took) = (context.core.config.timeout, last.elapsed());
     assert!(
         took >= timeout && took < timeout + Duration::from_secs(1),
         "{took:?}"
@@ -125,7 +132,7 @@ async fn a_client_that_talks_but_does_not_read_is_cut_off_a_timeout_after_its_bu
     session.await.unwrap();
     assert_eq!(closed(&context, "slow_consumer"), 1);
     let (least, took) = (
-        Duration::from_secs(2) + context.heartbeat + context.timeout,
+        Duration::from_secs(2) + context.core.config.heartbeat + context.core.config.timeout,
         started.elapsed(),
     );
     assert!(
@@ -145,7 +152,7 @@ async fn a_client_that_sends_a_message_in_slow_pieces_stays() {
     // It is pinged in between and does not answer, as it does not read.
     client.send(piece(Data::Text, false)).await.unwrap();
     for _ in 0..10 {
-        tokio::time::sleep(context.timeout / 2).await;
+        tokio::time::sleep(context.core.config.timeout / 2).await;
         client.send(piece(Data::Continue, false)).await.unwrap();
     }
     client.send(piece(Data::Continue, true)).await.unwrap();
@@ -187,7 +194,7 @@ async fn a_silent_client_is_pinged_and_then_closed_after_the_timeout_and_not_bef
             _ => {}
         }
     };
-    let timeout = context.timeout;
+    let timeout = context.core.config.timeout;
     assert_eq!((code, pings), (4000, 2));
     assert!(
         started.elapsed() >= timeout && started.elapsed() < timeout + Duration::from_secs(1),
@@ -210,7 +217,7 @@ async fn a_client_that_could_not_be_pinged_in_time_is_pinged_before_it_is_judged
             "the welcome"
         );
         // The session had no time for the signals until now: it served a request, or did not run.
-        tokio::time::advance(context.timeout).await;
+        tokio::time::advance(context.core.config.timeout).await;
         context.reaper.signal_all(signals);
         assert!(
             client.next().await.unwrap().unwrap().is_ping(),
@@ -346,6 +353,7 @@ async fn a_client_that_sends_on_beyond_the_rate_is_told_once_and_then_closed() {
         assert_eq!(closed(&context, "rate_limited"), 1);
         assert!(
             context
+                .core
                 .metrics
                 .limited
                 .get_or_create(&Why { why: "messages" })
@@ -364,7 +372,7 @@ async fn only_the_gateways_own_clock_says_when_a_token_ends() {
         user: testing::viewer("u1").user,
         role: Role::Viewer,
         counted: true,
-        expires_at: context.clock.unix() + 60_000,
+        expires_at: context.core.clock.unix() + 60_000,
         lives: None,
         fan_of: None,
     };
@@ -466,7 +474,7 @@ async fn a_session_that_is_dropped_leaves_nothing_behind() {
     hears(&mut client, "joined").await;
     assert_eq!(
         (
-            context.metrics.sockets.get(),
+            context.core.metrics.sockets.get(),
             room.figures.own_viewers().viewers
         ),
         (1, 1)
@@ -475,7 +483,7 @@ async fn a_session_that_is_dropped_leaves_nothing_behind() {
     assert!(session.await.unwrap_err().is_cancelled());
     assert_eq!(
         (
-            context.metrics.sockets.get(),
+            context.core.metrics.sockets.get(),
             room.figures.own_viewers().viewers,
             closed(&context, "lost")
         ),

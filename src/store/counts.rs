@@ -134,3 +134,21 @@ pub trait Counts: Sync {
         limit: usize,
     ) -> StoreResult<Vec<RankedLive>>;
 }
+
+/// How long a bucket is.
+pub const HISTORY_STEP: Duration = Duration::from_secs(10);
+
+/// Maximum points of an epoch, approximately; the newest are kept. They last for a day in which the
+/// figures change in every bucket.
+pub const MAX_POINTS: usize = 10_000;
+
+/// The figures of an epoch at the end of a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Point {
+    /// When the bucket begins.
+    pub at: UnixMillis,
+    /// The counts.
+    pub figures: Figures,
+    /// How many had come and left since the opening.
+    pub arrived: Arrived,
+}

@@ -61,6 +61,10 @@ pub trait Follows: Sync {
     /// the number cannot drift from it.
     async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64>;
 
+    /// Finishes changes of several keys, such as a follow, whose gateway died half way or could not
+    /// reach a key. Returns the changes that it finished. An error means that at least one is left.
+    async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>);
+
     /// The users whom a user follows, newest first, each once, `most` of them at most. While the
     /// user follows and unfollows, one may be missing.
     async fn newest_followed(&self, user: &UserId, most: usize) -> StoreResult<Vec<UserId>>;
@@ -73,4 +77,24 @@ pub trait Follows: Sync {
         after: Option<&Followed>,
         limit: usize,
     ) -> StoreResult<Vec<Followed>>;
+}
+
+/// Changes of several keys that [`Follows::finish_changes`] finished.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FinishedChanges {
+    /// The number of changes.
+    pub count: u64,
+    /// The follows and unfollows among them: the user who followed or unfollowed, and the streamer.
+    pub follows: Vec<(UserId, UserId)>,
+}
+
+/// Maximum follows that are looked at, the newest.
+pub const MAX_FOLLOWED: usize = 5_000;
+
+/// The newest [`MAX_FOLLOWED`] follows of a user, and whether the user has more.
+pub async fn followed(store: &dyn Follows, user: &UserId) -> StoreResult<(Vec<UserId>, bool)> {
+    let mut followed = store.newest_followed(user, MAX_FOLLOWED + 1).await?;
+    let partial = followed.len() > MAX_FOLLOWED;
+    followed.truncate(MAX_FOLLOWED);
+    Ok((followed, partial))
 }

@@ -3,14 +3,14 @@
 //! it.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::{
-    Arrived, Attended, Counted, Figures, LiveEpoch, OpenEpoch, Peaks, RecordEvents, StoreResult,
-    StreamStatus, Sums, Uniques,
+    Arrived, Counted, Figures, Peaks, RecordEvents, StoreResult, StreamStatus, Sums, Uniques,
 };
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
@@ -164,30 +164,9 @@ impl LiveRecord {
         }
     }
 
-    /// The notes on the epoch for its attendance, if that is recorded.
-    pub fn attended(&self) -> Attended {
-        Attended {
-            streamer: self.streamer.clone(),
-            slices: self.slices,
-            opened_at: self.opened_at,
-            closed_at: self.closure.map(|closure| closure.at),
-        }
-    }
-
     /// Whether this is the record of the epoch, and the epoch is open.
     pub(crate) fn is_open_in(&self, epoch: Epoch) -> bool {
         self.state == LiveState::Open && self.epoch == epoch
-    }
-
-    /// The open epoch, for the state of its streams; `None` if the live is not open.
-    pub fn open_epoch(&self) -> Option<OpenEpoch> {
-        if self.state != LiveState::Open {
-            return None;
-        }
-        Some(OpenEpoch {
-            epoch: self.epoch,
-            by_stream: self.opened_by == OpenedBy::Media,
-        })
     }
 
     /// The figures that other services read; zeros if none were written.
@@ -430,4 +409,55 @@ pub trait LiveStore: Sync {
         ttl: Duration,
         dead: &HashSet<GatewayId>,
     ) -> StoreResult<bool>;
+}
+
+/// One opening of a live.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LiveEpoch {
+    /// The live.
+    pub live: LiveId,
+    /// Which opening.
+    pub epoch: Epoch,
+}
+
+impl fmt::Display for LiveEpoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.live, self.epoch)
+    }
+}
+
+impl LiveEpoch {
+    /// Reads `<live_id>@<epoch>`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (live, epoch) = text.split_once('@')?;
+        let of = Self {
+            live: LiveId::parse(live).ok()?,
+            epoch: Epoch(epoch.parse().ok()?),
+        };
+        // Each epoch has one name, so another spelling of its number names nothing.
+        if of.to_string() == text {
+            Some(of)
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_epoch_is_read_as_it_is_written() {
+        let of = LiveEpoch {
+            live: LiveId::parse("my.live").unwrap(),
+            epoch: Epoch(7),
+        };
+        assert_eq!(LiveEpoch::parse(&of.to_string()), Some(of));
+        for bad in [
+            "42", "42@", "@7", "42@x", "4 2@7", "42@7@8", "42@+7", "42@07",
+        ] {
+            assert_eq!(LiveEpoch::parse(bad), None, "{bad}");
+        }
+    }
 }

@@ -4,37 +4,29 @@
 //! Its time is the gateway's clock plus the wall clock at construction, so it follows tokio's
 //! paused time. No lock is held over an await, and no call waits for anything.
 
-mod answers;
-mod attendance;
-mod attended;
+pub(crate) mod answers;
 pub mod backup;
-mod bus;
-mod claimed_lives;
-mod counts;
-mod erasure_jobs;
-mod erasures;
-mod event_log;
-mod events;
-mod expiring;
-mod follows;
-mod graph;
-mod history;
-mod last_seen;
-mod leases;
-mod lives;
-mod online;
-mod place;
-mod records;
-mod removals;
-mod session_ends;
-mod shared_secrets;
-mod slices;
-mod social;
-mod stream_records;
-mod streamers;
-mod streams;
-mod user_slice;
-mod users;
+pub(crate) mod bus;
+pub(crate) mod claimed_lives;
+pub(crate) mod counts;
+pub(crate) mod event_log;
+pub(crate) mod events;
+pub(crate) mod expiring;
+pub(crate) mod follows;
+pub(crate) mod graph;
+pub(crate) mod last_seen;
+pub(crate) mod leases;
+pub(crate) mod lives;
+pub(crate) mod online;
+pub(crate) mod place;
+pub(crate) mod records;
+pub(crate) mod removals;
+pub(crate) mod session_ends;
+pub(crate) mod shared_secrets;
+pub(crate) mod slices;
+pub(crate) mod states;
+pub(crate) mod streamers;
+pub(crate) mod user_slice;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -50,12 +42,11 @@ use self::expiring::Expiring;
 use self::graph::Graph;
 use self::place::Place;
 use self::records::Records;
-use self::social::timelines::Feeds;
+use self::states::States;
 use self::user_slice::UserSlice;
-use self::users::Users;
 use super::bus::Subscriptions;
 use super::slice::Slice;
-use super::{AnswerName, EndedSession, Health, LeaseTable, LiveEpoch, Parts, Status, Store};
+use super::{AnswerName, EndedSession, Health, LeaseTable, Parts, Status};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{Epoch, USERS_SLICES, UserId};
 use crate::base::session_key::SessionKey;
@@ -72,33 +63,30 @@ const KEEP_CLOSED_FENCE: Duration = Duration::from_secs(24 * 3600);
 /// The embedded store.
 #[derive(Debug)]
 pub struct MemoryStore {
-    clock: Clock,
+    pub(crate) clock: Clock,
     /// Unix time when `clock` stood at 0.
-    epoch_start: UnixMillis,
+    pub(crate) epoch_start: UnixMillis,
     /// How far the store's clock was stepped, in ms.
-    clock_error: AtomicI64,
-    lives: Mutex<Records>,
-    slices: DashMap<Place, Slice>,
+    pub(crate) clock_error: AtomicI64,
+    pub(crate) lives: Mutex<Records>,
+    pub(crate) slices: DashMap<Place, Slice>,
     /// Closed slices in the order in which they are due to be forgotten.
-    forgetting: Mutex<VecDeque<(UnixMillis, Place, Epoch)>>,
-    leases: Mutex<LeaseTable>,
+    pub(crate) forgetting: Mutex<VecDeque<(UnixMillis, Place, Epoch)>>,
+    pub(crate) leases: Mutex<LeaseTable>,
     /// The lives that streamers opened.
-    claims: Mutex<HashMap<UserId, claimed_lives::ClaimedLives>>,
-    graph: Mutex<Graph>,
-    /// The fans of each epoch with attendance.
-    attendance: Mutex<HashMap<LiveEpoch, attended::Kept>>,
-    feeds: Mutex<Feeds>,
-    users: Mutex<Users>,
-    answers: Mutex<Expiring<AnswerName, String>>,
-    session_ends: Mutex<Expiring<SessionKey, EndedSession>>,
-    secrets: Mutex<Vec<String>>,
-    erasures: Mutex<erasure_jobs::ErasureJobs>,
+    pub(crate) claims: Mutex<HashMap<UserId, claimed_lives::ClaimedLives>>,
+    pub(crate) graph: Mutex<Graph>,
+    /// What features keep.
+    pub(crate) states: States,
+    pub(crate) answers: Mutex<Expiring<AnswerName, String>>,
+    pub(crate) session_ends: Mutex<Expiring<SessionKey, EndedSession>>,
+    pub(crate) secrets: Mutex<Vec<String>>,
     /// When the users of each slice were seen last.
-    user_slices: Vec<Mutex<UserSlice>>,
-    events: Mutex<EventLog>,
+    pub(crate) user_slices: Vec<Mutex<UserSlice>>,
+    pub(crate) events: Mutex<EventLog>,
     subscriptions: Subscriptions,
-    health: watch::Sender<Health>,
-    parts: watch::Sender<Arc<Parts>>,
+    pub(crate) health: watch::Sender<Health>,
+    pub(crate) parts: watch::Sender<Arc<Parts>>,
 }
 
 impl MemoryStore {
@@ -114,13 +102,10 @@ impl MemoryStore {
             leases: Mutex::default(),
             claims: Mutex::default(),
             graph: Mutex::default(),
-            attendance: Mutex::default(),
-            feeds: Mutex::default(),
-            users: Mutex::default(),
+            states: States::default(),
             answers: Mutex::default(),
             session_ends: Mutex::default(),
             secrets: Mutex::default(),
-            erasures: Mutex::default(),
             user_slices: (0..USERS_SLICES).map(|_| Mutex::default()).collect(),
             events: Mutex::default(),
             subscriptions: Subscriptions::default(),
@@ -130,7 +115,7 @@ impl MemoryStore {
     }
 
     /// The store's time, in Unix milliseconds. It is monotonic, unless a test steps its clock.
-    fn now(&self) -> UnixMillis {
+    pub(crate) fn now(&self) -> UnixMillis {
         (self.epoch_start + self.clock.now().as_millis())
             .saturating_add_signed(self.clock_error.load(Ordering::Relaxed))
     }
@@ -169,11 +154,5 @@ impl Status for MemoryStore {
 
     fn kind(&self) -> &'static str {
         "memory"
-    }
-}
-
-impl Store for MemoryStore {
-    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
-        self
     }
 }

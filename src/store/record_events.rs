@@ -1,11 +1,12 @@
 //! The events that a record notes until they are in the stream, see [`super::Events`].
 
-use super::{Counted, Figures, StreamChange};
+use super::{Counted, Figures};
 use crate::base::actor::Actor;
 use crate::base::clock::UnixMillis;
 use crate::base::event_kind::EventKind;
 use crate::base::ids::UserId;
 use crate::base::media_server::MediaServerName;
+use crate::store::StreamChange;
 
 /// Maximum fields of a record that may take another pending event. This keeps a record small while
 /// the stream cannot be written. Beyond it, the record notes only the close of the live: counts are

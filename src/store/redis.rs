@@ -11,65 +11,54 @@
 //! whose outcome is unknown may still be carried out later, so every script is safe to run late or
 //! twice.
 
-mod answers;
-mod args;
-mod attendance;
-mod bus;
-mod changes;
-mod client;
-mod counts;
-mod deliveries;
-mod discovery;
-mod doubts;
-mod echo;
-mod erasure_jobs;
-mod erasures;
-mod errors;
-mod events;
-mod follows;
+pub(crate) mod answers;
+pub(crate) mod args;
+pub(crate) mod bus;
+pub(crate) mod changes;
+pub(crate) mod client;
+pub(crate) mod counts;
+pub(crate) mod discovery;
+pub(crate) mod doubts;
+pub(crate) mod echo;
+pub(crate) mod errors;
+pub(crate) mod events;
+pub(crate) mod follows;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
-mod history;
 pub(crate) mod inspect;
-pub(crate) mod inspect_attendance;
-mod inspect_ids;
-mod inspect_users;
 pub mod keys;
-mod last_seen;
-mod leases;
-mod lives;
-mod monitor;
-mod node;
-mod online_users;
-mod paging;
-mod probe;
-mod refusals;
-mod removals;
-mod reply;
-mod requirements;
-mod router;
-mod scripts;
-mod session_ends;
-mod sessions;
-mod shared_secrets;
-mod slices;
-mod slots;
-mod social;
-mod stream_status;
-mod streamers;
-mod streams;
-mod subscriber;
-mod tls;
-mod topology;
+pub(crate) mod last_seen;
+pub(crate) mod leases;
+pub(crate) mod live_stream;
+pub(crate) mod lives;
+pub(crate) mod monitor;
+pub(crate) mod node;
+pub(crate) mod online_users;
+pub(crate) mod paging;
+pub(crate) mod probe;
+pub(crate) mod refusals;
+pub(crate) mod removals;
+pub(crate) mod reply;
+pub(crate) mod requirements;
+pub(crate) mod router;
+pub(crate) mod scripts;
+pub(crate) mod session_ends;
+pub(crate) mod shared_secrets;
+pub(crate) mod slices;
+pub(crate) mod slots;
+pub(crate) mod streamers;
+pub(crate) mod subscriber;
+pub(crate) mod tls;
+pub(crate) mod topology;
 pub(crate) mod users;
-mod watchdog;
+pub(crate) mod watchdog;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
 
-use self::args::args;
+pub(crate) use self::args::args;
 use self::client::{Connector, Probes};
 pub use self::errors::ConnectError;
 use self::keys::Keys;
@@ -78,7 +67,7 @@ pub use self::requirements::TriedOut;
 use self::router::Router;
 use self::subscriber::Subscriber;
 use self::topology::Topology;
-use super::{Doubts, Health, Parts, Slot, Status, Store};
+use super::{Doubts, Health, Parts, Slot, Status};
 use crate::base::ids::{LiveId, SliceId};
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::metrics::Metrics;
@@ -101,12 +90,12 @@ pub struct Access {
 /// The Redis store. Its connections and watchdogs end when the last of its clones is dropped.
 #[derive(Debug, Clone)]
 pub struct RedisStore {
-    router: Router,
+    pub(crate) router: Router,
     subscriber: Arc<Subscriber>,
     /// The form of ids in the keys of last-seen times; text until a gateway has fixed it.
-    seen_ids: Arc<OnceLock<SeenIds>>,
+    pub(crate) seen_ids: Arc<OnceLock<SeenIds>>,
     /// The form in which attendance is kept; sets until a gateway has fixed it.
-    attendance_form: Arc<OnceLock<AttendanceForm>>,
+    pub(crate) attendance_form: Arc<OnceLock<AttendanceForm>>,
 }
 
 impl RedisStore {
@@ -194,6 +183,14 @@ impl RedisStore {
         self.router.topology().keys()
     }
 
+    /// The same store with its own bound on the calls under way, for the requests of clients.
+    pub(crate) fn with_clients_share(&self) -> Self {
+        Self {
+            router: self.router.with_share(Share::Clients),
+            ..self.clone()
+        }
+    }
+
     fn slot(&self, key: &str) -> Slot {
         if self.router.is_cluster() {
             Slot(slots::slot_of(key.as_bytes()))
@@ -230,14 +227,5 @@ impl Status for RedisStore {
 
     fn kind(&self) -> &'static str {
         "redis"
-    }
-}
-
-impl Store for RedisStore {
-    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
-        Arc::new(Self {
-            router: self.router.with_share(Share::Clients),
-            ..(*self).clone()
-        })
     }
 }

@@ -26,13 +26,13 @@ use self::by_hash::{ByHash, Members};
 use self::claims::{Claims, Token};
 use self::counted::{Counted, Rebuild};
 use super::limits::MAX_BATCH;
-use super::sessions::Stays;
 use super::slices::{
     Apply, ApplyReply, Claim, Fence, REBUILD, Refusal, SliceEntry, SliceSize, SliceTotals,
 };
 use super::sums::Uniques;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, OnlineSet, UserId};
+use crate::store::Stays;
 
 /// One slice. The default is a slice that no call has used yet, or whose data was lost.
 ///

@@ -8,20 +8,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::clock::{Clock, Moment, UnixMillis};
+use crate::base::clock::{Moment, UnixMillis};
 use crate::base::ids::{LiveId, UserId};
+use crate::peers::core::Core;
+use crate::presence::Room;
 use crate::presence::bans::KnownBans;
-use crate::presence::checks::Checks;
-use crate::presence::{Room, Rooms};
 use crate::store::{
     Ban, Change, ChangeKind, LEAP, LiveRecord, MAX_BATCH, MAX_CHANGES, Store, StoreResult,
 };
 
 pub struct CatchUp {
-    pub store: Arc<dyn Store>,
-    pub rooms: Arc<Rooms>,
-    pub checks: Arc<Checks>,
-    pub clock: Clock,
+    pub core: Arc<Core>,
 }
 
 impl CatchUp {
@@ -32,7 +29,7 @@ impl CatchUp {
                 live_id = %room.record.live, error = %why,
                 "removals were not read, will try again"
             );
-            self.checks.check_soon(vec![room.clone()]);
+            self.core.checks.check_soon(vec![room.clone()]);
         }
     }
 
@@ -45,19 +42,20 @@ impl CatchUp {
         while room.seats.bans.last() < number && room.end().is_none() {
             let since = room.seats.bans.last();
             // If the epoch is over, the next check ends the room.
-            let Some(mut read) = self.store.removals_since(live, *epoch, since).await? else {
+            let Some(mut read) = self.core.store.removals_since(live, *epoch, since).await? else {
                 return Ok(());
             };
             if read.last.saturating_sub(since) > MAX_CHANGES as u64 {
                 if read.last - since >= LEAP {
                     self.give_back(room).await?;
-                    let Some(again) = self.store.removals_since(live, *epoch, since).await? else {
+                    let Some(again) = self.core.store.removals_since(live, *epoch, since).await?
+                    else {
                         return Ok(());
                     };
                     read = again;
                 }
-                let bans = read_bans(self.store.as_ref(), live, read.at).await?;
-                let now = self.clock.now();
+                let bans = read_bans(self.core.store.as_ref(), live, read.at).await?;
+                let now = self.core.clock.now();
                 room.seats.bans.replace(
                     KnownBans {
                         last: since,
@@ -70,7 +68,7 @@ impl CatchUp {
                 }
             }
             let more = read.changes.len() >= MAX_BATCH;
-            let now = self.clock.now();
+            let now = self.core.clock.now();
             let reached = match read.changes.last() {
                 Some(change) => change.number,
                 None => read.last,
@@ -90,7 +88,7 @@ impl CatchUp {
 
     /// Gives the active bans back to a store that lost them.
     async fn give_back(&self, room: &Room) -> StoreResult<()> {
-        let active = room.seats.bans.active(self.clock.now());
+        let active = room.seats.bans.active(self.core.clock.now());
         if !active.is_empty() {
             tracing::warn!(
                 live_id = %room.record.live, bans = active.len(),
@@ -98,7 +96,8 @@ impl CatchUp {
             );
         }
         for some in active.chunks(MAX_BATCH) {
-            self.store
+            self.core
+                .store
                 .restore_bans(&room.record.live, room.record.epoch, some)
                 .await?;
         }
@@ -119,7 +118,7 @@ impl CatchUp {
     /// Removes a user's seat and has its sockets closed.
     fn remove_user(&self, room: &Arc<Room>, user: &UserId, now: Moment) {
         if room.remove_user(user, now) > 0 {
-            self.rooms.user_changed(room, user);
+            self.core.rooms.user_changed(room, user);
         }
     }
 }

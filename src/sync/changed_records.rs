@@ -9,8 +9,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::ids::LiveId;
-use crate::presence::Rooms;
-use crate::presence::checks::Checks;
+use crate::peers::core::Core;
 use crate::store::StoreResult;
 use crate::sync::catch_up::CatchUp;
 use crate::sync::lives::Lives;
@@ -19,8 +18,7 @@ use crate::sync::lives::Lives;
 const MAX_LOOKS: usize = 256;
 
 pub struct ChangedRecords {
-    pub rooms: Arc<Rooms>,
-    pub checks: Arc<Checks>,
+    pub core: Arc<Core>,
     pub lives: Arc<Lives>,
     pub catch_up: Arc<CatchUp>,
 }
@@ -39,8 +37,8 @@ impl ChangedRecords {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.checks.changed_records.wait() => {
-                    for live in self.checks.changed_records.take() {
+                () = self.core.checks.changed_records.wait() => {
+                    for live in self.core.checks.changed_records.take() {
                         self.look(live, &mut looks);
                     }
                 }
@@ -62,8 +60,9 @@ impl ChangedRecords {
         }
         if looks.under_way.len() >= MAX_LOOKS {
             return self
+                .core
                 .checks
-                .check_soon(self.rooms.get(&live).into_iter().collect());
+                .check_soon(self.core.rooms.get(&live).into_iter().collect());
         }
         looks.under_way.insert(live.clone(), false);
         let this = self.clone();
@@ -73,8 +72,9 @@ impl ChangedRecords {
                     live_id = %live, error = %why,
                     "could not read a changed record, will try again"
                 );
-                this.checks
-                    .check_soon(this.rooms.get(&live).into_iter().collect());
+                this.core
+                    .checks
+                    .check_soon(this.core.rooms.get(&live).into_iter().collect());
             }
             live
         });
@@ -82,7 +82,7 @@ impl ChangedRecords {
 
     async fn look_at_record(&self, live: &LiveId) -> StoreResult<()> {
         let removals = self.lives.record_changed(live).await?;
-        match (removals, self.rooms.get(live)) {
+        match (removals, self.core.rooms.get(live)) {
             (Some(removals), Some(room)) => self.catch_up.up_to(&room, removals).await,
             _ => Ok(()),
         }

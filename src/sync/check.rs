@@ -11,15 +11,14 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 
-use crate::base::clock::{Clock, Millis, Moment};
+use crate::base::clock::{Millis, Moment};
 use crate::base::ids::{GatewayId, LiveId, SliceId};
 use crate::base::metrics::Metrics;
-use crate::presence::checks::Checks;
+use crate::peers::core::Core;
 use crate::presence::ended_lives::EndedLive;
-use crate::presence::gateways::Gateways;
-use crate::presence::{Audience, ExpectedSlice, Platform, Room, Rooms, SliceRef};
+use crate::presence::{Audience, ExpectedSlice, Platform, Room, SliceRef};
 use crate::store::{
-    CloseReason, Entries, Fence, Figures, LiveRecord, LiveState, SliceLook, Store, StoreError,
+    CloseReason, Entries, Fence, Figures, LiveRecord, LiveState, SliceLook, StoreError,
     StoreResult, both,
 };
 use crate::sync::keep::Keeper;
@@ -44,15 +43,10 @@ const WRITE_AGAIN: Millis = 3_600_000;
 
 /// Checks rooms, and the platform.
 pub struct Checker {
-    pub rooms: Arc<Rooms>,
-    pub gateways: Arc<Gateways>,
-    pub store: Arc<dyn Store>,
-    pub checks: Arc<Checks>,
+    pub core: Arc<Core>,
     pub keeper: Arc<Keeper>,
     pub lives: Arc<Lives>,
     pub passer: Arc<Passer>,
-    pub metrics: Arc<Metrics>,
-    pub clock: Clock,
 }
 
 /// What this gateway expects the store to hold of one room.
@@ -101,7 +95,7 @@ impl Expected {
 impl Checker {
     /// Checks rooms, up to [`crate::presence::checks::MAX_CHECKED`] of them.
     pub async fn check(&self, rooms: Vec<Arc<Room>>) {
-        let began = self.clock.now();
+        let began = self.core.clock.now();
         let expected: Vec<Expected> = rooms.into_iter().map(|room| self.expect(room)).collect();
         let found = self.read(&expected).await;
         let mut repairs = Vec::with_capacity(expected.len());
@@ -117,25 +111,25 @@ impl Checker {
     /// Puts a room right as a check found it, and schedules the next check.
     async fn finish(&self, expected: &Expected, found: Found, began: Moment) {
         let room = &expected.room;
-        self.checks.checked(room);
+        self.core.checks.checked(room);
         match self.put_room_right(expected, found, began).await {
             Ok(holders) => {
-                Metrics::count_result(&self.metrics.checks, "done");
+                Metrics::count_result(&self.core.metrics.checks, "done");
                 room.schedule.check.answered();
-                self.rooms.note_checked(room, began);
+                self.core.rooms.note_checked(room, began);
                 if room.schedule.check.is_unheard() {
                     // Its figures may be exact now.
-                    self.rooms.show(room);
+                    self.core.rooms.show(room);
                 }
                 self.note_holders(expected, &holders);
             }
             Err(why) => {
-                Metrics::count_result(&self.metrics.checks, "failed");
+                Metrics::count_result(&self.core.metrics.checks, "failed");
                 tracing::debug!(
                     live_id = %room.record.live, error = %why,
                     "a live was not checked, will try again"
                 );
-                return self.checks.unanswered(room);
+                return self.core.checks.unanswered(room);
             }
         }
         let flaws = room.figures.flaws();
@@ -167,12 +161,12 @@ impl Checker {
     /// The slices in which all is settled, or all slices. The flusher makes one more call in the
     /// others.
     fn expect_slices(&self, audience: &Audience, all: bool) -> Vec<ExpectedIn> {
-        let life = self.gateways.own.life().number;
+        let life = self.core.gateways.own.life().number;
         let mut slices = Vec::new();
         for slice in audience.slices() {
             let expected = slice.expect(slice.epoch(), life);
             if expected.is_none() {
-                self.rooms.flush(&slice);
+                self.core.rooms.flush(&slice);
             }
             if expected.is_some() || all {
                 slices.push(ExpectedIn { slice, expected });
@@ -192,7 +186,7 @@ impl Checker {
         for expected in expected {
             slices.extend(expected.slices.iter().map(|it| it.slice.id.clone()));
         }
-        let own = self.gateways.id();
+        let own = self.core.gateways.id();
         let reads_all = |expected: &Expected| expected.is_doubted || !expected.unswept.is_empty();
         let entries = if expected.iter().any(reads_all) {
             Entries::All
@@ -200,9 +194,9 @@ impl Checker {
             Entries::Own
         };
         let (records, listed, looks) = tokio::join!(
-            self.store.load_lives(&lives),
+            self.core.store.load_lives(&lives),
             self.are_listed(expected),
-            self.store.look(&slices, &own, entries),
+            self.core.store.look(&slices, &own, entries),
         );
         let (mut listed, mut looks) = (listed.into_iter(), looks.into_iter());
         let mut found = Vec::with_capacity(expected.len());
@@ -230,7 +224,7 @@ impl Checker {
             .map(|expected| &expected.room)
             .collect();
         let lives: Vec<LiveId> = asked.iter().map(|room| room.record.live.clone()).collect();
-        match self.store.are_listed(&lives).await {
+        match self.core.store.are_listed(&lives).await {
             Ok(listed) => listed.into_iter().map(Some).collect(),
             Err(why) => {
                 tracing::debug!(error = %why, "the list of open lives was not read");
@@ -254,14 +248,14 @@ impl Checker {
         if room.end().is_some() {
             return Ok(BTreeSet::new());
         }
-        let now = self.clock.now();
+        let now = self.core.clock.now();
         // A part that cannot be repaired now must not hold up the others.
         let record = self.put_record_right(expected, found.record, now).await;
         let listed = if found.is_listed == Some(false) {
             let LiveRecord {
                 live, opened_at, ..
             } = &room.record;
-            self.store.list_live(live, *opened_at).await
+            self.core.store.list_live(live, *opened_at).await
         } else {
             Ok(())
         };
@@ -270,7 +264,7 @@ impl Checker {
             .await;
         self.write_again(&room.into(), now);
         if room.figures.has_unpublished_viewers() {
-            self.rooms.publish(room);
+            self.core.rooms.publish(room);
         }
         let is_confirmed = both(listed, record);
         let holders = both(is_confirmed.clone().map(drop), put_right)?;
@@ -297,7 +291,7 @@ impl Checker {
         let figures = found.as_ref().map(LiveRecord::figures).unwrap_or_default();
         if expected.counted.is_some_and(|counted| counted != figures) {
             room.schedule.counting.require(now);
-            self.rooms.record(room);
+            self.core.rooms.record(room);
         }
         let is_as_expected = expected.is_record(found.as_ref());
         if !is_as_expected || room.figures.has_new_peaks() {
@@ -352,11 +346,13 @@ impl Checker {
                 return Ok(Vec::new());
             }
             if expected.is_met(found) {
-                self.rooms.hear_size(slice, found.size, self.clock.now());
-                self.rooms.note_proven(slice, began);
+                self.core
+                    .rooms
+                    .hear_size(slice, found.size, self.core.clock.now());
+                self.core.rooms.note_proven(slice, began);
             } else {
                 slice.lock().found_instead(expected.entry, found);
-                self.rooms.flush(slice);
+                self.core.rooms.flush(slice);
                 let is_open = found.fence == Some(Fence::Open(epoch));
                 if is_open && !found.size.is_older_than(expected.size) {
                     self.passer.note_size(slice, found.size);
@@ -378,16 +374,16 @@ impl Checker {
     /// were sent before this gateway subscribed. A dead one without an entry has none.
     fn note_holders(&self, expected: &Expected, holders: &BTreeSet<GatewayId>) {
         let room = &expected.room;
-        let own = self.gateways.id();
+        let own = self.core.gateways.id();
         let others: Vec<GatewayId> = holders.iter().filter(|it| **it != own).cloned().collect();
         let swept: BTreeSet<GatewayId> = expected.unswept.difference(holders).cloned().collect();
-        let roster = self.gateways.roster();
+        let roster = self.core.gateways.roster();
         let changed = room.figures.note_peers(|peers| {
             let held = peers.holds(&others, &roster);
             peers.swept(&swept, &roster) || held
         });
         if changed {
-            self.rooms.count(room);
+            self.core.rooms.count(room);
         }
         if !room.figures.unswept().is_empty() {
             room.schedule.check.doubt();
@@ -400,32 +396,32 @@ impl Checker {
         for slice in audience.slices() {
             let due = slice.lock().write_again(now - WRITE_AGAIN);
             if due {
-                self.rooms.flush(&slice);
+                self.core.rooms.flush(&slice);
             }
         }
     }
 
     fn check_again(&self, audience: &Audience) {
-        let at = self.clock.now() + RETRY_DELAY_MS;
+        let at = self.core.clock.now() + RETRY_DELAY_MS;
         match audience {
-            Audience::Room(room) => self.checks.check_at(room, at),
-            Audience::Platform(_) => self.checks.platform.by(at),
+            Audience::Room(room) => self.core.checks.check_at(room, at),
+            Audience::Platform(_) => self.core.checks.platform.by(at),
         }
     }
 
     /// Checks a set of users of the platform. It has no record, and other gateways do not tell its
     /// sizes.
     pub async fn check_platform(&self, platform: Arc<Platform>) {
-        let began = self.clock.now();
+        let began = self.core.clock.now();
         let audience = Audience::Platform(platform);
         let expected = self.expect_slices(&audience, false);
         let slices: Vec<SliceId> = expected.iter().map(|it| it.slice.id.clone()).collect();
-        let own = self.gateways.id();
-        let found = self.store.look(&slices, &own, Entries::Own).await;
+        let own = self.core.gateways.id();
+        let found = self.core.store.look(&slices, &own, Entries::Own).await;
         match self.put_slices_right(&expected, found, began).await {
-            Ok(_) => Metrics::count_result(&self.metrics.checks, "done"),
+            Ok(_) => Metrics::count_result(&self.core.metrics.checks, "done"),
             Err(why) => {
-                Metrics::count_result(&self.metrics.checks, "failed");
+                Metrics::count_result(&self.core.metrics.checks, "failed");
                 tracing::debug!(
                     error = %why,
                     "a set of the platform was not checked, will try again"
@@ -433,7 +429,7 @@ impl Checker {
                 self.check_again(&audience);
             }
         }
-        self.write_again(&audience, self.clock.now());
+        self.write_again(&audience, self.core.clock.now());
     }
 
     /// Looks again at lives whose rooms have ended here. A failover may have brought their keys
@@ -454,7 +450,7 @@ impl Checker {
         // The same outage that keeps the store from an answer may bring the live back.
         if !why.is_worth_a_retry() {
             tracing::warn!(%live_id, error = %why, "cannot look at a live whose room has ended");
-        } else if self.checks.recheck_ended_again(live) {
+        } else if self.core.checks.recheck_ended_again(live) {
             tracing::debug!(
                 %live_id, error = %why,
                 "could not look at a live whose room has ended, will try again"
@@ -470,9 +466,9 @@ impl Checker {
     /// Closes an epoch that is over and open again: its record, or only some slices, which may lie
     /// on other nodes.
     async fn look_at_closed(&self, record: &LiveRecord, reason: CloseReason) -> StoreResult<()> {
-        let present = self.store.load_live(&record.live).await;
+        let present = self.core.store.load_live(&record.live).await;
         // A room of a newer epoch writes its own record over this one.
-        let is_superseded = match self.rooms.get(&record.live) {
+        let is_superseded = match self.core.rooms.get(&record.live) {
             Some(room) => room.record.epoch != record.epoch,
             None => false,
         };
@@ -489,8 +485,9 @@ impl Checker {
         }
         let slices: Vec<SliceId> = record.all_slices().collect();
         let found = self
+            .core
             .store
-            .look(&slices, &self.gateways.id(), Entries::Own)
+            .look(&slices, &self.core.gateways.id(), Entries::Own)
             .await;
         let mut result = present.map(drop);
         for (slice, found) in slices.iter().zip(found) {
@@ -500,7 +497,11 @@ impl Checker {
                         live_id = %record.live, set = %slice.set, slice = slice.index, %epoch,
                         "a slice of a closed live is open again; closing it once more"
                     );
-                    self.store.close_slice(slice, record.epoch).await.map(drop)
+                    self.core
+                        .store
+                        .close_slice(slice, record.epoch)
+                        .await
+                        .map(drop)
                 }
                 found => found.map(drop),
             };
@@ -511,22 +512,24 @@ impl Checker {
 
     /// Takes this gateway out of an evicted live, if its entry is there again.
     async fn look_at_evicted(&self, record: &LiveRecord) -> StoreResult<()> {
-        if self.rooms.get(&record.live).is_some() {
+        if self.core.rooms.get(&record.live).is_some() {
             return Ok(());
         }
-        let Some(present) = self.store.load_live(&record.live).await? else {
+        let Some(present) = self.core.store.load_live(&record.live).await? else {
             return Ok(());
         };
         if present.epoch != record.epoch || present.state != LiveState::Open {
             return Ok(());
         }
-        let own = self.gateways.id();
+        let own = self.core.gateways.id();
         let slices: Vec<SliceId> = record.all_slices().collect();
-        let found = self.store.look(&slices, &own, Entries::Own).await;
+        let found = self.core.store.look(&slices, &own, Entries::Own).await;
         let mut result = Ok(());
         for (slice, found) in slices.iter().zip(found) {
             let taken_out = match found {
-                Ok(found) if found.entry.is_some() && self.rooms.get(&record.live).is_none() => {
+                Ok(found)
+                    if found.entry.is_some() && self.core.rooms.get(&record.live).is_none() =>
+                {
                     let own = std::slice::from_ref(&own);
                     let passed = self
                         .passer
@@ -539,8 +542,8 @@ impl Checker {
             result = both(result, taken_out);
         }
         // A user may have joined meanwhile, whose claim the pass took out.
-        if let Some(room) = self.rooms.get(&record.live) {
-            self.checks.check_soon(vec![room]);
+        if let Some(room) = self.core.rooms.get(&record.live) {
+            self.core.checks.check_soon(vec![room]);
         }
         result
     }

@@ -10,15 +10,15 @@ use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::backoff::RETRY_DELAY_MS;
-use crate::base::clock::{Clock, Millis, Moment, millis};
+use crate::base::clock::{Millis, Moment, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::base::metrics::Metrics;
 use crate::base::timer_wheel::TimerWheel;
-use crate::presence::checks::Checks;
+use crate::peers::core::Core;
+use crate::presence::Room;
 use crate::presence::figures::Quality;
-use crate::presence::gateways::{Gateways, Roster};
+use crate::presence::gateways::Roster;
 use crate::presence::trust::Trust;
-use crate::presence::{Room, Rooms};
 use crate::store::{
     Arrived, COUNT_EVERY, CountLive, CountReply, Figures, Peaks, Store, StoreResult,
 };
@@ -34,20 +34,15 @@ const MAX_CONCURRENT_WRITES: usize = 64;
 const SURE_PEAK_DELAY_MS: Millis = 2_500;
 
 pub struct CountsRecorder {
-    pub rooms: Arc<Rooms>,
-    pub gateways: Arc<Gateways>,
-    pub checks: Arc<Checks>,
-    pub store: Arc<dyn Store>,
+    pub core: Arc<Core>,
     pub trust: Arc<Trust>,
-    pub metrics: Arc<Metrics>,
     /// `None` if counts are no events.
     pub events: Option<Arc<CountEvents>>,
-    pub clock: Clock,
 }
 
 impl CountsRecorder {
     pub async fn run(self, stop: CancellationToken) {
-        let mut wheel = TimerWheel::new(millis(TICK), millis(COUNT_EVERY), self.clock.now());
+        let mut wheel = TimerWheel::new(millis(TICK), millis(COUNT_EVERY), self.core.clock.now());
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -55,8 +50,8 @@ impl CountsRecorder {
                 () = stop.cancelled() => return,
                 _ = tick.tick() => {}
             }
-            let now = self.clock.now();
-            for room in self.rooms.to_record.take() {
+            let now = self.core.clock.now();
+            for room in self.core.rooms.to_record.take() {
                 wheel.file(room.schedule.counting.due(now), room);
             }
             let due = wheel.due(now);
@@ -68,8 +63,8 @@ impl CountsRecorder {
 
     /// Writes the figures of the rooms that this gateway counts, and passes over the others.
     async fn record(&self, rooms: Vec<Arc<Room>>, now: Moment) {
-        let own = self.gateways.id();
-        let roster = self.gateways.roster();
+        let own = self.core.gateways.id();
+        let roster = self.core.gateways.roster();
         let due = rooms
             .into_iter()
             .filter(|room| take_due(room, &own, &roster, now));
@@ -80,7 +75,7 @@ impl CountsRecorder {
             .await;
         let written: Vec<(LiveId, Figures)> = written.into_iter().flatten().collect();
         if !written.is_empty()
-            && let Err(why) = self.store.rank_lives(&written).await
+            && let Err(why) = self.core.store.rank_lives(&written).await
         {
             tracing::debug!(error = %why, "lives were not ranked; the walk will");
         }
@@ -104,7 +99,7 @@ impl CountsRecorder {
             peaks,
             arrived,
         };
-        let reply = self.store.count_live(&wish).await;
+        let reply = self.core.store.count_live(&wish).await;
         let why = match &reply {
             Ok(CountReply::Counted) => "written",
             Ok(CountReply::Same) => "same",
@@ -112,7 +107,7 @@ impl CountsRecorder {
             Ok(CountReply::NotOpen) => "not_open",
             Err(_) => "failed",
         };
-        Metrics::count_result(&self.metrics.figures_written, why);
+        Metrics::count_result(&self.core.metrics.figures_written, why);
         if room.figures.peaks() != peaks && reply.is_ok() {
             // The lease is renewed by then, which makes a new peak sure.
             self.try_again(room, SURE_PEAK_DELAY_MS);
@@ -128,7 +123,7 @@ impl CountsRecorder {
             Ok(CountReply::Same) => {}
             Ok(CountReply::Early(left)) => self.try_again(room, millis(left)),
             // The check reads the record: it ends the room, or writes the record again.
-            Ok(CountReply::NotOpen) => self.checks.check_soon(vec![room.clone()]),
+            Ok(CountReply::NotOpen) => self.core.checks.check_soon(vec![room.clone()]),
             Err(why) => {
                 tracing::debug!(
                     live_id = %live, error = %why,
@@ -141,8 +136,10 @@ impl CountsRecorder {
     }
 
     fn try_again(&self, room: &Arc<Room>, after: Millis) {
-        room.schedule.counting.require(self.clock.now() + after);
-        self.rooms.record(room);
+        room.schedule
+            .counting
+            .require(self.core.clock.now() + after);
+        self.core.rooms.record(room);
     }
 }
 

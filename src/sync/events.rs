@@ -10,7 +10,7 @@ pub mod announcer;
 pub mod api_events;
 pub mod count_events;
 pub mod fan_events;
-pub mod outbox;
+pub mod queue;
 
 use serde_json::{Map, Value, json};
 

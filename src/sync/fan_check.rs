@@ -4,22 +4,19 @@
 //! expire, upkeep asks again, for many such slices in one call; the flusher does so for large ones.
 //! Unknown is not no: while the source is away, known answers are kept and unknown users wait as
 //! viewers. With `--fan-source token` the seats ask the viewers' tokens instead, and no check is
-//! ever due. A source elsewhere is asked by [`super::fan_asker`].
+//! ever due. A source elsewhere is asked by a feature.
 
 use std::sync::Arc;
 
-use crate::base::clock::Clock;
 use crate::base::ids::UserId;
-use crate::base::metrics::Metrics;
-use crate::presence::{ExpiredFans, Rooms, SliceRef};
+use crate::peers::core::Core;
+use crate::presence::{ExpiredFans, SliceRef};
 use crate::store::MAX_BATCH;
 use crate::store::fans::{FanAnswers, FanError, FanLookup};
 
 pub struct FanCheck {
-    pub rooms: Arc<Rooms>,
+    pub core: Arc<Core>,
     pub source: Arc<dyn FanLookup>,
-    pub metrics: Arc<Metrics>,
-    pub clock: Clock,
 }
 
 /// The users of one slice whose fan check has expired.
@@ -54,20 +51,22 @@ impl FanCheck {
             .map(|expired| (expired.streamer.clone(), expired.fans.users.clone()))
             .collect();
         let answers = self.source.ask_each(&asked).await;
-        let now = self.clock.now();
+        let now = self.core.clock.now();
         for (Expired { slice, fans, .. }, answer) in expired.into_iter().zip(answers) {
             if let Ok(answers) = &answer {
                 self.count(answers);
             }
             slice.renew_checks(&fans, answer.ok(), now);
             if slice.is_dirty() && !slice.has_ended() {
-                self.rooms.flush(&slice);
+                self.core.rooms.flush(&slice);
             }
         }
     }
 
     fn count(&self, answers: &FanAnswers) {
-        self.metrics.fans_checked(answers.iter().flatten().copied());
+        self.core
+            .metrics
+            .fans_checked(answers.iter().flatten().copied());
     }
 }
 

@@ -7,6 +7,8 @@
 //! who are said again wait for their time under the [`ResyncLimit`]. A job that fails leaves the
 //! slice queued; the next attempt starts from the state at that time.
 
+use crate::peers::core::Core;
+use crate::sync::features::Features;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,17 +20,14 @@ use tokio_util::time::DelayQueue;
 use tracing::Instrument;
 
 use crate::base::backoff::Backoff;
-use crate::base::clock::{Clock, Millis, Moment, UnixMillis, millis};
+use crate::base::clock::{Millis, Moment, UnixMillis, millis};
 use crate::base::ids::{GatewayId, LiveId, OnlineSet, UserId};
-use crate::base::metrics::Metrics;
 use crate::base::slow_jobs::SlowJobs;
-use crate::peers::Outbox;
 use crate::presence::desired_state::{Draft, Verdict};
-use crate::presence::gateways::Gateways;
 use crate::presence::turn::{Step, TurnContext};
-use crate::presence::{Rooms, Slice, SliceRef};
+use crate::presence::{Slice, SliceRef};
 use crate::store::fans::FanError;
-use crate::store::{Apply, ApplyReply, MAX_BATCH, Store, StoreError, StoreResult};
+use crate::store::{Apply, ApplyReply, MAX_BATCH, StoreError, StoreResult};
 use crate::sync::events::fan_events::FanEvents;
 use crate::sync::fan_check::FanCheck;
 use crate::sync::keep::Keeper;
@@ -71,19 +70,12 @@ enum FlushError {
 type Outcome = Result<Option<Moment>, FlushError>;
 
 pub struct Flusher {
-    pub rooms: Arc<Rooms>,
-    pub gateways: Arc<Gateways>,
-    pub store: Arc<dyn Store>,
+    pub core: Arc<Core>,
     pub fans: Arc<FanCheck>,
     pub keeper: Arc<Keeper>,
-    pub outbox: Arc<Outbox>,
-    pub metrics: Arc<Metrics>,
-    pub clock: Clock,
-    pub flush: Duration,
-    pub lease: Duration,
-    pub lease_refresh: Duration,
     pub resync_limit: Arc<ResyncLimit>,
     pub passer: Arc<Passer>,
+    pub features: Features,
     pub streamer_timeout: Arc<StreamerTimeout>,
     /// `None` if fans are no events.
     pub fan_events: Option<Arc<FanEvents>>,
@@ -100,7 +92,7 @@ impl Flusher {
     /// Runs until told to stop, and then until everything is flushed. It retries until the last
     /// slice succeeds, so the caller that stops the flusher gives it a deadline.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let flush = millis(self.flush);
+        let flush = millis(self.core.config.flush);
         let mut pending: VecDeque<Attempt> = VecDeque::new();
         let mut retries: DelayQueue<Attempt> = DelayQueue::new();
         let mut jobs: JoinSet<(Attempt, Outcome)> = JoinSet::new();
@@ -130,13 +122,14 @@ impl Flusher {
                     (next, outcome)
                 });
             }
-            self.metrics
+            self.core
+                .metrics
                 .flush_queue
                 .set((pending.len() + retries.len()) as i64);
-            self.metrics.flush_in_flight.set(jobs.len() as i64);
+            self.core.metrics.flush_in_flight.set(jobs.len() as i64);
 
             let is_idle = jobs.is_empty() && pending.is_empty() && retries.is_empty();
-            if stopping && is_idle && self.rooms.to_flush.len() == 0 {
+            if stopping && is_idle && self.core.rooms.to_flush.len() == 0 {
                 return;
             }
             tokio::select! {
@@ -148,16 +141,16 @@ impl Flusher {
                     let Attempt { slice, tries } = attempt;
                     if let Some(room) = slice.room() {
                         // What waits for the store bears on the quality of the figures.
-                        self.rooms.show(room);
+                        self.core.rooms.show(room);
                     }
                     let (wait, tries) = match outcome {
                         Ok(None) => {
                             if slice.lock().end_job() {
-                                self.rooms.to_flush.push(slice);
+                                self.core.rooms.to_flush.push(slice);
                             }
                             continue;
                         }
-                        Ok(Some(at)) => (at.since(self.clock.now()), tries),
+                        Ok(Some(at)) => (at.since(self.core.clock.now()), tries),
                         Err(_) => (self.retry_delay(tries, stopping), tries + 1),
                     };
                     slice.lock().postpone_job();
@@ -165,13 +158,13 @@ impl Flusher {
                     retries.insert(attempt, Duration::from_millis(wait));
                 }
                 () = slow.more() => {}
-                () = self.rooms.to_flush.wait(), if !woken => woken = true,
+                () = self.core.rooms.to_flush.wait(), if !woken => woken = true,
                 // After a quiet time the round comes at once; in a busy time, once per flush
                 // interval.
-                () = self.clock.sleep_until(next_round), if woken => {
+                () = self.core.clock.sleep_until(next_round), if woken => {
                     woken = false;
-                    next_round = self.clock.now() + if stopping { 0 } else { flush };
-                    for slice in self.rooms.to_flush.take() {
+                    next_round = self.core.clock.now() + if stopping { 0 } else { flush };
+                    for slice in self.core.rooms.to_flush.take() {
                         pending.push_back(Attempt { slice, tries: 0 });
                     }
                 }
@@ -185,7 +178,7 @@ impl Flusher {
     /// The wait before the flusher retries a slice after `tries` failed attempts, in ms.
     fn retry_delay(&self, tries: u32, stopping: bool) -> Millis {
         let longest = if stopping { LAST_RETRY } else { MAX_RETRY };
-        let first = millis(self.flush).max(1);
+        let first = millis(self.core.config.flush).max(1);
         let backoff = Backoff {
             first,
             longest: longest.min(first * 32),
@@ -195,7 +188,7 @@ impl Flusher {
 
     async fn job(&self, slice: &SliceRef) -> Outcome {
         slice.lock().start_job();
-        let started = self.clock.now();
+        let started = self.core.clock.now();
         let outcome = self.work(slice).await;
         match &outcome {
             Ok(None) => {
@@ -209,27 +202,28 @@ impl Flusher {
                 );
             }
         }
-        self.metrics
+        self.core
+            .metrics
             .flush_seconds
-            .observe(self.clock.now().since(started) as f64 / 1_000.0);
+            .observe(self.core.clock.now().since(started) as f64 / 1_000.0);
         outcome
     }
 
     async fn work(&self, slice: &SliceRef) -> Outcome {
         let checked = self.check_fans(slice).await;
-        let own = self.gateways.own.life();
+        let own = self.core.gateways.own.life();
         let confirmed = slice.confirmed_open_at();
         let refused = slice.lock().refused_at();
         let context = TurnContext {
             // A refusal may mean that the epoch is over.
-            known_open: self.clock.now().since(confirmed) < millis(self.lease)
+            known_open: self.core.clock.now().since(confirmed) < millis(self.core.config.lease)
                 && (refused == Moment::START || confirmed > refused),
             most_users: slice.most_users_a_call(),
         };
         let mut turn = slice.lock().begin_turn(own.number, context);
         while !slice.has_ended() {
-            let now = self.clock.now();
-            if self.gateways.own.life().number != own.number {
+            let now = self.core.clock.now();
+            if self.core.gateways.own.life().number != own.number {
                 // The gateway was buried meanwhile: nothing more may be registered under the old
                 // id.
                 return Ok(Some(now));
@@ -275,12 +269,14 @@ impl Flusher {
         self.note_seen(slice).await?;
         // Who is said again waits for a time; who comes or leaves meanwhile does not.
         if slice.lock().desired().says_again() && !slice.has_ended() {
-            return Ok(Some(self.clock.now() + millis(self.flush).max(1)));
+            return Ok(Some(
+                self.core.clock.now() + millis(self.core.config.flush).max(1),
+            ));
         }
         // Changes that came meanwhile have the next turn, so that no slice keeps the flusher to
         // itself.
         if slice.is_dirty() && !slice.has_ended() {
-            self.rooms.flush(slice);
+            self.core.rooms.flush(slice);
         }
         Ok(None)
     }
@@ -303,7 +299,7 @@ impl Flusher {
             match self.fans.ask(&room.record.streamer, &users).await {
                 Ok(answers) => {
                     all_known =
-                        slice.fans_answered(&users, &answers, self.clock.now()) && all_known;
+                        slice.fans_answered(&users, &answers, self.core.clock.now()) && all_known;
                 }
                 Err(why) => {
                     slice.return_unchecked(&users);
@@ -336,7 +332,7 @@ impl Flusher {
                 .iter()
                 .map(|(user, at)| (user.clone(), self.unix(*at)))
                 .collect();
-            if let Err(why) = self.store.note_seen(&told, Duration::ZERO).await {
+            if let Err(why) = self.core.store.note_seen(&told, Duration::ZERO).await {
                 slice.note_seen(seen);
                 return Err(why);
             }
@@ -353,14 +349,10 @@ impl Flusher {
         while waiting > 0 {
             let users = slice.take_unrecorded();
             waiting = waiting.saturating_sub(users.len().max(1));
-            let missed = match self
-                .store
-                .note_attendance(&room.record.live_epoch(), &users)
-                .await
-            {
-                Ok(missed) => missed,
-                Err(_) => users,
-            };
+            let missed = self
+                .features
+                .fans_come(&room.record.live_epoch(), &users)
+                .await;
             slice.add_unrecorded(&missed);
             if !missed.is_empty() {
                 return;
@@ -370,25 +362,31 @@ impl Flusher {
 
     /// The Unix times of moments on this gateway's clock. An unknown moment counts as now.
     fn unix_times(&self, at: &[Option<Moment>]) -> Vec<UnixMillis> {
-        let now = self.clock.now();
+        let now = self.core.clock.now();
         at.iter().map(|at| self.unix(at.unwrap_or(now))).collect()
     }
 
     /// The Unix time of a moment on this gateway's clock.
     fn unix(&self, at: Moment) -> UnixMillis {
-        self.clock.unix().saturating_sub(self.clock.now().since(at))
+        self.core
+            .clock
+            .unix()
+            .saturating_sub(self.core.clock.now().since(at))
     }
 
     /// Whether this gateway may make an entry in a slice now. After the slice refused a call, the
     /// gateway must first have renewed its lease: it may have been buried.
     fn may_register(&self, slice: &Slice) -> bool {
-        let own = &self.gateways.own;
+        let own = &self.core.gateways.own;
         let refused = slice.lock().refused_at();
         if refused != Moment::START && own.renewed_at() <= refused {
             own.renew_now();
             return false;
         }
-        own.may_register(self.clock.now(), self.lease_refresh * 5 / 2)
+        own.may_register(
+            self.core.clock.now(),
+            self.core.config.lease_refresh * 5 / 2,
+        )
     }
 
     async fn apply(
@@ -403,9 +401,9 @@ impl Flusher {
         self.record_attendance(slice).await;
         // The gateway may have been frozen, or buried, since it was asked whether it may make
         // entries.
-        let present = self.gateways.own.life().id == *own;
+        let present = self.core.gateways.own.life().id == *own;
         if !present || (draft.follows.is_none() && !self.may_register(slice)) {
-            slice.lock().failed(draft, self.clock.now());
+            slice.lock().failed(draft, self.core.clock.now());
             return Err(StoreError::Lost(
                 "the lease, before an entry was made".to_owned(),
             ));
@@ -423,19 +421,25 @@ impl Flusher {
             bye: draft.bye,
             joins: draft.joins.clone(),
             fans: draft.fans.clone(),
-            since: slice.since(draft.joins.iter().chain(&draft.fans), self.clock.unix()),
+            since: slice.since(
+                draft.joins.iter().chain(&draft.fans),
+                self.core.clock.unix(),
+            ),
             lives: telling.lives.clone(),
             leaves: draft.leaves.clone(),
             left: left.as_deref().map(|left| self.unix_times(left)),
             uniques: slice.room().is_some_and(|room| room.uniques),
         };
-        self.metrics.flush_batch_members.observe(draft.len() as f64);
-        let asked = self.clock.now();
-        let reply = self.store.apply(&call).await;
+        self.core
+            .metrics
+            .flush_batch_members
+            .observe(draft.len() as f64);
+        let asked = self.core.clock.now();
+        let reply = self.core.store.apply(&call).await;
         let verdict = match &reply {
-            Ok(reply) => slice.lock().answered(draft, reply, self.clock.now()),
+            Ok(reply) => slice.lock().answered(draft, reply, self.core.clock.now()),
             Err(_) => {
-                slice.lock().failed(draft, self.clock.now());
+                slice.lock().failed(draft, self.core.clock.now());
                 Verdict::Settled
             }
         };
@@ -446,7 +450,7 @@ impl Flusher {
         }
         match reply? {
             ApplyReply::Done(size) => {
-                self.metrics.flushed_members.inc_by(draft.len() as u64);
+                self.core.metrics.flushed_members.inc_by(draft.len() as u64);
                 slice.note_left_told(&draft.leaves, left.as_deref());
                 self.passer.note_size(slice, size);
                 if slice.id.set == OnlineSet::Streamers {
@@ -455,7 +459,7 @@ impl Flusher {
                         self.streamer_timeout.left(streamer, heard);
                     }
                 }
-                self.rooms.note_proven(slice, asked);
+                self.core.rooms.note_proven(slice, asked);
                 if let Some(events) = &self.fan_events
                     && let Some(room) = slice.room()
                 {
@@ -477,16 +481,16 @@ impl Flusher {
     /// knows by now.
     fn pass_on(&self, moved: Vec<(LiveId, UserId)>, anybody: bool) {
         if anybody {
-            self.rooms.anybody_moved();
+            self.core.rooms.anybody_moved();
         }
         // This gateway has no room of these lives, so it does not know whether anybody listens
         // there.
         let mut elsewhere: HashMap<LiveId, Vec<UserId>> = HashMap::new();
-        for (live, user) in self.rooms.moved(moved) {
+        for (live, user) in self.core.rooms.moved(moved) {
             elsewhere.entry(live).or_default().push(user);
         }
         for (live, users) in elsewhere {
-            self.outbox.moved(&live, &users);
+            self.core.to_peers.moved(&live, &users);
         }
     }
 
@@ -514,11 +518,11 @@ impl Flusher {
         if !says_again {
             return;
         }
-        self.metrics.reasserts.inc();
-        self.gateways.own.note_entry_lost();
+        self.core.metrics.reasserts.inc();
+        self.core.gateways.own.note_entry_lost();
         match slice.room() {
             // The peers may have lost their entries too, and need not find out one by one.
-            Some(room) => self.outbox.doubt(&room.record.live),
+            Some(room) => self.core.to_peers.doubt(&room.record.live),
             None => slice.forget_moves(),
         }
     }

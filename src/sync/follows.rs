@@ -1,6 +1,6 @@
 //! Changes the follow graph. Every room of the streamer, on every gateway, then asks at once whether
 //! the user is a fan. Sockets of the user that asked for friends read the user's follows again, and
-//! the user's timelines change. The walk tells the gateways, too, after it has finished a change
+//! the features are told. The walk tells the gateways, too, after it has finished a change
 //! that a gateway left half done.
 
 use std::sync::Arc;
@@ -9,17 +9,14 @@ use serde_json::{Map, json};
 
 use crate::base::event_kind::EventKind;
 use crate::base::ids::UserId;
-use crate::peers::Outbox;
-use crate::presence::Rooms;
-use crate::store::{About, Store, StoreError, StoreResult};
+use crate::peers::core::Core;
+use crate::store::{About, StoreError, StoreResult};
 use crate::sync::events::api_events::ApiEvents;
-use crate::sync::social::feeds::Feeds;
+use crate::sync::features::Features;
 
 pub struct FollowGraph {
-    pub store: Arc<dyn Store>,
-    pub rooms: Arc<Rooms>,
-    pub outbox: Arc<Outbox>,
-    pub feeds: Arc<Feeds>,
+    pub core: Arc<Core>,
+    pub features: Features,
     /// `None` if follows are no events.
     pub events: Option<Arc<ApiEvents>>,
 }
@@ -27,17 +24,17 @@ pub struct FollowGraph {
 impl FollowGraph {
     /// True if the follow is new.
     pub async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        let changed = self.store.follow(user, streamer).await;
+        let changed = self.core.store_for_clients.follow(user, streamer).await;
         let changed = self.tell_of(changed, EventKind::UserFollowed, user, streamer)?;
-        self.feeds.followed(user, streamer).await?;
+        self.features.followed(user, streamer).await?;
         Ok(changed)
     }
 
     /// True if there was a follow.
     pub async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        let changed = self.store.unfollow(user, streamer).await;
+        let changed = self.core.store_for_clients.unfollow(user, streamer).await;
         let changed = self.tell_of(changed, EventKind::UserUnfollowed, user, streamer)?;
-        self.feeds.unfollowed(user, streamer).await?;
+        self.features.unfollowed(user, streamer).await?;
         Ok(changed)
     }
 
@@ -72,8 +69,8 @@ impl FollowGraph {
 
     /// Has all gateways look again whether a user follows a streamer.
     pub fn tell(&self, user: &UserId, streamer: &UserId) {
-        self.rooms.check_fan_again(user, streamer);
-        self.rooms.follows_changed(user);
-        self.outbox.follow(user, streamer);
+        self.core.rooms.check_fan_again(user, streamer);
+        self.core.rooms.follows_changed(user);
+        self.core.to_peers.follow(user, streamer);
     }
 }

@@ -3,28 +3,25 @@
 
 use std::sync::Arc;
 
-use crate::base::clock::Clock;
-use crate::peers::Outbox;
-use crate::presence::{Room, Rooms};
-use crate::store::{CloseReason, LiveRecord, Standing, Store, StoreResult};
+use crate::peers::core::Core;
+use crate::presence::Room;
+use crate::store::{CloseReason, LiveRecord, Standing, StoreResult};
 use crate::sync::catch_up::CatchUp;
+use crate::sync::features::Features;
 use crate::sync::lives::Lives;
-use crate::sync::streams;
 
 pub struct Keeper {
-    pub store: Arc<dyn Store>,
-    pub rooms: Arc<Rooms>,
-    pub outbox: Arc<Outbox>,
+    pub core: Arc<Core>,
     pub lives: Arc<Lives>,
     pub catch_up: Arc<CatchUp>,
-    pub clock: Clock,
+    pub features: Features,
 }
 
 impl Keeper {
     /// Tells the store that this gateway holds the live open. A record that the store lost is
     /// written again.
     pub async fn keep(&self, room: &Arc<Room>) -> StoreResult<()> {
-        let now = self.clock.now();
+        let now = self.core.clock.now();
         let peaks = room.figures.sure_peaks();
         let told = LiveRecord {
             peaks,
@@ -33,8 +30,9 @@ impl Keeper {
         };
         let known = told.version;
         let removals = match self
+            .core
             .store
-            .keep_live(&told, &self.outbox.live_doubted())
+            .keep_live(&told, &self.core.to_peers.live_doubted())
             .await?
         {
             Standing::Over(record) => return self.lives.let_go(room, record).await,
@@ -42,8 +40,7 @@ impl Keeper {
                 if version > known {
                     self.read_changes(room).await?;
                 }
-                let message = self.outbox.record_changed();
-                streams::confirm(self.store.as_ref(), &self.rooms, room, message).await?;
+                self.features.confirmed(room).await?;
                 removals
             }
             Standing::Rewritten => {
@@ -51,16 +48,11 @@ impl Keeper {
                     live_id = %room.record.live,
                     "the store had lost the live; wrote it again"
                 );
-                // The store lost the bans with the record.
-                if room.record.terms.attendance {
-                    self.store
-                        .begin_attendance(&room.record.live_epoch(), &room.record.attended())
-                        .await?;
-                }
-                streams::restore(self.store.as_ref(), room, self.outbox.record_changed()).await?;
-                self.rooms.publish(room);
+                self.features.rewritten(room).await?;
+                self.core.rooms.publish(room);
                 room.schedule.counting.require(now);
-                self.rooms.record(room);
+                self.core.rooms.record(room);
+                // The store lost the bans with the record.
                 if room.seats.bans.last() > 0 {
                     u64::MAX
                 } else {
@@ -76,9 +68,9 @@ impl Keeper {
 
     /// Reads what a back end changed since this gateway last heard of it.
     async fn read_changes(&self, room: &Arc<Room>) -> StoreResult<()> {
-        let record = self.store.load_live(&room.record.live).await?;
+        let record = self.core.store.load_live(&room.record.live).await?;
         if let Some(record) = record.filter(|record| record.epoch == room.record.epoch) {
-            self.rooms.note_changes(room, &record);
+            self.core.rooms.note_changes(room, &record);
         }
         Ok(())
     }

@@ -4,21 +4,14 @@
 
 use std::sync::Arc;
 
-use crate::base::clock::Clock;
-use crate::peers::Outbox;
-use crate::presence::Rooms;
-use crate::presence::absent_streamers::AbsentStreamers;
-use crate::store::{ChangeLive, ChangeReply, LiveChange, LiveRecord, Store};
+use crate::peers::core::Core;
+use crate::store::{ChangeLive, ChangeReply, LiveChange, LiveRecord};
 use crate::sync::keep::Keeper;
 use crate::sync::lives::LiveError;
 
 pub struct LiveChanger {
-    pub store: Arc<dyn Store>,
-    pub rooms: Arc<Rooms>,
-    pub outbox: Arc<Outbox>,
+    pub core: Arc<Core>,
     pub keeper: Arc<Keeper>,
-    pub absent_streamers: Arc<AbsentStreamers>,
-    pub clock: Clock,
 }
 
 impl LiveChanger {
@@ -36,19 +29,20 @@ impl LiveChanger {
             live: record.live.clone(),
             epoch: record.epoch,
             change,
-            message: self.outbox.record_changed(),
+            message: self.core.to_peers.record_changed(),
         };
         self.ask_store(record, &wish).await?;
-        let changed = match self.store.load_live(&record.live).await? {
+        let changed = match self.core.store_for_clients.load_live(&record.live).await? {
             Some(changed) if changed.epoch == record.epoch => changed,
             _ => return Err(LiveError::NotOpen(record.live.clone())),
         };
-        if let Some(room) = self.rooms.of_epoch(record) {
-            self.rooms.note_changes(&room, &changed);
+        if let Some(room) = self.core.rooms.of_epoch(record) {
+            self.core.rooms.note_changes(&room, &changed);
         }
-        if has_new_timeout && !self.rooms.streamers.is_here(&record.streamer) {
-            self.absent_streamers
-                .look_now(&record.live, self.clock.now());
+        if has_new_timeout && !self.core.rooms.streamers.is_here(&record.streamer) {
+            self.core
+                .absent_streamers
+                .look_now(&record.live, self.core.clock.now());
         }
         Ok(changed)
     }
@@ -56,12 +50,12 @@ impl LiveChanger {
     /// If the store has lost the record of a live that is open here, the record is written again and
     /// the store asked once more.
     async fn ask_store(&self, record: &LiveRecord, wish: &ChangeLive) -> Result<(), LiveError> {
-        let mut reply = self.store.change_live(wish).await?;
+        let mut reply = self.core.store_for_clients.change_live(wish).await?;
         if reply == ChangeReply::Absent
-            && let Some(room) = self.rooms.of_epoch(record)
+            && let Some(room) = self.core.rooms.of_epoch(record)
         {
             self.keeper.keep(&room).await?;
-            reply = self.store.change_live(wish).await?;
+            reply = self.core.store_for_clients.change_live(wish).await?;
         }
         match reply {
             ChangeReply::Changed(_) => Ok(()),

@@ -17,12 +17,9 @@ use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-use crate::base::clock::millis;
-use crate::base::ids::{Epoch, LiveId, UserId};
+use crate::base::ids::{Epoch, LiveId};
 use crate::presence::Room;
-use crate::store::{
-    CloseReason, LiveRecord, LiveState, PastLive, StoreError, StoreResult, Summary,
-};
+use crate::store::{CloseReason, LiveRecord, LiveState, StoreError, StoreResult};
 
 pub(crate) use closing::{finish_in_store, leave_channel};
 pub use parts::LivesParts;
@@ -69,7 +66,7 @@ impl Lives {
 
     /// The room of an open live, made if this gateway has none yet.
     pub async fn find(&self, live: &LiveId) -> Result<Arc<Room>, LiveError> {
-        if let Some(room) = self.parts.rooms.get(live) {
+        if let Some(room) = self.parts.core.rooms.get(live) {
             return Ok(room);
         }
         if self.not_open.contains_key(live) {
@@ -117,7 +114,12 @@ impl Lives {
         let live = live.clone();
         carry_out(&self.parts.tasks, async move {
             // The epoch is fixed first: a call that arrives late must not close the next epoch.
-            let record = known_record(parts.store.as_ref(), &parts.rooms, &live).await?;
+            let record = known_record(
+                parts.core.store_for_clients.as_ref(),
+                &parts.core.rooms,
+                &live,
+            )
+            .await?;
             if epoch.is_some_and(|epoch| epoch != record.epoch) {
                 return Err(LiveError::NotOpen(live));
             }
@@ -166,19 +168,19 @@ impl Lives {
     /// the number of the last removal if the live goes on.
     pub async fn record_changed(&self, live: &LiveId) -> StoreResult<Option<u64>> {
         let parts = &self.parts;
-        let Some(room) = parts.rooms.get(live) else {
+        let Some(room) = parts.core.rooms.get(live) else {
             return Ok(None);
         };
         // A missing record is not a close: a check writes it again.
-        let Some(record) = parts.store.load_live(live).await? else {
+        let Some(record) = parts.core.store_for_clients.load_live(live).await? else {
             return Ok(None);
         };
         let is_same_epoch = record.epoch == room.record.epoch;
         match record.state {
             _ if record.epoch < room.record.epoch => {}
             LiveState::Open if is_same_epoch => {
-                parts.rooms.note_changes(&room, &record);
-                parts.note_stream(&room, &record).await?;
+                parts.core.rooms.note_changes(&room, &record);
+                parts.features.record_read(&room, &record).await?;
                 return Ok(Some(record.removals));
             }
             // The gateway that began the close finishes it.
@@ -188,15 +190,14 @@ impl Lives {
         Ok(None)
     }
 
-    /// Notes what the walk found in a record about the stream of its live.
-    pub fn found_stream(&self, record: &LiveRecord) {
-        let parts = &self.parts;
-        parts.watched_streams.note(record, 0, parts.clock.now());
-    }
-
     /// The record of a live, and nothing of its slices.
     pub async fn record(&self, live: &LiveId) -> Result<LiveRecord, LiveError> {
-        known_record(self.parts.store.as_ref(), &self.parts.rooms, live).await
+        known_record(
+            self.parts.core.store_for_clients.as_ref(),
+            &self.parts.core.rooms,
+            live,
+        )
+        .await
     }
 
     /// The records of lives with their counts, see [`LiveRecord::counted`]: exact for lives that
@@ -209,24 +210,9 @@ impl Lives {
         self.parts.counted(lives).await
     }
 
-    /// Up to `limit` past lives of a streamer, newest first, after the given one: as long as their
-    /// records would be kept.
-    pub async fn past(
-        &self,
-        streamer: &UserId,
-        after: Option<&PastLive>,
-        limit: usize,
-    ) -> StoreResult<Vec<Summary>> {
-        let parts = &self.parts;
-        let mut lives = parts.store.past_lives(streamer, after, limit).await?;
-        let oldest = parts.clock.unix().saturating_sub(millis(parts.closed_ttl));
-        lives.retain(|live| live.closed_at >= oldest);
-        Ok(lives)
-    }
-
     pub async fn view(&self, live: &LiveId) -> Result<LiveView, LiveError> {
         let parts = &self.parts;
-        if let Some(room) = parts.rooms.get(live) {
+        if let Some(room) = parts.core.rooms.get(live) {
             let (record, figures) = parts.as_of_room(&room);
             return Ok(LiveView {
                 record,
@@ -236,7 +222,8 @@ impl Lives {
             });
         }
         let record = parts
-            .store
+            .core
+            .store_for_clients
             .load_live(live)
             .await?
             .ok_or_else(|| LiveError::NeverOpened(live.clone()))?;

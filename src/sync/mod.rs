@@ -2,16 +2,13 @@
 //! loops share. Their state lies in `presence`; their messages to other gateways go through
 //! `peers`.
 
-pub mod attendance;
 pub mod catch_up;
 pub mod changed_records;
 pub mod check;
 pub mod count;
-pub mod eraser;
-pub mod erasure;
 pub mod events;
-pub mod fan_asker;
 pub mod fan_check;
+pub mod features;
 pub mod flush;
 pub mod follows;
 pub mod keep;
@@ -21,13 +18,9 @@ pub mod lives;
 pub mod pass;
 pub mod removals;
 pub mod resync_limit;
-pub mod room_friends;
 pub mod seen;
 pub(crate) mod session_ends;
-pub mod social;
 pub mod streamer_timeout;
-pub mod streams;
 pub mod upkeep;
 pub mod user_upkeep;
 pub mod walk;
-pub mod webhooks;

@@ -5,16 +5,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::clock::{Clock, UnixMillis, millis};
+use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, SliceId};
-use crate::base::metrics::Metrics;
-use crate::peers::Outbox;
+use crate::peers::core::Core;
 use crate::peers::message::PeerMessage;
-use crate::presence::gateways::Gateways;
-use crate::presence::{Audience, Rooms, SliceRef};
+use crate::presence::{Audience, SliceRef};
 use crate::store::{
-    Bus, Channel, Fence, Pass, PassCursor, Passed, SliceEntry, SliceLook, SliceSize, Store,
-    StoreError, StoreResult,
+    Bus, Channel, Fence, Pass, PassCursor, Passed, SliceEntry, SliceLook, SliceSize, StoreError,
+    StoreResult,
 };
 
 /// How much of a slice a pass looks through.
@@ -50,21 +48,15 @@ pub async fn tell_of_rebuild(store: &dyn Bus, slice: &SliceId) -> StoreResult<()
 
 /// Makes passes.
 pub struct Passer {
-    pub rooms: Arc<Rooms>,
-    pub gateways: Arc<Gateways>,
-    pub store: Arc<dyn Store>,
-    pub outbox: Arc<Outbox>,
-    pub metrics: Arc<Metrics>,
-    pub clock: Clock,
-    pub lease: Duration,
+    pub core: Arc<Core>,
 }
 
 impl Passer {
     /// The dead among the gateways with an entry. Notes those of which no lease is known: they may
     /// have to be buried.
     pub fn dead_in(&self, found: &SliceLook) -> Vec<GatewayId> {
-        let roster = self.gateways.roster();
-        let own = self.gateways.id();
+        let roster = self.core.gateways.roster();
+        let own = self.core.gateways.id();
         let mut dead = Vec::new();
         for (gateway, entry) in &found.entries {
             if *entry == SliceEntry::Dead || roster.dead.contains(gateway) {
@@ -72,7 +64,9 @@ impl Passer {
             } else if roster.is_unknown(gateway) && *gateway != own {
                 // This includes former ids of this gateway: if such a burial was lost, perhaps
                 // nobody else buries the id again.
-                self.gateways.note_unlisted(gateway, self.clock.now());
+                self.core
+                    .gateways
+                    .note_unlisted(gateway, self.core.clock.now());
             }
         }
         dead
@@ -203,15 +197,15 @@ impl Passer {
     }
 
     async fn part(&self, pass: &Pass) -> StoreResult<Option<Passed>> {
-        let Some(passed) = self.store.pass(pass).await? else {
+        let Some(passed) = self.core.store.pass(pass).await? else {
             return Ok(None);
         };
         let slice = &pass.slice;
-        self.metrics.swept_members.inc_by(passed.released);
+        self.core.metrics.swept_members.inc_by(passed.released);
         let drift = passed.drift;
         if drift.stray > 0 || drift.missing > 0 {
-            self.metrics.drifted("stray", drift.stray);
-            self.metrics.drifted("missing", drift.missing);
+            self.core.metrics.drifted("stray", drift.stray);
+            self.core.metrics.drifted("missing", drift.missing);
             tracing::warn!(
                 set = %slice.set, slice = slice.index,
                 stray = drift.stray, missing = drift.missing,
@@ -223,7 +217,7 @@ impl Passer {
             None if passed.size.rebuild => {
                 // Those who hold the slice have to say again whom they hold.
                 if let Some(live) = slice.live() {
-                    self.outbox.doubt(live);
+                    self.core.to_peers.doubt(live);
                 }
             }
             None => {}
@@ -235,23 +229,28 @@ impl Passer {
     /// platform's slices, so they are told to look at these when one has forgotten everything.
     pub fn note_size(&self, slice: &SliceRef, size: SliceSize) {
         let before = slice.size();
-        self.rooms.note_size(slice, size, self.clock.now());
+        self.core
+            .rooms
+            .note_size(slice, size, self.core.clock.now());
         let has_forgotten = size.rebuild && size.incarnation != before.incarnation;
         if has_forgotten && slice.room().is_none() {
-            self.outbox.doubt_platform();
+            self.core.to_peers.doubt_platform();
         }
     }
 
     fn note_swept(&self, slice: &SliceId, dead: &[GatewayId], released: u64) {
         if let Some(live) = slice.live()
-            && self.rooms.get(live).is_none()
+            && self.core.rooms.get(live).is_none()
         {
-            self.outbox.doubt(live);
+            self.core.to_peers.doubt(live);
         }
         for gateway in dead {
-            if let Some(at) = self.gateways.buried_at(gateway) {
-                let age = Duration::from_millis(self.clock.now().since(at));
-                self.metrics.ghost_age_seconds.observe(age.as_secs_f64());
+            if let Some(at) = self.core.gateways.buried_at(gateway) {
+                let age = Duration::from_millis(self.core.clock.now().since(at));
+                self.core
+                    .metrics
+                    .ghost_age_seconds
+                    .observe(age.as_secs_f64());
             }
         }
         tracing::info!(
@@ -263,10 +262,14 @@ impl Passer {
     /// When a dead gateway gave its last sign of life: the last renewal of its lease. It cannot be
     /// later than a lease before its burial, whatever the clock of the store says.
     fn last_heard(&self, gateway: &GatewayId) -> UnixMillis {
-        let buried_at = self.gateways.buried_at(gateway).unwrap_or(self.clock.now());
-        let silent = self.clock.now().since(buried_at) + millis(self.lease);
-        let latest = self.clock.unix().saturating_sub(silent);
-        match self.gateways.renewed_at(gateway) {
+        let buried_at = self
+            .core
+            .gateways
+            .buried_at(gateway)
+            .unwrap_or(self.core.clock.now());
+        let silent = self.core.clock.now().since(buried_at) + millis(self.core.config.lease);
+        let latest = self.core.clock.unix().saturating_sub(silent);
+        match self.core.gateways.renewed_at(gateway) {
             Some(renewed) => renewed.min(latest),
             None => latest,
         }
@@ -275,9 +278,9 @@ impl Passer {
     /// The slice with this id, if this gateway has it.
     fn find(&self, slice: &SliceId) -> Option<SliceRef> {
         let owner = match slice.live() {
-            Some(live) => Audience::Room(self.rooms.get(live)?),
+            Some(live) => Audience::Room(self.core.rooms.get(live)?),
             None => {
-                let mut platforms = self.rooms.platforms();
+                let mut platforms = self.core.rooms.platforms();
                 Audience::from(platforms.find(|platform| *platform.set() == slice.set)?)
             }
         };

@@ -11,10 +11,9 @@ use crate::base::actor::Actor;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::base::metrics::Metrics;
-use crate::peers::Outbox;
-use crate::presence::Rooms;
+use crate::peers::core::Core;
 use crate::store::{
-    Ban, LiftBan, LiftReply, LiveRecord, LiveState, RemoveReply, RemoveUser, Store, StoreError,
+    Ban, LiftBan, LiftReply, LiveRecord, LiveState, RemoveReply, RemoveUser, StoreError,
     StoreResult,
 };
 use crate::sync::catch_up::{CatchUp, active_bans};
@@ -40,13 +39,10 @@ pub struct Removed {
 }
 
 pub struct Remover {
-    pub store: Arc<dyn Store>,
-    pub rooms: Arc<Rooms>,
-    pub outbox: Arc<Outbox>,
+    pub core: Arc<Core>,
     pub keeper: Arc<Keeper>,
     pub catch_up: Arc<CatchUp>,
     pub announcer: Announcer,
-    pub metrics: Arc<Metrics>,
 }
 
 /// Why the store did nothing, if that can be mended.
@@ -81,7 +77,7 @@ impl Remover {
         if record.streamer == *user {
             return Err(RemoveError::Streamer(live.clone()));
         }
-        let message = self.outbox.record_changed();
+        let message = self.core.to_peers.record_changed();
         let wish = RemoveUser {
             live: live.clone(),
             epoch: record.epoch,
@@ -96,7 +92,7 @@ impl Remover {
                 is_told,
                 ..wish.clone()
             };
-            async move { self.store.remove_user(&wish).await }
+            async move { self.core.store_for_clients.remove_user(&wish).await }
         };
         let (reply, is_told) = self
             .ask_store(live, ask, |reply| match reply {
@@ -114,7 +110,7 @@ impl Remover {
             RemoveReply::Absent => return Err(LiveError::NeverOpened(live.clone()).into()),
         };
         Metrics::count(
-            &self.metrics.removals,
+            &self.core.metrics.removals,
             if ban.is_some() { "banned" } else { "removed" },
         );
         let ban_s = ban.unwrap_or_default().as_secs();
@@ -136,7 +132,7 @@ impl Remover {
         if is_told {
             return;
         }
-        self.metrics.removal_events_dropped.inc();
+        self.core.metrics.removal_events_dropped.inc();
         tracing::warn!(
             live_id = %live, user_id = %user,
             "no event tells of a removal: too many wait"
@@ -151,7 +147,7 @@ impl Remover {
         by: Option<Actor>,
     ) -> Result<bool, LiveError> {
         let live = &record.live;
-        let message = self.outbox.record_changed();
+        let message = self.core.to_peers.record_changed();
         let wish = LiftBan {
             live: live.clone(),
             epoch: record.epoch,
@@ -165,7 +161,7 @@ impl Remover {
                 is_told,
                 ..wish.clone()
             };
-            async move { self.store.lift_ban(&wish).await }
+            async move { self.core.store_for_clients.lift_ban(&wish).await }
         };
         let (reply, is_told) = self
             .ask_store(live, ask, |reply| match reply {
@@ -181,7 +177,7 @@ impl Remover {
             LiftReply::Over => return Err(LiveError::NotOpen(live.clone())),
             LiftReply::Absent => return Err(LiveError::NeverOpened(live.clone())),
         };
-        Metrics::count(&self.metrics.removals, "lifted");
+        Metrics::count(&self.core.metrics.removals, "lifted");
         tracing::info!(
             live_id = %live, epoch = %record.epoch, user_id = %user, number,
             "a ban was lifted"
@@ -201,13 +197,21 @@ impl Remover {
     ) -> Result<Vec<Ban>, LiveError> {
         let live = &record.live;
         let Some(now) = self
-            .store
+            .core
+            .store_for_clients
             .removals_since(live, record.epoch, record.removals)
             .await?
         else {
             return Err(LiveError::NotOpen(live.clone()));
         };
-        Ok(active_bans(self.store.as_ref(), live, now.at, after.cloned(), limit).await?)
+        Ok(active_bans(
+            self.core.store_for_clients.as_ref(),
+            live,
+            now.at,
+            after.cloned(),
+            limit,
+        )
+        .await?)
     }
 
     /// The record of the open epoch that a removal is for: `judged`, which the caller was found to
@@ -219,7 +223,9 @@ impl Remover {
     ) -> Result<LiveRecord, LiveError> {
         let record = match judged {
             Some(record) => record,
-            None => known_record(self.store.as_ref(), &self.rooms, live).await?,
+            None => {
+                known_record(self.core.store_for_clients.as_ref(), &self.core.rooms, live).await?
+            }
         };
         if record.state == LiveState::Open {
             Ok(record)
@@ -245,7 +251,7 @@ impl Remover {
             let reply = ask(is_told).await?;
             match obstacle(&reply) {
                 Some(Obstacle::Absent) if !was_kept => {
-                    let Some(room) = self.rooms.get(live) else {
+                    let Some(room) = self.core.rooms.get(live) else {
                         return Ok((reply, is_told));
                     };
                     self.keeper.keep(&room).await?;
@@ -272,7 +278,7 @@ impl Remover {
     }
 
     async fn carry_out_here(&self, record: &LiveRecord, number: u64) {
-        if let Some(room) = self.rooms.of_epoch(record) {
+        if let Some(room) = self.core.rooms.of_epoch(record) {
             self.catch_up.quietly(&room, number).await;
         }
     }

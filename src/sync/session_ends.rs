@@ -6,19 +6,17 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::base::clock::{Clock, Millis, Moment};
-use crate::peers::Outbox;
+use crate::base::clock::{Millis, Moment};
+use crate::peers::core::Core;
 use crate::presence::ended_sessions::EndedSessions;
-use crate::store::{EndedSession, MAX_BATCH, Store, StoreResult};
+use crate::store::{EndedSession, MAX_BATCH, StoreResult};
 
 /// How long to wait after a failure, in ms.
 const AGAIN_AFTER: Millis = 1_000;
 
 pub(crate) struct SessionEndWriter {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) core: Arc<Core>,
     pub(crate) ended: Arc<EndedSessions>,
-    pub(crate) outbox: Arc<Outbox>,
-    pub(crate) clock: Clock,
 }
 
 /// What the store is yet to note.
@@ -32,20 +30,20 @@ struct Waiting {
 
 impl SessionEndWriter {
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let mut doubts = self.store.doubts();
+        let mut doubts = self.core.store.doubts();
         let mut waiting = Waiting::default();
         while !stop.is_cancelled() {
             let again_at = if waiting.news.is_empty() && waiting.lost.is_empty() {
                 Moment::NEVER
             } else {
-                self.clock.now() + AGAIN_AFTER
+                self.core.clock.now() + AGAIN_AFTER
             };
             tokio::select! {
                 // The last ends are written, too.
                 () = stop.cancelled() => {}
                 () = self.ended.to_tell.wait() => {}
                 Some(_) = doubts.next() => waiting.lost = self.ended.all(),
-                () = self.clock.sleep_until(again_at) => {}
+                () = self.core.clock.sleep_until(again_at) => {}
             }
             waiting.news.extend(self.ended.to_tell.take());
             if let Err(why) = self.write(&mut waiting).await {
@@ -61,13 +59,16 @@ impl SessionEndWriter {
         while !waiting.news.is_empty() {
             let batch = waiting.news.len().min(MAX_BATCH);
             let some = &waiting.news[..batch];
-            let message = self.outbox.sessions_ended(some);
-            self.store.end_sessions(some, &message).await?;
+            let message = self.core.to_peers.sessions_ended(some);
+            self.core.store.end_sessions(some, &message).await?;
             waiting.news.drain(..batch);
         }
         while !waiting.lost.is_empty() {
             let batch = waiting.lost.len().min(MAX_BATCH);
-            self.store.end_sessions(&waiting.lost[..batch], "").await?;
+            self.core
+                .store
+                .end_sessions(&waiting.lost[..batch], "")
+                .await?;
             waiting.lost.drain(..batch);
         }
         Ok(())

@@ -5,53 +5,44 @@
 //! gone. The task looks a few times before the time is up, to find streamers who came back.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::base::clock::{Clock, Millis, Moment, millis};
+use crate::base::clock::{Millis, Moment, millis};
 use crate::base::ids::{Group, LiveId, OnlineSet, STREAMERS_SLICES, SliceId, UserId};
-use crate::peers::Outbox;
-use crate::presence::Rooms;
-use crate::presence::absent_streamers::{Absence, AbsentStreamers};
-use crate::store::{CloseReason, LiveRecord, LiveState, Store, StoreResult};
+use crate::peers::core::Core;
+use crate::presence::absent_streamers::Absence;
+use crate::store::{CloseReason, LiveRecord, LiveState, StoreResult};
 use crate::sync::lives::Lives;
 
 pub struct StreamerTimeout {
-    pub absent_streamers: Arc<AbsentStreamers>,
-    pub rooms: Arc<Rooms>,
-    pub store: Arc<dyn Store>,
+    pub core: Arc<Core>,
     pub lives: Arc<Lives>,
-    pub outbox: Arc<Outbox>,
-    pub clock: Clock,
-    pub lease: Duration,
-    /// A socket that is silent for this long is closed.
-    pub silence: Duration,
-    /// How long the streamer may be gone of a live that its streamer opened; `None`: for ever.
-    pub timeout: Option<Duration>,
 }
 
 impl StreamerTimeout {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         loop {
-            let next = self.absent_streamers.next_look();
+            let next = self.core.absent_streamers.next_look();
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.absent_streamers.departures() => {}
-                () = self.clock.sleep_until(next.unwrap_or_default()), if next.is_some() => {}
+                () = self.core.absent_streamers.departures() => {}
+                () = self.core.clock.sleep_until(next.unwrap_or_default()), if next.is_some() => {}
             }
             self.judge_all().await;
         }
     }
 
     async fn judge_all(&self) {
-        let now = self.clock.now();
-        for (live, absence) in self.absent_streamers.looks_due(now) {
+        let now = self.core.clock.now();
+        for (live, absence) in self.core.absent_streamers.looks_due(now) {
             let next = match self.settle(&live, &absence, now).await {
                 Ok(None) => None,
                 // The store was away: a gateway to which the streamer is connected has a lease's
                 // time to say so.
-                Ok(Some(_)) if absence.failed => Some((now + millis(self.lease), false)),
+                Ok(Some(_)) if absence.failed => {
+                    Some((now + millis(self.core.config.lease), false))
+                }
                 Ok(Some(timeout)) => Some((
                     (absence.since + timeout).min(now + timeout.div_ceil(6)),
                     false,
@@ -61,10 +52,12 @@ impl StreamerTimeout {
                         live_id = %live, error = %why,
                         "could not look for a streamer, will try again"
                     );
-                    Some((now + millis(self.lease) / 3, true))
+                    Some((now + millis(self.core.config.lease) / 3, true))
                 }
             };
-            self.absent_streamers.looked(&live, &absence, next, now);
+            self.core
+                .absent_streamers
+                .looked(&live, &absence, next, now);
         }
     }
 
@@ -76,7 +69,7 @@ impl StreamerTimeout {
         absence: &Absence,
         now: Moment,
     ) -> StoreResult<Option<Millis>> {
-        let Some(record) = self.store.load_live(live).await? else {
+        let Some(record) = self.core.store.load_live(live).await? else {
             return Ok(None);
         };
         if record.state != LiveState::Open {
@@ -99,7 +92,9 @@ impl StreamerTimeout {
 
     /// How long a live's streamer may be gone, in ms; `None`: for ever.
     pub fn timeout_of(&self, record: &LiveRecord) -> Option<Millis> {
-        record.streamer_timeout(self.timeout).map(millis)
+        record
+            .streamer_timeout(self.core.config.streamer_timeout)
+            .map(millis)
     }
 
     /// Whether a live's streamer is connected to any gateway that was not swept, or to a media
@@ -109,11 +104,14 @@ impl StreamerTimeout {
             return Ok(true);
         }
         let streamer = &record.streamer;
-        if self.rooms.streamers.is_here(streamer) {
+        if self.core.rooms.streamers.is_here(streamer) {
             return Ok(true);
         }
         let slice = SliceId::of_user(OnlineSet::Streamers, streamer, STREAMERS_SLICES);
-        self.store.is_member(&slice, Group::All, streamer).await
+        self.core
+            .store
+            .is_member(&slice, Group::All, streamer)
+            .await
     }
 
     /// Starts the timeouts of a streamer's lives, here and on the gateway that walks: the streamer
@@ -121,7 +119,7 @@ impl StreamerTimeout {
     /// the whole timeout begins now.
     pub fn left(&self, streamer: &UserId, heard: Option<Moment>) {
         let mut lives: Vec<LiveId> = Vec::new();
-        for room in self.rooms.of_streamer(streamer) {
+        for room in self.core.rooms.of_streamer(streamer) {
             if self.timeout_of(&room.record_now()).is_some() {
                 lives.push(room.record.live.clone());
             }
@@ -129,12 +127,12 @@ impl StreamerTimeout {
         if lives.is_empty() {
             return;
         }
-        let now = self.clock.now();
+        let now = self.core.clock.now();
         let silent = match heard {
-            Some(heard) => now.since(heard).min(millis(self.silence)),
+            Some(heard) => now.since(heard).min(millis(self.core.config.timeout)),
             None => 0,
         };
-        self.absent_streamers.left(&lives, now - silent);
-        self.outbox.streamer_gone(&lives, silent);
+        self.core.absent_streamers.left(&lives, now - silent);
+        self.core.to_peers.streamer_gone(&lives, silent);
     }
 }

@@ -9,13 +9,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::clock::{Clock, Millis, Moment, millis};
-use crate::base::metrics::Metrics;
-use crate::presence::checks::{Checks, Due, MAX_CHECKED, TICK};
+use crate::base::clock::{Millis, Moment, millis};
+use crate::peers::core::Core;
+use crate::presence::checks::{Due, MAX_CHECKED, TICK};
 use crate::presence::ended_lives::EndedLive;
-use crate::presence::gateways::Gateways;
-use crate::presence::{Audience, Room, Rooms};
-use crate::store::{Doubt, Health, LiveEpoch, REBUILD, Store};
+use crate::presence::{Audience, Room};
+use crate::store::LiveEpoch;
+use crate::store::{Doubt, Health, REBUILD};
 use crate::sync::check::Checker;
 use crate::sync::fan_check::{Expired, FanCheck};
 use crate::sync::lives::leave_channel;
@@ -36,17 +36,10 @@ const LOOK_AFTER: Range<Millis> = 1_000..10_000;
 const MAX_CALLS: usize = 16;
 
 pub struct Upkeep {
-    pub rooms: Arc<Rooms>,
-    pub gateways: Arc<Gateways>,
-    pub checks: Arc<Checks>,
-    pub store: Arc<dyn Store>,
+    pub core: Arc<Core>,
     pub checker: Arc<Checker>,
     pub seen: Arc<SeenUsers>,
-    pub metrics: Arc<Metrics>,
-    pub clock: Clock,
     pub fans: Arc<FanCheck>,
-    /// How long an answer of the fan check holds.
-    pub fan_ttl: Duration,
 }
 
 /// Takes the rooms of one call: the rooms that have waited longest.
@@ -58,9 +51,9 @@ impl Upkeep {
     pub async fn run(self, stop: CancellationToken) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-        let mut health = self.store.health();
+        let mut health = self.core.store.health();
         let mut known = *health.borrow_and_update();
-        self.checks.platform_checked();
+        self.core.checks.platform_checked();
         let mut calls = JoinSet::new();
         // Each set has at most one task, which looks at many ended lives. Checks do not wait for it.
         // First looks do not wait for repeated ones, which may take long while a part of the store
@@ -71,9 +64,9 @@ impl Upkeep {
         let mut ended: Vec<EndedLive> = Vec::new();
         let mut retried: Vec<LiveEpoch> = Vec::new();
         let mut expired: Vec<Expired> = Vec::new();
-        let mut doubts = self.store.doubts();
-        let mut parts = self.store.parts();
-        let mut unheard = self.store.unheard();
+        let mut doubts = self.core.store.doubts();
+        let mut parts = self.core.store.parts();
+        let mut unheard = self.core.store.unheard();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -84,14 +77,14 @@ impl Upkeep {
                 }
                 Ok(()) = parts.changed() => {
                     // Figures in a part that is away are in doubt.
-                    self.rooms.count_all();
+                    self.core.rooms.count_all();
                     continue;
                 }
                 Ok(()) = unheard.changed() => {
                     let there = unheard.borrow_and_update().clone();
                     // Messages may have been missing and come again since this task last ran.
-                    self.rooms.update_friends_where(|room| room.friends.doubt());
-                    self.note_unheard(there.as_ref(), self.rooms.all());
+                    self.core.rooms.update_friends_where(|room| room.friends.doubt());
+                    self.note_unheard(there.as_ref(), self.core.rooms.all());
                     continue;
                 }
             }
@@ -108,12 +101,12 @@ impl Upkeep {
                     }
                 }
             }
-            let now = self.clock.now();
-            for audience in self.rooms.to_look_at.take() {
+            let now = self.core.clock.now();
+            for audience in self.core.rooms.to_look_at.take() {
                 self.look_later(&audience, now);
             }
             let missing = unheard.borrow().clone();
-            for filed in self.checks.due(now) {
+            for filed in self.core.checks.due(now) {
                 match filed {
                     Due::Look(room) => {
                         if self.look(&room, now) {
@@ -123,7 +116,7 @@ impl Upkeep {
                             if room.schedule.check.take(now) {
                                 due.push_back(room.clone());
                             }
-                            self.checks.file_next_look(room);
+                            self.core.checks.file_next_look(room);
                         }
                     }
                     Due::Check(room) => {
@@ -139,7 +132,7 @@ impl Upkeep {
             // is back.
             if present == Health::Down {
                 for room in due.drain(..) {
-                    self.checks.checked(&room);
+                    self.core.checks.checked(&room);
                 }
             }
             if present == Health::Up && !ended.is_empty() && looks.is_empty() {
@@ -150,15 +143,15 @@ impl Upkeep {
             if present == Health::Up && !retried.is_empty() && retries.is_empty() {
                 let mut lives = Vec::with_capacity(retried.len());
                 for of in retried.drain(..) {
-                    lives.extend(self.checks.take_retried(&of));
+                    lives.extend(self.core.checks.take_retried(&of));
                 }
                 let checker = self.checker.clone();
                 retries.spawn(async move { checker.check_ended(lives).await });
             }
-            if self.checks.platform.take(now) {
-                self.checks.platform_checked();
+            if self.core.checks.platform.take(now) {
+                self.core.checks.platform_checked();
                 if present == Health::Up {
-                    for platform in self.rooms.platforms() {
+                    for platform in self.core.rooms.platforms() {
                         let checker = self.checker.clone();
                         let platform = platform.clone();
                         calls.spawn(async move { checker.check_platform(platform).await });
@@ -182,15 +175,15 @@ impl Upkeep {
         match health {
             Health::Down => {
                 tracing::warn!("the store is away; sockets are kept, counts are stale");
-                self.metrics.store_up.set(0);
-                self.gateways.own.note_store(health);
+                self.core.metrics.store_up.set(0);
+                self.core.gateways.own.note_store(health);
             }
             Health::Up => {
                 tracing::info!("the store is back");
-                self.metrics.store_up.set(1);
-                self.gateways.doubt();
-                self.checks.doubt_all();
-                self.gateways.own.note_store(health);
+                self.core.metrics.store_up.set(1);
+                self.core.gateways.doubt();
+                self.core.checks.doubt_all();
+                self.core.gateways.own.note_store(health);
             }
         }
     }
@@ -203,35 +196,37 @@ impl Upkeep {
             now + rand::random_range(LOOK_AFTER)
         };
         match audience {
-            Audience::Room(room) => self.checks.check_at(room, at),
-            Audience::Platform(_) => self.checks.platform.by(at),
+            Audience::Room(room) => self.core.checks.check_at(room, at),
+            Audience::Platform(_) => self.core.checks.platform.by(at),
         }
     }
 
     /// Checks the rooms whose keys lie in the doubted slots. Follows and last-seen times may lie in
     /// any slot, so they are always in doubt.
     fn doubt(&self, doubt: &Doubt) {
-        self.metrics.doubts.inc();
+        self.core.metrics.doubts.inc();
         self.seen.forget();
-        self.rooms.recent_follows.clear();
-        self.rooms
+        self.core.rooms.recent_follows.clear();
+        self.core
+            .rooms
             .update_friends_where(|room| room.friends.doubt_follows());
-        let list = doubt.covers(self.store.slot_of_list());
-        let mut rooms = self.rooms.all();
+        let list = doubt.covers(self.core.store.slot_of_list());
+        let mut rooms = self.core.rooms.all();
         rooms.retain(|room| {
-            list || doubt.covers(self.store.slot_of_live(&room.record.live))
+            list || doubt.covers(self.core.store.slot_of_live(&room.record.live))
                 || room
                     .slices()
                     .iter()
-                    .any(|slice| doubt.covers(self.store.slot_of_slice(&slice.id)))
+                    .any(|slice| doubt.covers(self.core.store.slot_of_slice(&slice.id)))
         });
-        self.checks.doubt(rooms);
+        self.core.checks.doubt(rooms);
         let mut slices = self
+            .core
             .rooms
             .platforms()
             .flat_map(|platform| platform.slices());
-        if slices.any(|slice| doubt.covers(self.store.slot_of_slice(&slice.id))) {
-            self.checks.platform.by(self.clock.now());
+        if slices.any(|slice| doubt.covers(self.core.store.slot_of_slice(&slice.id))) {
+            self.core.checks.platform.by(self.core.clock.now());
         }
     }
 
@@ -240,25 +235,25 @@ impl Upkeep {
     fn note_unheard(&self, there: Option<&Doubt>, mut rooms: Vec<Arc<Room>>) {
         rooms.retain(|room| {
             let is_there = match there {
-                Some(there) => there.covers(self.store.slot_of_live(&room.record.live)),
+                Some(there) => there.covers(self.core.store.slot_of_live(&room.record.live)),
                 None => false,
             };
             let changed = room.schedule.check.set_unheard(is_there);
             if changed || is_there {
                 if room.friends.doubt() {
-                    self.rooms.update_friends(room);
+                    self.core.rooms.update_friends(room);
                 }
                 // Another gateway may have asked for moves, and its message was lost.
                 if room.moves.note_asked() {
-                    self.rooms.publish(room);
+                    self.core.rooms.publish(room);
                 }
             }
             changed
         });
         for room in &rooms {
-            self.rooms.show(room);
+            self.core.rooms.show(room);
         }
-        self.checks.check_soon(rooms);
+        self.core.checks.check_soon(rooms);
     }
 
     /// One look at a room, in memory. False if the room is gone.
@@ -267,14 +262,19 @@ impl Upkeep {
             return false;
         }
         let owes = room.figures.has_unpublished_viewers() || room.schedule.counting.queued.is_set();
-        let used = room.is_used() || owes || self.rooms.streamers.is_here(&room.record.streamer);
+        let used =
+            room.is_used() || owes || self.core.rooms.streamers.is_here(&room.record.streamer);
         if !used
             && now.since(room.schedule.last_used()) > millis(IDLE)
             && self.lets_go(room, now)
-            && self.rooms.evict_if_idle(room)
+            && self.core.rooms.evict_if_idle(room)
         {
-            leave_channel(self.store.as_ref(), &self.rooms, &room.record.live);
-            self.checks.recheck_ended(room);
+            leave_channel(
+                self.core.store.as_ref(),
+                &self.core.rooms,
+                &room.record.live,
+            );
+            self.core.checks.recheck_ended(room);
             return false;
         }
         room.seats.bans.forget_ended(now);
@@ -294,7 +294,7 @@ impl Upkeep {
             let is_due = state.let_go(now);
             drop(state);
             if is_due {
-                self.rooms.flush(&slice);
+                self.core.rooms.flush(&slice);
             }
         }
         has_let_go
@@ -302,15 +302,15 @@ impl Upkeep {
 
     /// Finds the users whose fan check has expired. Large slices are left to the flusher.
     fn expire_fan_checks(&self, room: &Arc<Room>, now: Moment, expired: &mut Vec<Expired>) {
-        let then = now - millis(self.fan_ttl);
-        let together = if self.checks.takes_fan_turn(room, now) {
+        let then = now - millis(self.core.config.fan_ttl);
+        let together = if self.core.checks.takes_fan_turn(room, now) {
             now
         } else {
             then
         };
         for slice in Audience::from(room).slices() {
             let fans = slice.expire_checks(then, together);
-            self.rooms.check_fans(&slice);
+            self.core.rooms.check_fans(&slice);
             if let Some(fans) = fans {
                 let streamer = room.record.streamer.clone();
                 expired.push(Expired {
@@ -343,7 +343,7 @@ mod tests {
         let store = Arc::new(FaultyStore::new());
         let parts = parts_on(&Config::default(), store.clone());
         let (lives, sessions) = (parts.app.lives.clone(), parts.app.sessions.clone());
-        let (checks, clock) = (parts.upkeep.checks.clone(), parts.app.clock);
+        let (checks, clock) = (parts.upkeep.core.checks.clone(), parts.app.core.clock);
         for n in 0..2 * MAX_CALLS {
             open_live(&sessions, &format!("ended{n}")).await;
             let live = LiveId::parse(&format!("ended{n}")).unwrap();

@@ -2,19 +2,14 @@
 //! too long ago.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::base::clock::{Clock, millis};
+use crate::base::clock::millis;
 use crate::base::ids::USERS_SLICES;
-use crate::config::SeenIds;
+use crate::peers::core::Core;
 use crate::store::{MAX_BATCH, Span, Store, StoreResult};
 
 pub struct UserUpkeep {
-    pub store: Arc<dyn Store>,
-    pub clock: Clock,
-    /// How long the store remembers when a user was seen last.
-    pub remember: Duration,
-    pub ids: SeenIds,
+    pub core: Arc<Core>,
 }
 
 /// One round forgets about this many users at most.
@@ -25,10 +20,14 @@ impl UserUpkeep {
     pub async fn run_round(&self) -> StoreResult<()> {
         self.forget_old().await?;
         // A store that lost its data is told again how ids are written.
-        let fixed = self.store.fix_seen_ids(self.ids).await?;
-        if fixed != self.ids {
+        let fixed = self
+            .core
+            .store
+            .fix_seen_ids(self.core.config.last_seen_ids)
+            .await?;
+        if fixed != self.core.config.last_seen_ids {
             tracing::error!(
-                wanted = self.ids.as_str(),
+                wanted = self.core.config.last_seen_ids.as_str(),
                 fixed = fixed.as_str(),
                 "another gateway fixed another form of last-seen-ids; stop one of them"
             );
@@ -37,15 +36,19 @@ impl UserUpkeep {
     }
 
     async fn forget_old(&self) -> StoreResult<()> {
-        let before = self.clock.unix().saturating_sub(millis(self.remember));
+        let before = self
+            .core
+            .clock
+            .unix()
+            .saturating_sub(millis(self.core.config.remember));
         let old = Span {
             from: 0,
             to: before.saturating_sub(1),
         };
-        if self.store.count_online(old).await?.seen == 0 {
+        if self.core.store.count_online(old).await?.seen == 0 {
             return Ok(());
         }
-        forget_before(self.store.as_ref(), before, FORGOTTEN_A_ROUND)
+        forget_before(self.core.store.as_ref(), before, FORGOTTEN_A_ROUND)
             .await
             .map(drop)
     }

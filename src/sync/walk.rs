@@ -3,7 +3,7 @@
 //! closes that another gateway began, closes slices of older epochs, notes gateways that have an
 //! entry without a lease, finds lives whose streamer is gone, and compares the public sets with the
 //! claims. It also finishes changes of the follow graph and of logins that a gateway left half done,
-//! and tells followers of lives that were not announced.
+//! and tells the features which lives are open.
 //!
 //! This file takes the turn and goes over the list. `visit` works on the lives, `slices` on their
 //! slices, `platform` on the sets of the platform; `finish` completes what gateways left half done,
@@ -19,24 +19,19 @@ mod visit;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use self::state::{Occasion, WalkState};
-use crate::base::clock::{Clock, millis};
+use crate::base::clock::millis;
 use crate::base::ids::LiveId;
-use crate::peers::Outbox;
-use crate::presence::Rooms;
-use crate::presence::absent_streamers::AbsentStreamers;
-use crate::presence::gateways::Gateways;
-use crate::store::{EventAges, ListedLive, Store, StoreResult};
-use crate::sync::attendance::AttendanceUpkeep;
+use crate::peers::core::Core;
+use crate::store::{EventAges, ListedLive, StoreResult};
 use crate::sync::events::count_events::CountEvents;
+use crate::sync::features::Features;
 use crate::sync::follows::FollowGraph;
 use crate::sync::lives::Lives;
 use crate::sync::pass::Passer;
-use crate::sync::social::feeds::Feeds;
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::user_upkeep::UserUpkeep;
 
@@ -44,41 +39,29 @@ use crate::sync::user_upkeep::UserUpkeep;
 const PAGE: usize = 500;
 
 pub struct Walk {
-    pub gateways: Arc<Gateways>,
-    pub absent_streamers: Arc<AbsentStreamers>,
-    pub store: Arc<dyn Store>,
+    pub core: Arc<Core>,
     pub lives: Arc<Lives>,
-    pub rooms: Arc<Rooms>,
     pub passer: Arc<Passer>,
-    pub feeds: Arc<Feeds>,
+    pub features: Features,
     pub follows: Arc<FollowGraph>,
-    pub outbox: Arc<Outbox>,
     pub streamer_timeout: Arc<StreamerTimeout>,
     /// `None` if the gateway does not track who is online on the platform.
     pub users: Option<UserUpkeep>,
-    pub attendance: AttendanceUpkeep,
-    pub clock: Clock,
-    pub lease: Duration,
-    pub lease_refresh: Duration,
-    pub check_every: Duration,
     /// `None` if counts are no events.
     pub count_events: Option<Arc<CountEvents>>,
-    /// About how many events the stream keeps.
-    pub events_kept: u64,
-    pub event_ages: EventAges,
 }
 
 impl Walk {
     /// Runs until told to stop: walks when it is this gateway's turn.
     pub async fn run(self, stop: CancellationToken) {
-        let mut turn = tokio::time::interval(self.lease_refresh);
+        let mut turn = tokio::time::interval(self.core.config.lease_refresh);
         turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut memory = WalkState::default();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 _ = turn.tick() => {}
-                () = self.gateways.next_burial() => {}
+                () = self.core.gateways.next_burial() => {}
             }
             self.take_turn(&mut memory).await;
         }
@@ -86,19 +69,19 @@ impl Walk {
 
     async fn take_turn(&self, memory: &mut WalkState) {
         match self.keep_turn().await {
-            Ok(true) => self.absent_streamers.judge_all(true),
+            Ok(true) => self.core.absent_streamers.judge_all(true),
             Ok(false) => return self.lose_turn(memory),
             Err(why) => return tracing::debug!(error = %why, "the turn to walk was not taken"),
         }
-        let now = self.clock.now();
-        let buried = self.gateways.unswept();
+        let now = self.core.clock.now();
+        let buried = self.core.gateways.unswept();
         let is_regular_due = memory.next.is_none_or(|next| next <= now);
-        let roster = self.gateways.roster();
+        let roster = self.core.gateways.roster();
         let someone_died = !buried.is_subset(&memory.known_dead);
         let late_calls_over = memory.note_living(&roster, now);
         let walked = if is_regular_due {
             memory.known_dead.clone_from(&buried);
-            memory.next = Some(now + millis(self.check_every));
+            memory.next = Some(now + millis(self.core.config.check_every));
             self.walk_regularly(memory).await
         } else if memory.ended_early || someone_died || late_calls_over {
             memory.known_dead.clone_from(&buried);
@@ -112,7 +95,7 @@ impl Walk {
         match walked {
             // Until every live was reached, the dead may still have members in the others.
             Ok(()) if memory.failed.is_empty() && !memory.platform_failed => {
-                self.gateways.swept(&buried)
+                self.core.gateways.swept(&buried)
             }
             Ok(()) => {}
             Err(why) => {
@@ -121,7 +104,7 @@ impl Walk {
         }
     }
 
-    /// The regular walk, with the upkeep of users and of attendance.
+    /// The regular walk, with the upkeep of users and of what features keep.
     async fn walk_regularly(&self, memory: &mut WalkState) -> StoreResult<()> {
         self.visit_platform(memory, Occasion::Regular).await;
         let walked = self.walk_list(memory, Occasion::Regular).await;
@@ -130,9 +113,13 @@ impl Walk {
         {
             tracing::debug!(error = %why, "could not look after users, will try again");
         }
-        self.attendance.take_turn().await;
+        self.features.walk_ended().await;
+        let ages = EventAges {
+            events: self.core.config.events_max_age,
+            audit: self.core.config.audit_max_age,
+        };
         // Events become old where none comes, too.
-        if let Err(why) = self.store.drop_old_events(&self.event_ages).await {
+        if let Err(why) = self.core.store.drop_old_events(&ages).await {
             tracing::debug!(error = %why, "old events were not removed, will try again");
         }
         walked
@@ -149,9 +136,14 @@ impl Walk {
     }
 
     async fn keep_turn(&self) -> StoreResult<bool> {
-        let roster = self.gateways.roster();
-        self.store
-            .take_walk_turn(&self.gateways.id(), self.lease_refresh * 2, &roster.dead)
+        let roster = self.core.gateways.roster();
+        self.core
+            .store
+            .take_walk_turn(
+                &self.core.gateways.id(),
+                self.core.config.lease_refresh * 2,
+                &roster.dead,
+            )
             .await
     }
 
@@ -159,8 +151,8 @@ impl Walk {
     /// dead.
     fn lose_turn(&self, memory: &mut WalkState) {
         *memory = WalkState::default();
-        self.absent_streamers.judge_all(false);
-        self.gateways.forget_unswept();
+        self.core.absent_streamers.judge_all(false);
+        self.core.gateways.forget_unswept();
     }
 
     /// One walk over the list of open lives.
@@ -175,7 +167,7 @@ impl Walk {
             gone.extend(slice.live().cloned());
         }
         loop {
-            let page = self.store.lives_page(after.as_ref(), PAGE).await?;
+            let page = self.core.store.lives_page(after.as_ref(), PAGE).await?;
             let Some(last) = page.last().cloned() else {
                 break;
             };
@@ -203,15 +195,15 @@ impl Walk {
     /// Takes lives off the list that have had no record for the length of a lease: a gateway that
     /// holds such a live open would have written the record again by then.
     async fn delist_unrecorded(&self, memory: &mut WalkState) {
-        let now = self.clock.now();
+        let now = self.core.clock.now();
         let mut gone: Vec<LiveId> = Vec::new();
         for (live, since) in &memory.unrecorded {
-            if now.since(*since) > millis(self.lease) {
+            if now.since(*since) > millis(self.core.config.lease) {
                 gone.push(live.clone());
             }
         }
         for live in gone {
-            match self.store.delist(&live).await {
+            match self.core.store.delist(&live).await {
                 Ok(()) => {
                     memory.unrecorded.remove(&live);
                 }
@@ -232,10 +224,11 @@ mod tests {
     use crate::base::clock::moment;
     use crate::base::ids::{GatewayId, OnlineSet, SliceId, USERS_SLICES, UserId};
     use crate::config::Config;
-    use crate::gateway::parts::Parts;
+    use crate::gateway::wiring::Parts;
     use crate::store::{Entries, Lease, Leases, LiveStore, OpenedBy, Slices, Terms};
     use crate::sync::lives::OpenRequest;
     use crate::testing::{ELSEWHERE, FaultyStore, open_live, parts_on};
+    use std::time::Duration;
 
     /// A gateway beside one that was buried. Its tasks do not run.
     fn beside_a_dead_one() -> (Parts, Arc<FaultyStore>) {
@@ -245,7 +238,7 @@ mod tests {
             Lease { born: 0, count: 1 },
             vec![(GatewayId::parse(ELSEWHERE).unwrap(), 0)],
         );
-        let gateways = &parts.walk.gateways;
+        let gateways = &parts.walk.core.gateways;
         gateways.looked(
             &gateways.id(),
             &Leases {
@@ -296,7 +289,7 @@ mod tests {
         parts.walk.take_turn(&mut memory).await;
         assert_eq!(cards(&store, slices[1..2].iter().cloned()).await, [0]);
         assert_eq!(memory.failed, [live]);
-        assert!(!parts.walk.gateways.unswept().is_empty());
+        assert!(!parts.walk.core.gateways.unswept().is_empty());
         store.heals();
         assert_ne!(
             cards(&store, slices[..2].iter().cloned()).await,
@@ -305,7 +298,7 @@ mod tests {
         );
         parts.walk.take_turn(&mut memory).await;
         assert_eq!(cards(&store, slices[..2].iter().cloned()).await, [0, 0]);
-        assert!(parts.walk.gateways.unswept().is_empty());
+        assert!(parts.walk.core.gateways.unswept().is_empty());
     }
 
     #[tokio::test]
@@ -340,7 +333,7 @@ mod tests {
                     "users"
                 };
                 assert_eq!(failed.collect::<Vec<_>>(), [expected]);
-                assert!(!parts.walk.gateways.unswept().is_empty());
+                assert!(!parts.walk.core.gateways.unswept().is_empty());
             }
         }
     }
@@ -367,7 +360,7 @@ mod tests {
         let next = memory.next;
         parts.walk.take_turn(&mut memory).await;
         assert_eq!(members().await, 0);
-        assert!(parts.walk.gateways.unswept().is_empty());
+        assert!(parts.walk.core.gateways.unswept().is_empty());
         assert_eq!(
             memory.next, next,
             "it is no regular walk, which costs much more"
@@ -384,11 +377,11 @@ mod tests {
         let is_listed = async || !store.lives_page(None, 1).await.unwrap().is_empty();
         let mut memory = WalkState::default();
         parts.walk.take_turn(&mut memory).await;
-        tokio::time::advance(parts.walk.check_every).await;
+        tokio::time::advance(parts.walk.core.config.check_every).await;
         store.fails_once("take_walk_turn", 1);
         parts.walk.take_turn(&mut memory).await;
         assert!(is_listed().await);
-        tokio::time::advance(parts.walk.lease_refresh).await;
+        tokio::time::advance(parts.walk.core.config.lease_refresh).await;
         parts.walk.take_turn(&mut memory).await;
         assert!(!is_listed().await);
     }

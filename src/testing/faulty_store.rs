@@ -20,6 +20,18 @@ use crate::base::ids::{
 use crate::base::session_key::SessionKey;
 use crate::base::webhook_name::WebhookName;
 use crate::config::{AttendanceForm, SeenIds};
+use crate::features::WholeStore;
+use crate::features::attendance::store::*;
+use crate::features::erasure::store::*;
+use crate::features::feeds::store::fanout_jobs::*;
+use crate::features::feeds::store::lists::*;
+use crate::features::feeds::store::statuses::*;
+use crate::features::feeds::store::timelines::*;
+use crate::features::history::store::*;
+use crate::features::media::store::*;
+use crate::features::profiles::store::*;
+use crate::features::webhooks::store::*;
+use crate::presence::erasing::ErasureNews;
 use crate::store::memory::MemoryStore;
 use crate::store::*;
 
@@ -251,8 +263,8 @@ impl Status for FaultyStore {
     }
 }
 
-impl Store for FaultyStore {
-    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
+impl WholeStore for FaultyStore {
+    fn for_clients(self: Arc<Self>) -> Arc<dyn WholeStore> {
         self
     }
 }
@@ -497,6 +509,10 @@ answered_by_the_embedded_store! {
         fn newest_followed(&self, user: &UserId, most: usize) -> Vec<UserId>;
         fn follow_page(&self, user: &UserId, edge: Edge, after: Option<&Followed>, limit: usize) -> Vec<Followed>;
         else
+        async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
+            self.inner.finish_changes().await
+        }
+
         async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>> {
             self.inner.are_following(pairs).await
         }
@@ -507,10 +523,6 @@ answered_by_the_embedded_store! {
     Profiles {
         fn put_profile(&self, user: &UserId, login: &Login, name: &str) -> PutProfile;
         fn profile(&self, user: &UserId) -> Option<Profile>;
-        else
-        async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
-            self.inner.finish_changes().await
-        }
     }
 }
 
@@ -643,6 +655,12 @@ answered_by_the_embedded_store! {
 }
 
 answered_by_the_embedded_store! {
+    LatestStays {
+        fn latest_sessions(&self, of: &LiveEpoch, slices: u32, users: &[UserId]) -> Vec<Option<Stay>>;
+    }
+}
+
+answered_by_the_embedded_store! {
     Sessions {
         fn count_sessions(&self, of: &LiveEpoch, slices: u32, span: Span) -> u64;
         fn sessions_in_slice(
@@ -653,7 +671,6 @@ answered_by_the_embedded_store! {
             after: Option<&SessionPlace>,
             limit: usize,
         ) -> Vec<Session>;
-        fn latest_sessions(&self, of: &LiveEpoch, slices: u32, users: &[UserId]) -> Vec<Option<Stay>>;
         fn were_there(&self, of: &LiveEpoch, attended: &Attended, users: &[UserId], span: Span) -> Vec<bool>;
     }
 }

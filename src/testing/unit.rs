@@ -1,7 +1,9 @@
 //! Helpers for unit tests of several modules: a gateway on a memory store, users, sockets and lives.
 
+use crate::features::WholeStore;
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::base::clock::{Clock, Moment};
@@ -9,14 +11,12 @@ use crate::base::identity::{Identity, Role};
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::config::Config;
 use crate::edge::http::state::AppState;
-use crate::gateway::parts::{Parts, Verifiers};
+use crate::gateway::wiring::{self, FromOutside, Parts};
 use crate::presence::Room;
 use crate::presence::conn::Conn;
 use crate::session::context::SessionContext;
 use crate::store::memory::MemoryStore;
-use crate::store::{
-    Info, LiveRecord, LiveState, OpenedBy, Peaks, RecordEvents, Store, Sums, Terms,
-};
+use crate::store::{Info, LiveRecord, LiveState, OpenedBy, Peaks, RecordEvents, Sums, Terms};
 use crate::sync::lives::OpenRequest;
 
 /// The state of the handlers of a gateway on a memory store. No task of the gateway runs, so nothing
@@ -29,31 +29,31 @@ pub(crate) fn app() -> Arc<AppState> {
     app_on(&config, Arc::new(MemoryStore::new(Clock::start())))
 }
 
-pub(crate) fn app_on(config: &Config, store: Arc<impl Store + 'static>) -> Arc<AppState> {
-    app_with(config, Verifiers::default(), store)
+pub(crate) fn app_on(config: &Config, store: Arc<impl WholeStore + 'static>) -> Arc<AppState> {
+    app_with(config, FromOutside::default(), store)
 }
 
 pub(crate) fn app_with(
     config: &Config,
-    verifiers: Verifiers,
-    store: Arc<impl Store + 'static>,
+    verifiers: FromOutside,
+    store: Arc<impl WholeStore + 'static>,
 ) -> Arc<AppState> {
     parts_with(config, verifiers, store).app
 }
 
 /// The parts of a gateway: its tasks, which do not run, and the state of its handlers.
-pub(crate) fn parts_on(config: &Config, store: Arc<impl Store + 'static>) -> Parts {
-    parts_with(config, Verifiers::default(), store)
+pub(crate) fn parts_on(config: &Config, store: Arc<impl WholeStore + 'static>) -> Parts {
+    parts_with(config, FromOutside::default(), store)
 }
 
 /// The same with these verifiers.
 pub(crate) fn parts_with(
     config: &Config,
-    verifiers: Verifiers,
-    store: Arc<impl Store + 'static>,
+    verifiers: FromOutside,
+    store: Arc<impl WholeStore + 'static>,
 ) -> Parts {
-    let store: Arc<dyn Store> = store;
-    Parts::new(
+    let store: Arc<dyn WholeStore> = store;
+    wiring::wire(
         config,
         verifiers,
         &store,
@@ -117,5 +117,15 @@ pub(crate) async fn open_live(context: &SessionContext, live: &str) -> Arc<Room>
         terms: Terms::default(),
     };
     context.lives.open(wish).await.unwrap();
-    context.rooms.get(&live).unwrap()
+    context.core.rooms.get(&live).unwrap()
+}
+
+/// Runs a task of a feature.
+pub(crate) async fn run_task_of_feature(parts: Parts, name: &str, stop: CancellationToken) {
+    for (known, begin) in parts.of_features {
+        if known == name {
+            return begin(stop).await;
+        }
+    }
+    panic!("no feature has a task {name}");
 }

@@ -11,14 +11,15 @@ use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::session_key::{ENDS_KEPT, KEY_BYTES, SessionKey};
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::base::{exit, metrics, process};
-use rollcall::cli::audit::{FindingKind, Severity};
 use rollcall::config;
+use rollcall::features::audit::{FindingKind, Severity};
+use rollcall::features::feeds::store::timelines::Timeline;
 use rollcall::session::close_codes::Close;
 use rollcall::session::messages::ErrorCode;
+use rollcall::store::ATTENDANCE_KEPT;
+use rollcall::store::LiveEpoch;
 use rollcall::store::redis::keys::{self, Keys};
-use rollcall::store::{
-    ATTENDANCE_KEPT, AnswerName, Channel, Edge, LiveEpoch, QueueKind, Timeline, WebhookQueue,
-};
+use rollcall::store::{AnswerName, Channel, Edge, QueueKind, WebhookQueue};
 
 use super::{between, files_below, has_table, read, rows};
 
@@ -52,14 +53,14 @@ const SIGNERS: [(&str, &[&str]); 9] = [
         ],
     ),
     ("src/auth/ticket_key.rs", &["`tickets`"]),
-    ("src/edge/datagrams/cookies.rs", &["`cookies.rs`"]),
+    ("src/features/datagrams/cookies.rs", &["`cookies.rs`"]),
     // Codes with the keys of datagrams.
-    ("src/edge/datagrams/wire.rs", &["codes"]),
-    ("src/edge/media/poller.rs", &["`poller.rs`"]),
+    ("src/features/datagrams/wire.rs", &["codes"]),
+    ("src/features/media/poller.rs", &["`poller.rs`"]),
     // Only checks what media servers send.
-    ("src/edge/media/signature.rs", &[]),
+    ("src/features/media/signature.rs", &[]),
     (
-        "src/sync/webhooks/signature.rs",
+        "src/features/webhooks/signature.rs",
         &["`webhooks/signature.rs`"],
     ),
 ];

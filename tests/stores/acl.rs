@@ -1,13 +1,19 @@
 //! The ACL rules that docs/redis.md gives to operators: gateways and audits under them can do
 //! everything, and need all of them.
 
+use rollcall::features::WholeStore;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rollcall::base::ids::{GatewayId, PostId};
 use rollcall::base::secret::Secret;
 use rollcall::config::{Config, SeenIds};
-use rollcall::store::{Entry, FanoutTask, Follows, Job, StatusId, Store, StoreError};
+use rollcall::features::feeds::store::fanout_jobs::FanoutTask;
+use rollcall::features::feeds::store::fanout_jobs::Job;
+use rollcall::features::feeds::store::statuses::Entry;
+use rollcall::features::feeds::store::statuses::StatusId;
+use rollcall::store::Follows;
+use rollcall::store::StoreError;
 use serde_json::{Value, json};
 
 use crate::command::rollcall;
@@ -60,7 +66,7 @@ impl Cluster {
     }
 
     /// Ends the last case, and begins the next with nothing in the cluster.
-    pub async fn begins(&mut self, case: &str) -> Arc<dyn Store> {
+    pub async fn begins(&mut self, case: &str) -> Arc<dyn WholeStore> {
         self.end_case();
         eprintln!("on a cluster, prefix {:?}: {case}", self.prefix);
         self.nodes.flush();

@@ -1,6 +1,7 @@
 //! A real cluster in trouble, always under load: a master frozen or killed without a replica, a
 //! slot on the move, a replica promoted. Trouble with one node must stay with that node.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use rollcall::base::ids::{Group, LiveId, SliceId, UserId};
 use rollcall::store::redis::keys::Keys;
 use rollcall::store::{
-    ApplyReply, BusEvent, BusEvents, Channel, Health, Status, Store, StoreError, StoreResult,
+    ApplyReply, BusEvent, BusEvents, Channel, Health, Status, StoreError, StoreResult,
 };
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
@@ -36,7 +37,7 @@ fn a_live_on_each(cluster: &RedisCluster) -> [LiveId; 3] {
     [0, 1, 2].map(|master| a_live_on(cluster, master, key))
 }
 
-async fn store_of(cluster: &RedisCluster) -> Arc<dyn Store> {
+async fn store_of(cluster: &RedisCluster) -> Arc<dyn WholeStore> {
     Arc::new(connect(&cluster.url()).await)
 }
 
@@ -136,14 +137,17 @@ async fn keeps_changing(mut caller: Caller, load: Arc<Load>) -> (Caller, Seen) {
     (caller, seen)
 }
 
-async fn begins(store: &Arc<dyn Store>, live: &LiveId) -> Caller {
+async fn begins(store: &Arc<dyn WholeStore>, live: &LiveId) -> Caller {
     let mut caller = Caller::new(store, "a").in_slice(slice_of(live));
     caller.registers(&[]).await;
     caller
 }
 
 /// A load on a live, which runs until it is stopped.
-async fn a_load(store: &Arc<dyn Store>, live: &LiveId) -> (Arc<Load>, JoinHandle<(Caller, Seen)>) {
+async fn a_load(
+    store: &Arc<dyn WholeStore>,
+    live: &LiveId,
+) -> (Arc<Load>, JoinHandle<(Caller, Seen)>) {
     let load = Arc::new(Load::default());
     let caller = begins(store, live).await;
     let changes = tokio::spawn(keeps_changing(caller, Arc::clone(&load)));
@@ -151,12 +155,12 @@ async fn a_load(store: &Arc<dyn Store>, live: &LiveId) -> (Arc<Load>, JoinHandle
 }
 
 /// A call that does as little as can be.
-async fn asks(store: &Arc<dyn Store>, slice: &SliceId) -> StoreResult<bool> {
+async fn asks(store: &Arc<dyn WholeStore>, slice: &SliceId) -> StoreResult<bool> {
     store.is_member(slice, Group::Fans, &user(1)).await
 }
 
 /// Looks at a slice each 20 ms; from `FOUND` on every look must fail at once.
-async fn fails_fast(store: Arc<dyn Store>, slice: SliceId, until: Instant) {
+async fn fails_fast(store: Arc<dyn WholeStore>, slice: SliceId, until: Instant) {
     let began = Instant::now();
     while Instant::now() < until {
         let asked = Instant::now();
@@ -175,7 +179,7 @@ async fn fails_fast(store: Arc<dyn Store>, slice: SliceId, until: Instant) {
     }
 }
 
-async fn answers(store: &Arc<dyn Store>, slice: &SliceId, within: Duration) {
+async fn answers(store: &Arc<dyn WholeStore>, slice: &SliceId, within: Duration) {
     let deadline = Instant::now() + within;
     while let Err(error) = timeout(BOUND, asks(store, slice))
         .await
@@ -187,7 +191,7 @@ async fn answers(store: &Arc<dyn Store>, slice: &SliceId, within: Duration) {
 }
 
 /// The others' calls go on while the first master is away; all of them, and fast.
-async fn the_others_go_on(store: &Arc<dyn Store>, lives: &[LiveId], within: Duration) {
+async fn the_others_go_on(store: &Arc<dyn WholeStore>, lives: &[LiveId], within: Duration) {
     let until = Instant::now() + within;
     let (load, mut loads) = (Arc::new(Load::default()), JoinSet::new());
     for live in &lives[1..] {
@@ -312,7 +316,7 @@ fn a_channel_on(cluster: &RedisCluster, master: usize) -> LiveId {
 
 /// Tells until something new is heard; in between the channel may be silent.
 async fn is_heard(
-    teller: &Arc<dyn Store>,
+    teller: &Arc<dyn WholeStore>,
     live: &LiveId,
     hearing: &mut BusEvents,
     within: Duration,

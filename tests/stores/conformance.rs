@@ -1,6 +1,7 @@
 //! What every store promises, written once and run on each: on memory, on one Redis server and on a
 //! Redis Cluster.
 
+use rollcall::features::WholeStore;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use rollcall::store::redis::{Access, ConnectError, RedisStore};
 use rollcall::store::{
     Apply, ApplyReply, Arrived, ClaimedUser, CloseLive, CloseReason, Drift, Entries, Fence,
     FinishClose, LiveRecord, LivingGateway, OpenLive, OpenReply, OpenedBy, Pass, Peaks,
-    RecordEvents, Refusal, SliceEntry, SliceLook, SliceSize, Store, StoreResult, Terms, Uniques,
+    RecordEvents, Refusal, SliceEntry, SliceLook, SliceSize, StoreResult, Terms, Uniques,
 };
 
 use crate::acl::Cluster;
@@ -115,11 +116,11 @@ pub async fn on_cluster(cluster: &mut Cluster) {
     wire::on_cluster(cluster).await;
 }
 
-pub fn memory() -> Arc<dyn Store> {
+pub fn memory() -> Arc<dyn WholeStore> {
     Arc::new(MemoryStore::new(Clock::start()))
 }
 
-pub async fn redis(server: &RedisServer) -> Arc<dyn Store> {
+pub async fn redis(server: &RedisServer) -> Arc<dyn WholeStore> {
     Arc::new(connect(&server.url()).await)
 }
 
@@ -189,11 +190,11 @@ pub fn wish(name: &str) -> OpenLive {
 }
 
 /// Opens a live of one slice. Its event is told.
-pub async fn opened(store: &Arc<dyn Store>, name: &str) -> LiveRecord {
+pub async fn opened(store: &Arc<dyn WholeStore>, name: &str) -> LiveRecord {
     opened_as(store, &wish(name)).await
 }
 
-pub async fn opened_as(store: &Arc<dyn Store>, wish: &OpenLive) -> LiveRecord {
+pub async fn opened_as(store: &Arc<dyn WholeStore>, wish: &OpenLive) -> LiveRecord {
     let record = opened_untold(store, wish).await;
     let numbers: Vec<u64> = record
         .events
@@ -213,7 +214,7 @@ pub async fn opened_as(store: &Arc<dyn Store>, wish: &OpenLive) -> LiveRecord {
 }
 
 /// The same, and the event waits in the record.
-pub async fn opened_untold(store: &Arc<dyn Store>, wish: &OpenLive) -> LiveRecord {
+pub async fn opened_untold(store: &Arc<dyn WholeStore>, wish: &OpenLive) -> LiveRecord {
     match store.open_live(wish).await.expect("an answer") {
         OpenReply::Opened(record) => record,
         other => panic!("{other:?}"),
@@ -234,7 +235,7 @@ pub fn end(record: &LiveRecord) -> CloseLive {
 
 /// Ends a close in which nobody was counted.
 pub async fn finish_close(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn WholeStore>,
     live: &LiveId,
     epoch: Epoch,
     keep: Duration,
@@ -254,7 +255,7 @@ pub async fn finish_close(
 /// A gateway as the store sees it: it numbers its calls, believes in an epoch and knows the number
 /// of its entry.
 pub struct Caller {
-    pub store: Arc<dyn Store>,
+    pub store: Arc<dyn WholeStore>,
     pub slice: SliceId,
     pub name: GatewayId,
     pub epoch: u64,
@@ -263,7 +264,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    pub fn new(store: &Arc<dyn Store>, name: &str) -> Self {
+    pub fn new(store: &Arc<dyn WholeStore>, name: &str) -> Self {
         Self {
             store: Arc::clone(store),
             slice: slice(),
@@ -429,12 +430,12 @@ pub fn at(number: u64) -> SliceEntry {
 }
 
 /// A slice as a gateway finds it, with all entries, sorted.
-pub async fn look(store: &Arc<dyn Store>, slice: &SliceId, name: &str) -> SliceLook {
+pub async fn look(store: &Arc<dyn WholeStore>, slice: &SliceId, name: &str) -> SliceLook {
     try_look(store, slice, name).await.expect("a look")
 }
 
 pub async fn try_look(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn WholeStore>,
     slice: &SliceId,
     name: &str,
 ) -> StoreResult<SliceLook> {
@@ -446,7 +447,7 @@ pub async fn try_look(
 }
 
 /// The epoch of a slice's fence.
-pub async fn fence(store: &Arc<dyn Store>, slice: &SliceId) -> StoreResult<Option<Epoch>> {
+pub async fn fence(store: &Arc<dyn WholeStore>, slice: &SliceId) -> StoreResult<Option<Epoch>> {
     Ok(try_look(store, slice, "nobody")
         .await?
         .fence
@@ -477,7 +478,7 @@ pub struct WholePass {
 }
 
 /// Makes a pass, from its first page to the last. `None` if the slice does not belong to its epoch.
-pub async fn passes(store: &Arc<dyn Store>, mut pass: Pass) -> Option<WholePass> {
+pub async fn passes(store: &Arc<dyn WholeStore>, mut pass: Pass) -> Option<WholePass> {
     let mut whole = WholePass::default();
     loop {
         let page = store.pass(&pass).await.expect("a page")?;
@@ -496,7 +497,7 @@ pub async fn passes(store: &Arc<dyn Store>, mut pass: Pass) -> Option<WholePass>
 /// Takes the claims of dead gateways out, each of which was heard last at the time beside it. Does
 /// nothing to a slice of another epoch.
 pub async fn sweep(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn WholeStore>,
     slice: &SliceId,
     epoch: u64,
     dead: &[(&str, UnixMillis)],
@@ -510,7 +511,7 @@ pub async fn sweep(
 }
 
 /// Every fan of a slice of a live, or every user of another slice, sorted.
-pub async fn fans(store: &Arc<dyn Store>, slice: &SliceId) -> Vec<UserId> {
+pub async fn fans(store: &Arc<dyn WholeStore>, slice: &SliceId) -> Vec<UserId> {
     members(
         store,
         slice,
@@ -525,7 +526,7 @@ pub async fn fans(store: &Arc<dyn Store>, slice: &SliceId) -> Vec<UserId> {
 
 /// Everybody in a group of a slice, sorted, by paging through it; nobody may be missed, and a page
 /// is at most about 1,000.
-pub async fn members(store: &Arc<dyn Store>, slice: &SliceId, group: Group) -> Vec<UserId> {
+pub async fn members(store: &Arc<dyn WholeStore>, slice: &SliceId, group: Group) -> Vec<UserId> {
     let mut all = Vec::new();
     let mut cursor = Some(0);
     while let Some(from) = cursor {
@@ -543,7 +544,7 @@ pub async fn members(store: &Arc<dyn Store>, slice: &SliceId, group: Group) -> V
 }
 
 /// Every user with a claim, sorted, by paging through them.
-pub async fn claims(store: &Arc<dyn Store>, slice: &SliceId) -> Vec<ClaimedUser> {
+pub async fn claims(store: &Arc<dyn WholeStore>, slice: &SliceId) -> Vec<ClaimedUser> {
     let mut all: Vec<ClaimedUser> = Vec::new();
     let mut cursor = Some(0);
     while let Some(from) = cursor {
@@ -558,7 +559,7 @@ pub async fn claims(store: &Arc<dyn Store>, slice: &SliceId) -> Vec<ClaimedUser>
 }
 
 /// Everybody on whom a gateway has a claim, sorted.
-pub async fn claimed(store: &Arc<dyn Store>, slice: &SliceId, by: &GatewayId) -> Vec<UserId> {
+pub async fn claimed(store: &Arc<dyn WholeStore>, slice: &SliceId, by: &GatewayId) -> Vec<UserId> {
     let mut users = Vec::new();
     for claimed in claims(store, slice).await {
         if claimed.by.iter().any(|(of, _)| of.as_ref() == Some(by)) {

@@ -1,6 +1,7 @@
 //! What other services read in Redis: names, types and lifetimes of keys. No call may block the
 //! server for long.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use rollcall::base::webhook_name::WebhookName;
 use rollcall::store::redis::keys::Keys;
 use rollcall::store::{
     About, Apply, BuryReply, CloseLive, CloseReason, CountLive, CountReply, Edge, Event, OpenLive,
-    Peaks, QueueKind, SliceSize, Store, WebhookQueue,
+    Peaks, QueueKind, SliceSize, WebhookQueue,
 };
 
 use crate::conformance::{
@@ -390,7 +391,7 @@ async fn no_call_on_a_big_slice_holds_the_server_up() {
 }
 
 /// A call as small as a PING, over and over beside a close.
-async fn slowest_ping(store: Arc<dyn Store>) -> std::time::Duration {
+async fn slowest_ping(store: Arc<dyn WholeStore>) -> std::time::Duration {
     let mut slowest = std::time::Duration::ZERO;
     for _ in 0..200 {
         let asked = tokio::time::Instant::now();

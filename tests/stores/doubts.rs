@@ -1,11 +1,12 @@
 //! Events after which a gateway must check the store again: an empty server behind a connection
 //! that stays, a connection made again, a slot that moved. One event raises one doubt or two.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::store::redis::keys::Keys;
-use rollcall::store::{Doubt, Doubts, Slot, Store};
+use rollcall::store::{Doubt, Doubts, Slot};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::{connect, live, memory, redis, slice, user};
@@ -76,7 +77,7 @@ async fn an_emptied_server_is_doubted_though_its_connections_stay() {
 async fn a_connection_that_was_made_again_is_a_doubt() {
     let server = RedisServer::start().await;
     let link = Link::to(server.addr()).await;
-    let store: Arc<dyn Store> = Arc::new(connect(&link.url()).await);
+    let store: Arc<dyn WholeStore> = Arc::new(connect(&link.url()).await);
     let mut doubts = store.doubts();
     is_in_peace(&mut doubts).await;
     link.cut();
@@ -92,7 +93,7 @@ async fn a_connection_that_was_made_again_is_a_doubt() {
 async fn after_an_outage_the_doubt_comes_when_the_store_can_be_asked() {
     let server = RedisServer::start().await;
     let link = Link::to(server.addr()).await;
-    let store: Arc<dyn Store> = Arc::new(connect(&link.url()).await);
+    let store: Arc<dyn WholeStore> = Arc::new(connect(&link.url()).await);
     let mut doubts = store.doubts();
     link.cut();
     let mut parts = store.parts();
@@ -141,7 +142,7 @@ async fn a_subscriber_that_was_hung_up_on_is_a_doubt() {
 #[tokio::test]
 async fn a_moved_slot_is_doubted_and_no_other() {
     let cluster = RedisCluster::start(3, 0).await;
-    let store: Arc<dyn Store> = Arc::new(connect(&cluster.url()).await);
+    let store: Arc<dyn WholeStore> = Arc::new(connect(&cluster.url()).await);
     let mut doubts = store.doubts();
     cluster
         .until("each master has a canary", |node| canaries_on(node) == 1)
@@ -179,7 +180,7 @@ async fn a_moved_slot_is_doubted_and_no_other() {
 #[tokio::test]
 async fn a_killed_master_is_a_part_that_is_away_and_doubted_once_it_is_back() {
     let mut cluster = RedisCluster::start(3, 0).await;
-    let store: Arc<dyn Store> = Arc::new(connect(&cluster.url()).await);
+    let store: Arc<dyn WholeStore> = Arc::new(connect(&cluster.url()).await);
     let (mut doubts, mut parts) = (store.doubts(), store.parts());
     let [dead, other, third] = a_record_on_each(&cluster).map(|live| store.slot_of_live(&live));
     assert_eq!(parts.borrow().count(), 3);

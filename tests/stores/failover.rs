@@ -1,6 +1,7 @@
 //! A managed Redis behind one name: its master becomes a replica of another server, connections
 //! stay open, and some time later the name leads to the new master.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +9,7 @@ use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::store::redis::{Access, RedisStore};
-use rollcall::store::{
-    ApplyReply, BusEvent, Channel, Health, LiveStore, Slot, Status, Store, StoreError,
-};
+use rollcall::store::{ApplyReply, BusEvent, Channel, Health, LiveStore, Slot, Status, StoreError};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::{Caller, connect, live, users};
@@ -45,7 +44,7 @@ async fn a_name_that_leads_to_a_replica_is_followed_until_it_leads_to_a_master()
     replicates(&new, &old);
     until("the replica is in step", || in_step(&new)).await;
     let link = Link::to(old.addr()).await;
-    let store: Arc<dyn Store> = Arc::new(connect(&link.url()).await);
+    let store: Arc<dyn WholeStore> = Arc::new(connect(&link.url()).await);
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 3)).await;
     let (on, mut hearing) = (Channel::Live(live("42")), store.events());
@@ -121,7 +120,7 @@ async fn a_name_that_leads_to_a_replica_is_followed_until_it_leads_to_a_master()
 async fn a_name_that_leads_to_the_new_master_already_is_followed_at_once() {
     let (old, new) = (RedisServer::start().await, RedisServer::start().await);
     let link = Link::to(old.addr()).await;
-    let store: Arc<dyn Store> = Arc::new(connect(&link.url()).await);
+    let store: Arc<dyn WholeStore> = Arc::new(connect(&link.url()).await);
     link.lead_to(new.addr());
     replicates(&old, &new);
     let mut a = Caller::new(&store, "a");
@@ -134,7 +133,7 @@ async fn a_name_that_leads_to_the_new_master_already_is_followed_at_once() {
 async fn a_store_that_begins_at_a_replica_is_down_at_once() {
     let server = RedisServer::start().await;
     assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", "1"]), "OK");
-    let store: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
+    let store: Arc<dyn WholeStore> = Arc::new(connect(&server.url()).await);
     let at_once = Duration::from_millis(500);
     assert!(becomes_within(&store, Health::Down, at_once).await);
     server.cli(&["REPLICAOF", "NO", "ONE"]);
@@ -149,7 +148,7 @@ async fn a_user_who_may_not_write_the_canary_follows_the_name_too() {
         let_a_former_user_in(server);
     }
     let link = Link::to(old.addr()).await;
-    let store: Arc<dyn Store> =
+    let store: Arc<dyn WholeStore> =
         Arc::new(connect(&link.url().replace("redis://", "redis://old:secret@")).await);
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 1)).await;

@@ -1,11 +1,11 @@
 //! Random histories: whatever the order of calls, both stores give the same answer at every step.
 
+use rollcall::features::WholeStore;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use rollcall::store::Store;
 
 use crate::conformance;
 use crate::redis_server::RedisServer;
@@ -20,7 +20,7 @@ const CASES: u32 = 128;
 /// A server, and a store on it.
 struct Redis {
     server: RedisServer,
-    store: Arc<dyn Store>,
+    store: Arc<dyn WholeStore>,
 }
 
 impl Redis {

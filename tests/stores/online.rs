@@ -1,15 +1,14 @@
 //! Users of the whole platform: who is online, when the others were seen last, in which live each
 //! is, and which friends are there.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::clock::{UnixMillis, unix_now};
 use rollcall::base::ids::{LiveId, SliceId, UserId};
 use rollcall::config::SeenIds;
-use rollcall::store::{
-    Apply, OnlineCount, Seen, SliceEntry, Span, Store, StoreError, UserPresence,
-};
+use rollcall::store::{Apply, OnlineCount, Seen, SliceEntry, Span, StoreError, UserPresence};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -29,7 +28,7 @@ const SLICES: u32 = 64;
 
 /// A store, and the way to make users come online in it.
 pub struct Platform {
-    pub store: Arc<dyn Store>,
+    pub store: Arc<dyn WholeStore>,
     place: Place,
 }
 

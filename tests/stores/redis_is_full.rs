@@ -1,6 +1,8 @@
 //! A Redis that has reached `maxmemory` and evicts nothing. Calls that free memory or keep gateways
 //! alive pass; joins are refused and leave nothing behind.
 
+use rollcall::features::WholeStore;
+use rollcall::features::attendance::store::Attended;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +10,25 @@ use std::time::Duration;
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{SliceId, UserId};
 use rollcall::config::AttendanceForm;
-use rollcall::store::{
-    About, Apply, ApplyReply, CountReply, Entry, Event, FanoutTask, Job, LeaseReply, LiveRecord,
-    LiveState, OpenLive, OpenReply, PersonalData, StatusId, Store, StoreError, StoreResult, Terms,
-    Timeline,
-};
+use rollcall::features::erasure::store::PersonalData;
+use rollcall::features::feeds::store::fanout_jobs::FanoutTask;
+use rollcall::features::feeds::store::fanout_jobs::Job;
+use rollcall::features::feeds::store::statuses::Entry;
+use rollcall::features::feeds::store::statuses::StatusId;
+use rollcall::features::feeds::store::timelines::Timeline;
+use rollcall::store::About;
+use rollcall::store::Apply;
+use rollcall::store::ApplyReply;
+use rollcall::store::CountReply;
+use rollcall::store::Event;
+use rollcall::store::LeaseReply;
+use rollcall::store::LiveRecord;
+use rollcall::store::LiveState;
+use rollcall::store::OpenLive;
+use rollcall::store::OpenReply;
+use rollcall::store::StoreError;
+use rollcall::store::StoreResult;
+use rollcall::store::Terms;
 
 use crate::conformance::{
     Caller, LONG, OPEN, arrived, closing, connect, counting, fans, figures, finish, gateway, live,
@@ -21,7 +37,7 @@ use crate::conformance::{
 };
 use crate::redis_server::RedisServer;
 
-async fn redis() -> (RedisServer, Arc<dyn Store>) {
+async fn redis() -> (RedisServer, Arc<dyn WholeStore>) {
     let server = RedisServer::start_with(&["--maxmemory-policy", "noeviction"]).await;
     let store = Arc::new(connect(&server.url()).await);
     (server, store)
@@ -242,7 +258,7 @@ async fn joins_are_refused_and_do_nothing() {
 #[tokio::test]
 async fn a_user_can_be_erased() {
     let server = RedisServer::start_with(&["--maxmemory-policy", "noeviction"]).await;
-    let store: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
+    let store: Arc<dyn WholeStore> = Arc::new(connect(&server.url()).await);
     let fixed = store.fix_attendance_form(AttendanceForm::Bitmap).await;
     assert_eq!(fixed.unwrap(), AttendanceForm::Bitmap);
     let wish = OpenLive {
@@ -257,7 +273,7 @@ async fn a_user_can_be_erased() {
     };
     let of = record.live_epoch();
     store
-        .begin_attendance(&of, &record.attended())
+        .begin_attendance(&of, &Attended::of(&record))
         .await
         .unwrap();
     let ann = UserId::parse("4029384756").unwrap();

@@ -1,11 +1,12 @@
 //! Sentinels watch a master: it is killed, its replica takes its place, and the store finds the
 //! replica.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rollcall::store::StoreError;
 use rollcall::store::redis::ConnectError;
-use rollcall::store::{Store, StoreError};
 
 use crate::conformance::{Caller, connect, fans, slice, try_connect, users};
 use crate::redis_sentinels::RedisSentinels;
@@ -18,7 +19,7 @@ const FAILOVER: Duration = Duration::from_secs(12);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_new_master_is_found_though_a_sentinel_hangs() {
     let mut redis = RedisSentinels::start().await;
-    let store: Arc<dyn Store> = Arc::new(connect(&redis.url()).await);
+    let store: Arc<dyn WholeStore> = Arc::new(connect(&redis.url()).await);
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 3)).await;
     let passed_on = || redis.servers[0].cli_as("secret", &["WAIT", "1", "1000"]) == "1";
@@ -30,7 +31,7 @@ async fn the_new_master_is_found_though_a_sentinel_hangs() {
 
     // One sentinel that hangs, the first in the URL, keeps nobody from finding the master.
     redis.freeze_a_sentinel();
-    let late: Arc<dyn Store> = Arc::new(connect(&redis.url()).await);
+    let late: Arc<dyn WholeStore> = Arc::new(connect(&redis.url()).await);
     assert_eq!(fans(&late, &slice()).await, users(0, 4));
 }
 

@@ -1,10 +1,10 @@
 //! Redis over TLS, with an authority of the test's own: which certificates are trusted, and what
 //! the error says when none is.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 
 use rollcall::base::ids::SliceId;
-use rollcall::store::Store;
 use rollcall::store::redis::ConnectError;
 
 use crate::certificates::Certificates;
@@ -30,7 +30,8 @@ async fn server(certificates: &Certificates) -> (RedisServer, String) {
 async fn a_server_that_the_authority_vouches_for_is_taken() {
     let certificates = Certificates::for_host("IP:127.0.0.1");
     let (_server, url) = server(&certificates).await;
-    let store: Arc<dyn Store> = Arc::new(try_connect(&url, Some(certificates.ca())).await.unwrap());
+    let store: Arc<dyn WholeStore> =
+        Arc::new(try_connect(&url, Some(certificates.ca())).await.unwrap());
     assert_eq!(
         Caller::new(&store, "a").registers(&users(0, 3)).await.card,
         3
@@ -87,7 +88,8 @@ async fn a_cluster_is_spoken_to_over_tls_throughout() {
     let certificates = Certificates::for_host("IP:127.0.0.1");
     let (cluster, ports) = RedisCluster::start_tls(3, &certificates).await;
     let url = format!("rediss-cluster://rollcall:secret@127.0.0.1:{}", ports[1]);
-    let store: Arc<dyn Store> = Arc::new(try_connect(&url, Some(certificates.ca())).await.unwrap());
+    let store: Arc<dyn WholeStore> =
+        Arc::new(try_connect(&url, Some(certificates.ca())).await.unwrap());
     for n in 0..20 {
         let mut caller = Caller::new(&store, "a");
         caller.slice = SliceId::of_live(crate::conformance::live(&format!("live{n}")), 1, 1);

@@ -1,11 +1,12 @@
 //! Waiting for a store whose Redis is in trouble: that it notices, and that it works again.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::ids::LiveId;
 use rollcall::store::redis::keys::Keys;
-use rollcall::store::{ApplyReply, Health, Store, StoreError, StoreResult};
+use rollcall::store::{ApplyReply, Health, StoreError, StoreResult};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::{Caller, live, users};
@@ -18,12 +19,12 @@ pub const BOUND: Duration = Duration::from_secs(2);
 /// The longest that a store may take to notice that Redis is away, or back.
 const NOTICED: Duration = Duration::from_secs(15);
 
-pub async fn becomes(store: &Arc<dyn Store>, health: Health) {
+pub async fn becomes(store: &Arc<dyn WholeStore>, health: Health) {
     let became = becomes_within(store, health, NOTICED).await;
     assert!(became, "the store does not become {health:?}");
 }
 
-pub async fn becomes_within(store: &Arc<dyn Store>, health: Health, within: Duration) -> bool {
+pub async fn becomes_within(store: &Arc<dyn WholeStore>, health: Health, within: Duration) -> bool {
     let mut seen = store.health();
     let changed = timeout(within, seen.wait_for(|now| *now == health)).await;
     changed.is_ok()

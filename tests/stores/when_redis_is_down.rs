@@ -1,6 +1,7 @@
 //! The connection is cut, stalled and muted; the server is frozen, killed and emptied. No call
 //! takes longer than two seconds, the store says that it is down, and it comes up again by itself.
 
+use rollcall::features::WholeStore;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::store::redis::keys::Keys;
 use rollcall::store::redis::{ConnectError, RedisStore};
-use rollcall::store::{Apply, ApplyReply, Health, LeaseReply, Store, StoreError, StoreResult};
+use rollcall::store::{Apply, ApplyReply, Health, LeaseReply, StoreError, StoreResult};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -28,12 +29,12 @@ async fn within_bound<T>(call: impl Future<Output = StoreResult<T>>) -> StoreRes
 }
 
 /// A call that does as little as can be.
-async fn asks(store: &Arc<dyn Store>) -> StoreResult<bool> {
+async fn asks(store: &Arc<dyn WholeStore>) -> StoreResult<bool> {
     within_bound(store.is_member(&slice(), Group::Fans, &user(1))).await
 }
 
 /// Waits until a call succeeds again.
-async fn answers(store: &Arc<dyn Store>) {
+async fn answers(store: &Arc<dyn WholeStore>) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while let Err(error) = asks(store).await {
         assert!(Instant::now() < deadline, "still {error}");
@@ -42,7 +43,7 @@ async fn answers(store: &Arc<dyn Store>) {
 }
 
 /// A call each 50 ms until the store is found down; each must end in time.
-async fn steady_traffic_until_down(store: &Arc<dyn Store>) {
+async fn steady_traffic_until_down(store: &Arc<dyn WholeStore>) {
     let mut calls = JoinSet::new();
     let deadline = Instant::now() + Duration::from_secs(15);
     while *store.health().borrow() == Health::Up {
@@ -56,17 +57,17 @@ async fn steady_traffic_until_down(store: &Arc<dyn Store>) {
 }
 
 /// Down, a call is refused at once rather than after its deadline.
-async fn fails_fast(store: &Arc<dyn Store>) {
+async fn fails_fast(store: &Arc<dyn WholeStore>) {
     let asked = Instant::now();
     let refused = asks(store).await;
     assert!(matches!(refused, Err(StoreError::Lost(_))), "{refused:?}");
     assert!(asked.elapsed() < Duration::from_millis(100));
 }
 
-async fn linked() -> (RedisServer, Link, Arc<dyn Store>) {
+async fn linked() -> (RedisServer, Link, Arc<dyn WholeStore>) {
     let server = RedisServer::start().await;
     let link = Link::to(server.addr()).await;
-    let store: Arc<dyn Store> = Arc::new(connect(&link.url()).await);
+    let store: Arc<dyn WholeStore> = Arc::new(connect(&link.url()).await);
     (server, link, store)
 }
 
@@ -225,7 +226,7 @@ async fn a_write_that_lands_late_does_nothing_once_a_newer_one_was_applied() {
         within_bound(store.apply(&late)).await,
         Err(StoreError::Timeout)
     );
-    let direct: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
+    let direct: Arc<dyn WholeStore> = Arc::new(connect(&server.url()).await);
     let newer = a.next(a.entry, &users(1, 2), &users(5, 6));
     assert!(matches!(
         direct.apply(&newer).await.unwrap(),
@@ -284,10 +285,10 @@ async fn more_calls_than_may_wait_are_refused_not_kept() {
 #[tokio::test]
 async fn requests_of_clients_do_not_take_the_places_of_the_gateways_own_calls() {
     let server = RedisServer::start().await;
-    let store: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
+    let store: Arc<dyn WholeStore> = Arc::new(connect(&server.url()).await);
     let for_clients = Arc::clone(&store).for_clients();
     assert_eq!(server.cli(&["CLIENT", "PAUSE", "500", "ALL"]), "OK");
-    let call = |store: &Arc<dyn Store>| {
+    let call = |store: &Arc<dyn WholeStore>| {
         let store = Arc::clone(store);
         async move { asks(&store).await }
     };
@@ -315,7 +316,7 @@ async fn requests_of_clients_do_not_take_the_places_of_the_gateways_own_calls() 
 #[tokio::test]
 async fn a_lease_is_renewed_while_other_calls_have_no_place() {
     let server = RedisServer::start().await;
-    let store: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
+    let store: Arc<dyn WholeStore> = Arc::new(connect(&server.url()).await);
     assert_eq!(server.cli(&["CLIENT", "PAUSE", "500", "ALL"]), "OK");
     let mut calls = JoinSet::new();
     for _ in 0..3_000 {
@@ -341,7 +342,7 @@ async fn a_user_who_may_not_write_the_canary_can_do_everything_else() {
     let server = RedisServer::start().await;
     let_a_former_user_in(&server);
     let url = format!("redis://old:secret@{}", server.addr());
-    let store: Arc<dyn Store> = Arc::new(connect(&url).await);
+    let store: Arc<dyn WholeStore> = Arc::new(connect(&url).await);
     let some_probes = Duration::from_millis(2_500);
     assert!(!becomes_within(&store, Health::Down, some_probes).await);
     Caller::new(&store, "a").registers(&users(0, 1)).await;
@@ -352,7 +353,7 @@ async fn a_user_who_may_not_write_the_canary_can_do_everything_else() {
 #[tokio::test]
 async fn a_full_server_is_up() {
     let server = RedisServer::start_with(&["--maxmemory", "1"]).await;
-    let store: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
+    let store: Arc<dyn WholeStore> = Arc::new(connect(&server.url()).await);
     let some_probes = Duration::from_millis(2_500);
     assert!(!becomes_within(&store, Health::Down, some_probes).await);
     let refused = store.follow(&user(1), &user(2)).await;
@@ -376,7 +377,7 @@ async fn refusals_and_nonsense_are_told_apart_and_counted() {
     let store = RedisStore::connect(&Secret::new(server.url()), Arc::clone(&metrics))
         .await
         .unwrap();
-    let store: Arc<dyn Store> = Arc::new(store);
+    let store: Arc<dyn WholeStore> = Arc::new(store);
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 1)).await;
 

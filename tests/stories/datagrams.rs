@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::Duration;
 
-use rollcall::edge::datagrams::wire::{Answer, Status};
+use rollcall::features::datagrams::wire::{Answer, Status};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UdpSocket;

@@ -39,6 +39,40 @@ pub fn upward_imports(tree: &Tree, layers: Layers<'_>) -> Findings {
     homeless.chain(upward).collect()
 }
 
+/// Imports between the folders in `root` that are not listed (who, from whom, why), and what is
+/// listed and does not happen. The files in `root` itself may import from all folders.
+pub fn imports_between(tree: &Tree, root: &str, listed: &[(&str, &str, &str)]) -> Findings {
+    let folder = |file: &str| {
+        let inner = file.strip_prefix(root)?.strip_prefix('/')?;
+        let (folder, _) = inner.split_once('/')?;
+        Some(folder.to_owned())
+    };
+    let mut happen: BTreeSet<(String, String)> = BTreeSet::new();
+    let mut findings = Findings::new();
+    for Import { from, line, to } in imports(tree, "src") {
+        let (Some(who), Some(whom)) = (folder(&from), folder(&to)) else {
+            continue;
+        };
+        if who == whom {
+            continue;
+        }
+        if !listed.iter().any(|(a, b, _)| *a == who && *b == whom) {
+            findings.push(format!(
+                "{from}:{line}: {who} may not take from {whom} ({to}) unless tests/tidy.rs says why"
+            ));
+        }
+        happen.insert((who, whom));
+    }
+    for (who, whom, _) in listed {
+        if !happen.contains(&((*who).to_owned(), (*whom).to_owned())) {
+            findings.push(format!(
+                "tests/tidy.rs: {who} takes nothing from {whom}: strike it out"
+            ));
+        }
+    }
+    findings
+}
+
 /// The name below `src`, for `base/ids.rs`, `base.rs` and `base/mod.rs` alike.
 fn layer_of(file: &str) -> &str {
     let inner = file.strip_prefix("src/").unwrap_or(file);

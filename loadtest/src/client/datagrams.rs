@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rollcall::edge::datagrams::wire::SHORT;
+use rollcall::features::datagrams::wire::SHORT;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
@@ -113,7 +113,7 @@ fn lock(waiting: &Waiting) -> std::sync::MutexGuard<'_, HashMap<u32, mpsc::Sende
 
 #[cfg(test)]
 mod tests {
-    use rollcall::edge::datagrams::wire::{COOKIE, Challenge, Cookie, Counter, DatagramKey};
+    use rollcall::features::datagrams::wire::{COOKIE, Challenge, Cookie, Counter, DatagramKey};
 
     use super::*;
 

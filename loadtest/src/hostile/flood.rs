@@ -16,7 +16,7 @@ use anyhow::{Context, anyhow, ensure};
 use quinn_udp::{Transmit, UdpSocketState};
 use reqwest::Method;
 use rollcall::base::session_key::SessionKey;
-use rollcall::edge::datagrams::wire::{self, Answer, Cookie, SHORT, Status};
+use rollcall::features::datagrams::wire::{self, Answer, Cookie, SHORT, Status};
 use serde_json::json;
 use simulation::crowd::datagrams::DatagramSession;
 

@@ -1,5 +1,6 @@
 //! Counts beside the flusher, on a clock that the test moves.
 
+use crate::features::WholeStore;
 use tokio::time::advance;
 
 use super::*;
@@ -8,7 +9,7 @@ use crate::base::gcra::Rate;
 use crate::base::ids::LiveId;
 use crate::config::Config;
 use crate::edge::http::state::AppState;
-use crate::gateway::parts::{Parts, Verifiers};
+use crate::gateway::wiring::{self, FromOutside};
 use crate::presence::conn::{Conn, Signals};
 use crate::presence::figures::Quality;
 use crate::presence::room::Interest;
@@ -29,14 +30,14 @@ struct Scene {
 impl Scene {
     /// With a live `42` that a dashboard watches, and a live `other`.
     async fn new() -> Self {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Clock::start()));
+        let store: Arc<dyn WholeStore> = Arc::new(MemoryStore::new(Clock::start()));
         let config = Config {
             flush: std::time::Duration::from_millis(FLUSH),
             ..Config::default()
         };
-        let parts = Parts::new(
+        let parts = wiring::wire(
             &config,
-            Verifiers::default(),
+            FromOutside::default(),
             &store,
             &Arc::default(),
             &tokio_util::task::TaskTracker::new(),
@@ -66,19 +67,24 @@ impl Scene {
     }
 
     fn room(&self, live: &str) -> Arc<Room> {
-        self.app.rooms.get(&LiveId::parse(live).unwrap()).unwrap()
+        self.app
+            .core
+            .rooms
+            .get(&LiveId::parse(live).unwrap())
+            .unwrap()
     }
 
     async fn fan_joins(&self, live: &str, user: &str) {
         let (room, fan) = (self.room(live), testing::conn(user));
         self.app
+            .core
             .store
             .follow(&fan.identity.user, &room.record.streamer)
             .await
             .unwrap();
-        room.join(&fan, Rate::per_second(0), self.app.clock.now(), 0)
+        room.join(&fan, Rate::per_second(0), self.app.core.clock.now(), 0)
             .unwrap();
-        self.app.rooms.user_changed(&room, &fan.identity.user);
+        self.app.core.rooms.user_changed(&room, &fan.identity.user);
     }
 
     /// Lets a millisecond pass; the fans that the dashboard was told, if it was.
@@ -122,7 +128,7 @@ async fn joins_beside_a_flusher(ahead: Millis) -> Millis {
     for _ in 0..ahead {
         scene.tick().await;
     }
-    let clock = scene.app.clock;
+    let clock = scene.app.core.clock;
     let (mut joined, mut shown, mut told) = (Vec::new(), Vec::new(), Vec::new());
     let began = clock.now();
     for now in 0..4_000 {

@@ -12,7 +12,7 @@ use super::state::AppState;
 
 const DOCUMENT: &str = include_str!("asyncapi.json");
 
-pub(super) fn route() -> Router<Arc<AppState>> {
+pub(crate) fn route() -> Router<Arc<AppState>> {
     let answer = ([(header::CONTENT_TYPE, "application/json")], DOCUMENT);
     Router::new().route("/asyncapi.json", get(async move || answer))
 }

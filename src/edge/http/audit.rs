@@ -25,7 +25,7 @@ use crate::store::About;
 /// Who called, if the gateway asks for no credentials.
 const ANYBODY: &str = "anybody";
 
-pub(super) async fn record(
+pub(crate) async fn record(
     State(state): State<Arc<AppState>>,
     request: Request,
     next: Next,

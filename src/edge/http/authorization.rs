@@ -12,7 +12,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::bill;
-use super::erasures::refuse_erased;
+use super::erased::refuse_erased;
 use super::problem::{Kind, Problem};
 use super::rate_limits::Payer;
 use super::state::AppState;
@@ -28,7 +28,7 @@ use crate::sync::lives::known_record;
 
 /// Which credentials a port takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Accepts {
+pub(crate) enum Accepts {
     KeysAndTokens,
     /// For the public port of a gateway that also has an internal port: a key that leaked is worth
     /// nothing there.
@@ -37,15 +37,15 @@ pub(super) enum Accepts {
 
 /// The layer's state: what one route requires of its callers.
 #[derive(Clone)]
-pub(super) struct Guard {
-    pub(super) state: Arc<AppState>,
-    pub(super) action: Action,
-    pub(super) accepts: Accepts,
+pub(crate) struct Guard {
+    pub(crate) state: Arc<AppState>,
+    pub(crate) action: Action,
+    pub(crate) accepts: Accepts,
 }
 
 /// Who called; `None` if the gateway runs with `--auth off`.
 #[derive(Debug, Clone)]
-pub(super) struct CalledBy(pub(super) Option<Actor>);
+pub(crate) struct CalledBy(pub(crate) Option<Actor>);
 
 impl<S: Sync> FromRequestParts<S> for CalledBy {
     type Rejection = Infallible;
@@ -58,18 +58,18 @@ impl<S: Sync> FromRequestParts<S> for CalledBy {
 /// The token of a streamer, who may open only their own lives. The handler reads it from the
 /// request's extensions.
 #[derive(Debug, Clone)]
-pub(super) struct OnlyOwn(pub(super) Arc<Claims>);
+pub(crate) struct OnlyOwn(pub(crate) Arc<Claims>);
 
 /// The token of the caller. The handler reads it from the request's extensions.
 #[derive(Debug, Clone)]
-pub(super) struct Bearer(pub(super) Arc<Claims>);
+pub(crate) struct Bearer(pub(crate) Arc<Claims>);
 
 /// The epoch of a live whose streamer is the caller. The handler reads it from the request's
 /// extensions.
 #[derive(Debug, Clone)]
-pub(super) struct OwnLive(pub(super) LiveRecord);
+pub(crate) struct OwnLive(pub(crate) LiveRecord);
 
-pub(super) async fn authorize(
+pub(crate) async fn authorize(
     State(guard): State<Guard>,
     request: Request,
     next: Next,
@@ -87,7 +87,7 @@ pub(super) async fn authorize(
 }
 
 /// Charges a request that needs no credentials to its address.
-pub(super) async fn limit(
+pub(crate) async fn limit(
     State(state): State<Arc<AppState>>,
     request: Request,
     next: Next,
@@ -158,7 +158,7 @@ impl Guard {
         let taken = state
             .sessions
             .budgets
-            .take(streamer, cost, state.clock.now());
+            .take(streamer, cost, state.core.clock.now());
         taken.map_err(|wait| {
             let payer = Payer::User(streamer.clone());
             state.rate_limits.refuse(&payer, wait)
@@ -224,8 +224,8 @@ impl Guard {
             return Ok(());
         }
         if let Some(live) = live {
-            let store = self.state.store_for_clients.as_ref();
-            let record = known_record(store, &self.state.rooms, &live).await?;
+            let store = self.state.core.store_for_clients.as_ref();
+            let record = known_record(store, &self.state.core.rooms, &live).await?;
             if record.streamer != claims.user {
                 return Err(forbidden("the live belongs to another streamer"));
             }

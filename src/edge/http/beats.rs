@@ -10,7 +10,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::authorization::Bearer;
-use super::erasures;
+use super::erased;
 use super::online::{Users, tracked};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InQuery, JsonObject, in_query, run_to_completion};
@@ -20,7 +20,7 @@ use crate::base::ids::UserId;
 /// Who is there.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct BeatQuery {
+pub(crate) struct BeatQuery {
     /// The user, with `--auth off` only; otherwise the token names the user.
     #[param(value_type = Option<UserId>)]
     user_id: Option<String>,
@@ -40,7 +40,7 @@ refusals!(
 /// token with `count: false` or `invisible: true` is in no time, so nothing is written.
 #[utoipa::path(post, path = "/v1/beat", operation_id = "beat", tag = "online", params(BeatQuery),
     responses((status = 204, description = "The user was seen"), BeatRefused))]
-pub(super) async fn beat(
+pub(crate) async fn beat(
     State(state): State<Arc<AppState>>,
     bearer: Option<Extension<Bearer>>,
     InQuery(query): InQuery<BeatQuery>,
@@ -54,7 +54,7 @@ pub(super) async fn beat(
             UserId::parse(query.user_id.as_deref().unwrap_or_default()),
         )?,
     };
-    erasures::check(&state, &user)?;
+    erased::check(&state, &user)?;
     note(&state, vec![user]).await
 }
 
@@ -74,13 +74,13 @@ refusals!(
 #[utoipa::path(post, path = "/v1/online/seen", operation_id = "note_seen", tag = "online",
     request_body(content = Users, content_type = "application/json"),
     responses((status = 204, description = "The users were seen"), SeenRefused))]
-pub(super) async fn seen(
+pub(crate) async fn seen(
     State(state): State<Arc<AppState>>,
     JsonObject(users): JsonObject<Users>,
 ) -> Result<StatusCode, Problem> {
     tracked(&state)?;
     let mut users = users.check()?;
-    users.retain(|user| !state.eraser.erasing.contains(user));
+    users.retain(|user| !state.core.erasing.contains(user));
     note(&state, users).await
 }
 

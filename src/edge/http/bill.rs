@@ -26,16 +26,16 @@ const BY_CALLER: u8 = 2;
 
 /// Who has paid for a request. The extensions of the request hold it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Bill(Arc<AtomicU8>);
+pub(crate) struct Bill(Arc<AtomicU8>);
 
 impl Bill {
     /// The address has paid, or it has no budget left and was refused.
-    pub(super) fn settle_by_address(&self) {
+    pub(crate) fn settle_by_address(&self) {
         self.0.store(BY_ADDRESS, Ordering::Relaxed);
     }
 
     /// Somebody with good credentials pays.
-    pub(super) fn settle_by_caller(&self) {
+    pub(crate) fn settle_by_caller(&self) {
         self.0.store(BY_CALLER, Ordering::Relaxed);
     }
 
@@ -45,11 +45,11 @@ impl Bill {
 }
 
 /// The bill of a request; a new one where no layer keeps bills.
-pub(super) fn of(extensions: &axum::http::Extensions) -> Bill {
+pub(crate) fn of(extensions: &axum::http::Extensions) -> Bill {
     extensions.get::<Bill>().cloned().unwrap_or_default()
 }
 
-pub(super) async fn charge(
+pub(crate) async fn charge(
     State(state): State<Arc<AppState>>,
     mut request: Request,
     next: Next,

@@ -16,12 +16,12 @@ use crate::store::HISTORY_STEP;
 const MAX_WHOLE: u64 = (1 << 53) - 1;
 
 /// A number in a query: seconds, or a time in Unix milliseconds.
-pub(super) type Whole = Within<0, MAX_WHOLE>;
+pub(crate) type Whole = Within<0, MAX_WHOLE>;
 
 /// A whole number from `LEAST` to `MOST`, however JSON spells it: 600, 600.0 and 6e2 are one
 /// number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Within<const LEAST: u64, const MOST: u64>(pub(super) u64);
+pub(crate) struct Within<const LEAST: u64, const MOST: u64>(pub(crate) u64);
 
 impl<'de, const LEAST: u64, const MOST: u64> Deserialize<'de> for Within<LEAST, MOST> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -86,18 +86,18 @@ impl Visitor<'_> for Number {
 
 /// How far the points of a history are apart, in seconds: a multiple of ten, up to a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Step(u64);
+pub(crate) struct Step(u64);
 
 /// The least [`Step`], in seconds. Every step is a multiple of it.
 const STEP: u64 = HISTORY_STEP.as_secs();
 const MAX_STEP: u64 = 24 * 3_600;
 
 impl Step {
-    pub(super) fn seconds(self) -> u64 {
+    pub(crate) fn seconds(self) -> u64 {
         self.0
     }
 
-    pub(super) fn millis(self) -> u64 {
+    pub(crate) fn millis(self) -> u64 {
         self.0 * 1_000
     }
 }
@@ -135,7 +135,7 @@ impl ToSchema for Step {}
 
 /// The beginning of user ids: empty, or up to 64 characters that a user id may have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct IdPrefix(pub(super) String);
+pub(crate) struct IdPrefix(pub(crate) String);
 
 impl<'de> Deserialize<'de> for IdPrefix {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -162,7 +162,7 @@ impl ToSchema for IdPrefix {}
 
 /// A text for people: `MIN` to `MAX` characters, none of them a control character.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Text<const MIN: usize, const MAX: usize>(pub(super) String);
+pub(crate) struct Text<const MIN: usize, const MAX: usize>(pub(crate) String);
 
 impl<'de, const MIN: usize, const MAX: usize> Deserialize<'de> for Text<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

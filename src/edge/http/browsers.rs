@@ -34,7 +34,7 @@ enum Hosts {
 
 /// The origin of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin<'a> {
+pub(crate) enum Origin<'a> {
     /// No browser, or a page that navigates.
     None,
     /// A page of this gateway.
@@ -56,7 +56,7 @@ impl Browsers {
         }
     }
 
-    pub(super) fn origin<'a>(&self, headers: &'a HeaderMap, scheme: Scheme) -> Origin<'a> {
+    pub(crate) fn origin<'a>(&self, headers: &'a HeaderMap, scheme: Scheme) -> Origin<'a> {
         let mut lines = headers.get_all(header::ORIGIN).iter();
         let Some(sent) = lines.next() else {
             return Origin::None;
@@ -77,7 +77,7 @@ impl Browsers {
         }
     }
 
-    pub(super) fn check_host(&self, headers: &HeaderMap) -> Result<(), Problem> {
+    pub(crate) fn check_host(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let Some(host) = host(headers) else {
             return Err(Problem::new(
                 Kind::BadHost,
@@ -121,12 +121,12 @@ fn host(headers: &HeaderMap) -> Option<Authority<'_>> {
 }
 
 /// The scheme of a request's connection, which the listener put into the request's extensions.
-pub(super) fn scheme(extensions: &Extensions) -> Scheme {
+pub(crate) fn scheme(extensions: &Extensions) -> Scheme {
     extensions.get().copied().unwrap_or(Scheme::Http)
 }
 
 /// Adds the headers to an answer that tell a browser what it may do with it.
-pub(super) fn harden(headers: &mut HeaderMap, scheme: Scheme) {
+pub(crate) fn harden(headers: &mut HeaderMap, scheme: Scheme) {
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
@@ -153,7 +153,7 @@ pub(super) fn harden(headers: &mut HeaderMap, scheme: Scheme) {
     }
 }
 
-pub(super) fn forbidden() -> Problem {
+pub(crate) fn forbidden() -> Problem {
     Problem::new(
         Kind::ForbiddenOrigin,
         "pages of this origin may not connect: the setting origins does not name it",

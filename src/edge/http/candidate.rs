@@ -23,35 +23,35 @@ use crate::edge::http::state::AppState;
 /// The requests in the query that the session handles first. The session checks them, because it can
 /// answer over the socket.
 #[derive(Deserialize)]
-pub(super) struct FirstRequests {
-    pub(super) live_id: Option<String>,
-    pub(super) watch: Option<String>,
+pub(crate) struct FirstRequests {
+    pub(crate) live_id: Option<String>,
+    pub(crate) watch: Option<String>,
 }
 
 /// A client that may have a socket if there is room.
-pub(super) struct Candidate {
-    pub(super) identity: Identity,
-    pub(super) claims: Option<Arc<Claims>>,
-    pub(super) first: FirstRequests,
+pub(crate) struct Candidate {
+    pub(crate) identity: Identity,
+    pub(crate) claims: Option<Arc<Claims>>,
+    pub(crate) first: FirstRequests,
     /// The permit of its address for one more socket.
-    pub(super) address: Option<KeyedPermit>,
+    pub(crate) address: Option<KeyedPermit>,
 }
 
 /// A refusal, with the label under which a metric counts it.
-pub(super) struct Refusal {
-    pub(super) why: &'static str,
-    pub(super) problem: Problem,
+pub(crate) struct Refusal {
+    pub(crate) why: &'static str,
+    pub(crate) problem: Problem,
 }
 
 impl Refusal {
-    pub(super) fn new(why: &'static str, kind: Kind, detail: &'static str) -> Self {
+    pub(crate) fn new(why: &'static str, kind: Kind, detail: &'static str) -> Self {
         Self {
             why,
             problem: Problem::new(kind, detail),
         }
     }
 
-    pub(super) fn crowded(seconds: u64) -> Self {
+    pub(crate) fn crowded(seconds: u64) -> Self {
         let detail = "many clients connect now; connect again after Retry-After";
         Self {
             why: "crowded",
@@ -59,7 +59,7 @@ impl Refusal {
         }
     }
 
-    pub(super) fn full(seconds: u64) -> Self {
+    pub(crate) fn full(seconds: u64) -> Self {
         let detail = "there is no room for another socket; connect to another gateway";
         Self {
             why: "full",
@@ -80,7 +80,7 @@ impl Refusal {
 }
 
 impl Candidate {
-    pub(super) async fn check(state: &AppState, parts: &Parts) -> Result<Self, Refusal> {
+    pub(crate) async fn check(state: &AppState, parts: &Parts) -> Result<Self, Refusal> {
         let scheme = browsers::scheme(&parts.extensions);
         if state.browsers.origin(&parts.headers, scheme) == Origin::Forbidden {
             return Err(Refusal {
@@ -90,7 +90,7 @@ impl Candidate {
         }
         check_draining(state)?;
         let (identity, claims) = identify(state, parts).await?;
-        if state.eraser.erasing.contains(&identity.user) {
+        if state.core.erasing.contains(&identity.user) {
             let detail = "this user is being erased; come back when that has ended, as a new user";
             return Err(Refusal::new("being_erased", Kind::BeingErased, detail));
         }
@@ -170,7 +170,7 @@ fn rate_limited(problem: Problem) -> Refusal {
     }
 }
 
-pub(super) fn check_draining(state: &AppState) -> Result<(), Refusal> {
+pub(crate) fn check_draining(state: &AppState) -> Result<(), Refusal> {
     if state.sessions.is_draining() {
         return Err(Refusal::new(
             "draining",

@@ -21,7 +21,7 @@ use crate::sync::lives::LiveError;
 /// A fan who is online.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Fan)]
-pub(super) struct Fan {
+pub(crate) struct Fan {
     /// The user.
     user_id: UserId,
 }
@@ -29,7 +29,7 @@ pub(super) struct Fan {
 /// Whether a fan is online.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FanPresence)]
-pub(super) struct Presence {
+pub(crate) struct Presence {
     /// True if the user is online in the live and follows its streamer.
     online: bool,
 }
@@ -37,7 +37,7 @@ pub(super) struct Presence {
 /// Which fans are asked for.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct PrefixQuery {
+pub(crate) struct PrefixQuery {
     /// Only those whose ids begin so; later pages need the same.
     #[serde(default)]
     #[param(inline)]
@@ -61,7 +61,7 @@ refusals!(
 #[utoipa::path(get, path = "/v1/lives/{live_id}/fans", operation_id = "list_fans", tag = "fans",
     params(("live_id" = LiveId, Path, description = "The live", example = "42"), FansQuery, PrefixQuery),
     responses((status = 200, description = "A page", body = Page<Fan>), ListRefused))]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     InQuery(PrefixQuery { prefix }): InQuery<PrefixQuery>,
@@ -125,7 +125,7 @@ refusals!(PresenceRefused = InvalidId, LiveNotFound, StoreUnavailable);
         ("user_id" = UserId, Path, description = "The user", example = "u1"),
     ),
     responses((status = 200, description = "Online or not", body = Presence), PresenceRefused))]
-pub(super) async fn presence(
+pub(crate) async fn presence(
     State(state): State<Arc<AppState>>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
 ) -> Result<Json<Presence>, Problem> {
@@ -135,6 +135,7 @@ pub(super) async fn presence(
     }
     let slice = SliceId::of_live(live, user.slice_index(record.slices), record.slices);
     let online = state
+        .core
         .store_for_clients
         .is_member(&slice, Group::Fans, &user)
         .await?;
@@ -142,8 +143,8 @@ pub(super) async fn presence(
 }
 
 /// The record of a live, from the store; a problem if the live was never opened.
-pub(super) async fn load(state: &AppState, live: &LiveId) -> Result<LiveRecord, Problem> {
-    match state.store_for_clients.load_live(live).await? {
+pub(crate) async fn load(state: &AppState, live: &LiveId) -> Result<LiveRecord, Problem> {
+    match state.core.store_for_clients.load_live(live).await? {
         Some(record) => Ok(record),
         None => Err(LiveError::NeverOpened(live.clone()).into()),
     }

@@ -17,7 +17,7 @@ use crate::store::{Edge, Followed};
 /// Whether one user follows another after a call.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FollowState)]
-pub(super) struct FollowState {
+pub(crate) struct FollowState {
     /// Whether the user follows the streamer now.
     follows: bool,
     /// Whether this call made it so.
@@ -27,7 +27,7 @@ pub(super) struct FollowState {
 /// The other end of a follow.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FollowEntry)]
-pub(super) struct FollowEntry {
+pub(crate) struct FollowEntry {
     /// The user at the other end.
     user_id: UserId,
     /// When the follow happened, in Unix milliseconds.
@@ -47,7 +47,7 @@ impl From<Followed> for FollowEntry {
 /// Whether one user follows another.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Follow)]
-pub(super) struct FollowNow {
+pub(crate) struct FollowNow {
     /// Whether the user follows the streamer.
     follows: bool,
 }
@@ -71,7 +71,7 @@ refusals!(ShowRefused = InvalidId, StoreUnavailable);
         ("streamer_id" = UserId, Path, description = "Whom", example = "s1"),
     ),
     responses((status = 200, description = "The user follows the streamer", body = FollowState), FollowRefused))]
-pub(super) async fn follow(
+pub(crate) async fn follow(
     State(state): State<Arc<AppState>>,
     InPath((user, streamer)): InPath<(UserId, UserId)>,
 ) -> Result<Json<FollowState>, Problem> {
@@ -99,7 +99,7 @@ pub(super) async fn follow(
         (status = 200, description = "The user does not follow the streamer", body = FollowState),
         UnfollowRefused,
     ))]
-pub(super) async fn unfollow(
+pub(crate) async fn unfollow(
     State(state): State<Arc<AppState>>,
     InPath((user, streamer)): InPath<(UserId, UserId)>,
 ) -> Result<Json<FollowState>, Problem> {
@@ -118,11 +118,16 @@ pub(super) async fn unfollow(
         ("streamer_id" = UserId, Path, description = "Whom", example = "s1"),
     ),
     responses((status = 200, description = "Whether the user does", body = FollowNow), ShowRefused))]
-pub(super) async fn show(
+pub(crate) async fn show(
     State(state): State<Arc<AppState>>,
     InPath(pair): InPath<(UserId, UserId)>,
 ) -> Result<Json<FollowNow>, Problem> {
-    let known = state.store_for_clients.are_following(&[pair]).await.pop();
+    let known = state
+        .core
+        .store_for_clients
+        .are_following(&[pair])
+        .await
+        .pop();
     Ok(Json(FollowNow {
         follows: known.unwrap_or(Ok(false))?,
     }))
@@ -131,7 +136,7 @@ pub(super) async fn show(
 /// Which of those whom a user follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Of {
+pub(crate) enum Of {
     /// All of them.
     #[default]
     Following,
@@ -140,7 +145,7 @@ pub(super) enum Of {
 }
 
 #[derive(Deserialize)]
-pub(super) struct OfQuery {
+pub(crate) struct OfQuery {
     #[serde(default)]
     of: Of,
 }
@@ -166,7 +171,7 @@ refusals!(
         FollowingQuery,
     ),
     responses((status = 200, description = "A page", body = Page<FollowEntry>), ListRefused))]
-pub(super) async fn following(
+pub(crate) async fn following(
     State(state): State<Arc<AppState>>,
     InPath(user): InPath<UserId>,
     InQuery(query): InQuery<OfQuery>,
@@ -182,7 +187,7 @@ pub(super) async fn following(
 #[utoipa::path(get, path = "/v1/users/{user_id}/followers", operation_id = "list_followers", tag = "follows",
     params(("user_id" = UserId, Path, description = "The user", example = "s1"), FollowersQuery),
     responses((status = 200, description = "A page", body = Page<FollowEntry>), ListRefused))]
-pub(super) async fn followers(
+pub(crate) async fn followers(
     State(state): State<Arc<AppState>>,
     InPath(user): InPath<UserId>,
     paging: Paging,
@@ -202,6 +207,7 @@ async fn list(
     };
     let after = paging.position(|cursor| resume(listing, cursor))?;
     let read = state
+        .core
         .store_for_clients
         .follow_page(user, edge, after.as_ref(), ask_for(paging.limit))
         .await?;
@@ -222,7 +228,7 @@ async fn list_mutual(
 ) -> Result<Json<Page<FollowEntry>>, Problem> {
     let listing = Listing::Following;
     let after = paging.position(|cursor| resume(listing, cursor))?;
-    let store = &state.store_for_clients;
+    let store = &state.core.store_for_clients;
     let followed = store
         .follow_page(user, Edge::Following, after.as_ref(), MAX_LIMIT)
         .await?;

@@ -150,7 +150,7 @@ type SliceNumber = Within<1, { MAX_SLICES as u64 }>;
 /// Which slices are asked for.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct OnlyQuery {
+pub(crate) struct OnlyQuery {
     /// Only slices of this live.
     #[param(value_type = Option<LiveId>)]
     live_id: Option<String>,
@@ -176,7 +176,7 @@ refusals!(
 #[utoipa::path(get, path = "/v1/gateway/slices", operation_id = "list_gateway_slices", tag = "operations",
     params(HeldQuery, OnlyQuery),
     responses((status = 200, description = "A page", body = SlicesHeld), SlicesRefused))]
-pub(super) async fn slices(
+pub(crate) async fn slices(
     State(state): State<Arc<AppState>>,
     InQuery(only): InQuery<OnlyQuery>,
     paging: Paging,
@@ -185,12 +185,12 @@ pub(super) async fn slices(
     let audiences = match &only.live_id {
         Some(live) => {
             let live = in_query("live_id", LiveId::parse(live))?;
-            match state.rooms.get(&live) {
+            match state.core.rooms.get(&live) {
                 Some(room) => vec![Audience::Room(room)],
                 None => Vec::new(),
             }
         }
-        None => state.rooms.audiences(),
+        None => state.core.rooms.audiences(),
     };
     let mut slices = Vec::new();
     for audience in &audiences {
@@ -225,7 +225,7 @@ pub(super) async fn slices(
         _ => None,
     };
     Ok(Json(SlicesHeld {
-        gateway_id: state.gateways.id().to_string(),
+        gateway_id: state.core.gateways.id().to_string(),
         items,
         cursor,
     }))
@@ -330,12 +330,12 @@ refusals!(ViewerRefused = InvalidId, StoreUnavailable);
         ("user_id" = UserId, Path, description = "The user", example = "u1"),
     ),
     responses((status = 200, description = "What it knows, which may be nothing", body = ViewerKnown), ViewerRefused))]
-pub(super) async fn viewer(
+pub(crate) async fn viewer(
     State(state): State<Arc<AppState>>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
 ) -> Json<ViewerKnown> {
     let mut known = ViewerKnown {
-        gateway_id: state.gateways.id(),
+        gateway_id: state.core.gateways.id(),
         live_here: false,
         joined: false,
         sockets: 0,
@@ -344,7 +344,7 @@ pub(super) async fn viewer(
         silent_ms: None,
         wanted: false,
     };
-    let Some(room) = state.rooms.get(&live) else {
+    let Some(room) = state.core.rooms.get(&live) else {
         return Json(known);
     };
     known.live_here = true;
@@ -360,7 +360,7 @@ pub(super) async fn viewer(
             Fan::No => Some(false),
             Fan::Yes => Some(true),
         };
-        known.silent_ms = Some(state.clock.now().since(seat.last_heard));
+        known.silent_ms = Some(state.core.clock.now().since(seat.last_heard));
     }
     Json(known)
 }

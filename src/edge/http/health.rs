@@ -21,7 +21,7 @@ use crate::store::Health;
 /// A running process.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Alive)]
-pub(super) struct Alive {
+pub(crate) struct Alive {
     /// Always `ok`: a process that does not run does not answer.
     #[schema(example = "ok")]
     status: &'static str,
@@ -39,7 +39,7 @@ pub(super) struct Alive {
 /// Whether to send clients here.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Readiness)]
-pub(super) struct Readiness {
+pub(crate) struct Readiness {
     /// True with 200, false with 503.
     ready: bool,
     /// What is wrong: `store_unavailable`, `no_lease`, `draining`. Empty when ready, unless the
@@ -59,19 +59,19 @@ refusals!(AliveRefused = Internal);
 /// be restarted.
 #[utoipa::path(get, path = "/healthz", operation_id = "healthz", tag = "operations",
     responses((status = 200, description = "It runs", body = Alive), AliveRefused))]
-pub(super) async fn healthz(State(state): State<Arc<AppState>>) -> Json<Alive> {
+pub(crate) async fn healthz(State(state): State<Arc<AppState>>) -> Json<Alive> {
     Json(Alive {
         status: "ok",
         version: env!("CARGO_PKG_VERSION"),
-        gateway_id: state.gateways.id(),
-        store: state.store.kind(),
+        gateway_id: state.core.gateways.id(),
+        store: state.core.store.kind(),
     })
 }
 
 /// What does not matter to the caller.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct ReadyQuery {
+pub(crate) struct ReadyQuery {
     /// `ignore`: a gateway that has had a lease and does not drain is ready, whatever the store
     /// does. For orchestrators: an outage of the store that all gateways share must not take all of
     /// them out at once.
@@ -98,13 +98,13 @@ refusals!(ReadyRefused = InvalidQuery);
         (status = 503, description = "Not ready; `wrong` names why", body = Readiness),
         ReadyRefused,
     ))]
-pub(super) async fn readyz(
+pub(crate) async fn readyz(
     State(state): State<Arc<AppState>>,
     InQuery(query): InQuery<ReadyQuery>,
 ) -> Result<Response, Problem> {
-    let lease = state.gateways.own.state(state.clock.now());
+    let lease = state.core.gateways.own.state(state.core.clock.now());
     let mut wrong = Vec::new();
-    if *state.store.health().borrow() == Health::Down {
+    if *state.core.store.health().borrow() == Health::Down {
         wrong.push(Kind::StoreUnavailable.code());
     }
     if matches!(lease, LeaseState::NoneUnderThisId | LeaseState::NeverAny) {
@@ -128,7 +128,7 @@ pub(super) async fn readyz(
     let readiness = Readiness {
         ready,
         wrong,
-        gateway_id: state.gateways.id(),
+        gateway_id: state.core.gateways.id(),
     };
     Ok((status, Json(readiness)).into_response())
 }
@@ -142,7 +142,7 @@ refusals!(NoMetrics = Internal);
             content((String = "text/plain"), (String = "application/openmetrics-text"))),
         NoMetrics,
     ))]
-pub(super) async fn metrics(
+pub(crate) async fn metrics(
     State(state): State<Arc<AppState>>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -152,12 +152,13 @@ pub(super) async fn metrics(
         .filter_map(|line| line.to_str().ok());
     let format = TextFormat::asked_for(accept);
     gauges::update_gauges(
-        &state.rooms,
-        &state.gateways,
-        &state.metrics,
-        state.clock.now(),
+        &state.core.rooms,
+        &state.core.gateways,
+        &state.core.metrics,
+        state.core.clock.now(),
     );
     let text = state
+        .core
         .metrics
         .render_as(format)
         .map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;

@@ -39,7 +39,7 @@ const KEPT_FOR: Duration = Duration::from_secs(24 * 3_600);
 const MAX_KEY: usize = 255;
 
 /// The header, as the OpenAPI document describes it.
-pub(super) struct IdempotencyKey;
+pub(crate) struct IdempotencyKey;
 
 impl IntoParams for IdempotencyKey {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
@@ -64,20 +64,20 @@ type CallDigest = [u8; 32];
 
 /// Whether the client may repeat the request.
 #[derive(Debug, Clone)]
-pub(super) enum Repeatable {
+pub(crate) enum Repeatable {
     No,
     Yes(CallDigest),
 }
 
 /// What a request made: where it is, and the body that tells so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Made {
+pub(crate) struct Made {
     location: String,
     body: String,
 }
 
 impl Made {
-    pub(super) fn new(location: String, body: &impl Serialize) -> Result<Self, Problem> {
+    pub(crate) fn new(location: String, body: &impl Serialize) -> Result<Self, Problem> {
         match serde_json::to_string(body) {
             Ok(body) => Ok(Self { location, body }),
             Err(why) => Err(Problem::new(Kind::Internal, why.to_string())),
@@ -182,7 +182,7 @@ impl Repeatable {
     /// # Errors
     /// As those of `make`, which are not kept; or the key came with another request before, or what
     /// was made with it was erased.
-    pub(super) async fn carry_out<Id, F>(
+    pub(crate) async fn carry_out<Id, F>(
         self,
         store: Arc<dyn Store>,
         asked: &[String],
@@ -241,7 +241,7 @@ impl Repeatable {
 }
 
 /// Whether this is the answer to an earlier request, with which that request was repeated.
-pub(super) fn is_replayed(response: &Response) -> bool {
+pub(crate) fn is_replayed(response: &Response) -> bool {
     response.headers().contains_key(REPLAYED)
 }
 

@@ -25,7 +25,7 @@ const MAX_INFO: usize = 1_024;
 /// What clients are told about a live.
 #[derive(Serialize, ToSchema)]
 #[schema(as = LiveInfo)]
-pub(super) struct LiveInfo {
+pub(crate) struct LiveInfo {
     /// The live.
     live_id: LiveId,
     /// Which opening of it.
@@ -51,7 +51,7 @@ impl LiveInfo {
 }
 
 /// The information as it was written; `None` if there is none.
-pub(super) fn text_of(info: &Info) -> Option<Box<RawValue>> {
+pub(crate) fn text_of(info: &Info) -> Option<Box<RawValue>> {
     RawValue::from_string(info.json.as_ref()?.to_string()).ok()
 }
 
@@ -74,7 +74,7 @@ refusals!(
     params(("live_id" = LiveId, Path, description = "The live", example = "42")),
     request_body(content = serde_json::Value, content_type = "application/json"),
     responses((status = 200, description = "Every gateway tells its clients", body = LiveInfo), InfoRefused))]
-pub(super) async fn write(
+pub(crate) async fn write(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     own: Option<Extension<OwnLive>>,
@@ -101,7 +101,7 @@ refusals!(ShowRefused = InvalidId, LiveNotFound, StoreUnavailable);
 #[utoipa::path(get, path = "/v1/lives/{live_id}/info", operation_id = "get_live_info", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42")),
     responses((status = 200, description = "What was written last", body = LiveInfo), ShowRefused))]
-pub(super) async fn show(
+pub(crate) async fn show(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
 ) -> Result<Json<LiveInfo>, Problem> {

@@ -15,7 +15,7 @@ use crate::edge::fields::{Place, nearest, pairs, shown};
 
 /// Which unknown fields of a query the layer refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refuse {
+pub(crate) enum Refuse {
     /// All of them.
     Unknown,
     /// Only fields that look like a misspelt one, because balancers and probes add fields of their
@@ -25,7 +25,7 @@ pub(super) enum Refuse {
 
 /// The layer's state: the calls of one route.
 #[derive(Debug, Clone)]
-pub(super) struct KnownFields {
+pub(crate) struct KnownFields {
     refuse: Refuse,
     calls: Vec<Call>,
 }
@@ -40,7 +40,7 @@ struct Call {
 }
 
 impl KnownFields {
-    pub(super) fn of(paths: &Paths, refuse: Refuse) -> Self {
+    pub(crate) fn of(paths: &Paths, refuse: Refuse) -> Self {
         let mut calls = Vec::new();
         for item in paths.paths.values() {
             for (method, operation) in operations(item) {
@@ -108,7 +108,7 @@ impl Call {
 }
 
 /// The operations of a path.
-pub(super) fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
+pub(crate) fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
     let all = [
         (Method::GET, &item.get),
         (Method::PUT, &item.put),
@@ -120,7 +120,7 @@ pub(super) fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Oper
         .filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
 }
 
-pub(super) async fn check(
+pub(crate) async fn check(
     State(known): State<KnownFields>,
     request: Request,
     next: Next,

@@ -19,7 +19,7 @@ use crate::store::LiveChange;
 /// What is to change of an open live. What is left out stays.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"title": "Baking with s1"}))]
-pub(super) struct ChangeLive {
+pub(crate) struct ChangeLive {
     /// For people: no control characters. Null or empty: no title.
     #[serde(default, deserialize_with = "given")]
     #[schema(inline, value_type = Option<Title>)]
@@ -64,7 +64,7 @@ refusals!(
 #[utoipa::path(patch, path = "/v1/lives/{live_id}", operation_id = "change_live", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42")), request_body = ChangeLive,
     responses((status = 200, description = "The live as it is now", body = Live), ChangeRefused))]
-pub(super) async fn change(
+pub(crate) async fn change(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     own: Option<Extension<OwnLive>>,

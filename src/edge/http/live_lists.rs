@@ -16,12 +16,11 @@ use utoipa::{IntoParams, ToSchema};
 use super::lives::{InRoom, LiveCounted, OpenLiveEntry};
 use super::paging::{Listing, MAX_LIMIT, Page, Paging, ask_for, paging_query};
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, InQuery, JsonObject};
-use super::social::feeds::page_of;
+use super::requests::{InQuery, JsonObject};
 use super::state::AppState;
-use crate::base::ids::{LiveId, UserId};
+use crate::base::ids::LiveId;
 use crate::edge::fields::Place;
-use crate::store::{ListedLive, LiveState, Rank, RankedLive, Store, StoreResult, View};
+use crate::store::{ListedLive, LiveState, Rank, RankedLive, Store, StoreResult};
 
 /// In which order open lives are listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
@@ -39,7 +38,7 @@ enum Sort {
 /// How open lives are listed.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct SortQuery {
+pub(crate) struct SortQuery {
     /// `opened_at`, if left out. A cursor goes on in the order of its first page.
     #[serde(default)]
     #[param(inline)]
@@ -67,13 +66,13 @@ refusals!(
 /// twice or not at all.
 #[utoipa::path(get, path = "/v1/lives", operation_id = "list_lives", tag = "lives", params(LivesQuery, SortQuery),
     responses((status = 200, description = "A page", body = Page<OpenLiveEntry>), ListRefused))]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(state): State<Arc<AppState>>,
     InQuery(SortQuery { sort }): InQuery<SortQuery>,
     paging: Paging,
 ) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
     let position = paging.position(resume)?.unwrap_or(first_page(sort));
-    let store = state.store_for_clients.as_ref();
+    let store = state.core.store_for_clients.as_ref();
     let (page, rank) = match position {
         Position::ByAge(after) => {
             let page = page_by_age(store, after.as_ref(), paging.limit).await?;
@@ -100,7 +99,10 @@ pub(super) async fn list(
 }
 
 /// Those of the lives that are open.
-async fn open_entries(state: &AppState, lives: &[LiveId]) -> Result<Vec<OpenLiveEntry>, Problem> {
+pub(crate) async fn open_entries(
+    state: &AppState,
+    lives: &[LiveId],
+) -> Result<Vec<OpenLiveEntry>, Problem> {
     let records = state.lives.counted(lives).await?;
     let mut entries = Vec::new();
     for record in records.into_iter().flatten() {
@@ -108,7 +110,7 @@ async fn open_entries(state: &AppState, lives: &[LiveId]) -> Result<Vec<OpenLive
             continue;
         }
         let viewers = record.counted.map_or(0, |counted| counted.figures.viewers);
-        let room = state.rooms.of_epoch(&record);
+        let room = state.core.rooms.of_epoch(&record);
         let in_room = InRoom::of(state, room.as_deref(), viewers);
         entries.push(OpenLiveEntry::of(record, in_room));
     }
@@ -150,40 +152,6 @@ async fn page_by_size(
     })
 }
 
-paging_query!(OnAirQuery = OnAir);
-refusals!(
-    OnAirRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    StoreUnavailable
-);
-
-/// List the open lives of a streamer, newest first
-///
-/// Those that are in feeds, so an invisible one is not in it. A page may hold fewer than `limit`
-/// although the list goes on: the cursor is null at the end.
-#[utoipa::path(get, path = "/v1/streamers/{streamer_id}/lives/open", operation_id = "list_streamer_open_lives",
-    tag = "lives", params(("streamer_id" = UserId, Path, description = "The streamer", example = "s1"), OnAirQuery),
-    responses((status = 200, description = "A page", body = Page<OpenLiveEntry>), OnAirRefused))]
-pub(super) async fn of_streamer(
-    State(state): State<Arc<AppState>>,
-    InPath(streamer): InPath<UserId>,
-    paging: Paging,
-) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
-    let page = page_of(&state, View::OnAir(&streamer), Listing::OnAir, &paging).await?;
-    let mut lives = Vec::with_capacity(page.items.len());
-    for status in &page.items {
-        if let Some((live, _)) = status.entry.id.live() {
-            lives.push(live.clone());
-        }
-    }
-    Ok(Json(Page {
-        items: open_entries(&state, &lives).await?,
-        cursor: page.cursor,
-    }))
-}
-
 fn first_page(sort: Sort) -> Position {
     match sort {
         Sort::OpenedAt => Position::ByAge(None),
@@ -218,7 +186,7 @@ fn resume(cursor: &str) -> Result<Position, Problem> {
 /// Which lives are asked about.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"live_ids": ["42", "43"]}))]
-pub(super) struct LivesAsked {
+pub(crate) struct LivesAsked {
     /// At most 1,000.
     #[schema(value_type = Vec<LiveId>, max_items = 1_000)]
     live_ids: Vec<String>,
@@ -227,7 +195,7 @@ pub(super) struct LivesAsked {
 /// Lives that were asked about.
 #[derive(Serialize, ToSchema)]
 #[schema(as = LivesFound)]
-pub(super) struct LivesFound {
+pub(crate) struct LivesFound {
     /// Those that were ever opened, in the order in which they were asked about.
     items: Vec<LiveCounted>,
     /// The others.
@@ -247,7 +215,7 @@ refusals!(
 /// State, counts and peaks of up to 1,000 lives, open or closed.
 #[utoipa::path(post, path = "/v1/lives:query", operation_id = "query_lives", tag = "lives", request_body = LivesAsked,
     responses((status = 200, description = "What is known of them", body = LivesFound), QueryRefused))]
-pub(super) async fn query(
+pub(crate) async fn query(
     State(state): State<Arc<AppState>>,
     JsonObject(asked): JsonObject<LivesAsked>,
 ) -> Result<Json<LivesFound>, Problem> {

@@ -20,15 +20,14 @@ use crate::base::ids::{Epoch, LiveId, MAX_SLICES, UserId};
 use crate::presence::figures::Quality;
 use crate::presence::room::Room;
 use crate::presence::room_stream::ShownStream;
-use crate::store::{
-    CloseReason, Figures, LiveChange, LiveRecord, LiveState, OpenedBy, Summary, Terms,
-};
+use crate::store::Summary;
+use crate::store::{CloseReason, Figures, LiveChange, LiveRecord, LiveState, OpenedBy, Terms};
 use crate::sync::lives::{LiveError, OpenRequest, Opened};
 
 /// A request to open a live.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"streamer_id": "s1", "slices": 8, "title": "Cooking with s1"}))]
-pub(super) struct OpenLive {
+pub(crate) struct OpenLive {
     /// Who will own it.
     #[schema(value_type = UserId)]
     streamer_id: String,
@@ -50,22 +49,22 @@ pub(super) struct OpenLive {
     streamer_timeout_s: Option<StreamerTimeout>,
 }
 
-pub(super) type Title = Text<0, 200>;
+pub(crate) type Title = Text<0, 200>;
 
 /// The longest streamer timeout, in seconds.
 const MAX_STREAMER_TIMEOUT: u64 = 30 * 24 * 3600;
 
-pub(super) type StreamerTimeout = Within<0, MAX_STREAMER_TIMEOUT>;
+pub(crate) type StreamerTimeout = Within<0, MAX_STREAMER_TIMEOUT>;
 
 /// The title, unless it is empty.
-pub(super) fn title_text(title: Title) -> Option<String> {
+pub(crate) fn title_text(title: Title) -> Option<String> {
     if title.0.is_empty() {
         return None;
     }
     Some(title.0)
 }
 
-pub(super) fn length(seconds: StreamerTimeout) -> Duration {
+pub(crate) fn length(seconds: StreamerTimeout) -> Duration {
     Duration::from_secs(seconds.0)
 }
 
@@ -74,7 +73,7 @@ type SliceCount = Within<1, { MAX_SLICES as u64 }>;
 /// A live, as the store knows it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Live)]
-pub(super) struct Live {
+pub(crate) struct Live {
     /// The live.
     live_id: LiveId,
     /// `open`, `closing` or `closed`.
@@ -148,7 +147,7 @@ impl From<LiveRecord> for Live {
 /// A live with the figures of this moment.
 #[derive(Serialize, ToSchema)]
 #[schema(as = LiveNow)]
-pub(super) struct LiveNow {
+pub(crate) struct LiveNow {
     /// The live.
     #[serde(flatten)]
     live: Live,
@@ -172,7 +171,7 @@ pub(super) struct LiveNow {
 /// What only a gateway that holds the live knows of its figures.
 #[derive(Serialize, ToSchema)]
 #[schema(as = HeldFigures)]
-pub(super) struct InRoom {
+pub(crate) struct InRoom {
     /// How many of the viewers are away; null for a live that this gateway does not hold.
     #[schema(example = 0)]
     away: Option<u64>,
@@ -183,7 +182,7 @@ pub(super) struct InRoom {
 
 impl InRoom {
     /// The caller read `viewers` a moment before, so the room may have more viewers away by now.
-    pub(super) fn of(state: &AppState, room: Option<&Room>, viewers: u64) -> Self {
+    pub(crate) fn of(state: &AppState, room: Option<&Room>, viewers: u64) -> Self {
         match room {
             Some(room) => Self {
                 away: Some(room.figures.away().min(viewers)),
@@ -200,7 +199,7 @@ impl InRoom {
 /// A live with the figures of a moment ago.
 #[derive(Serialize, ToSchema)]
 #[schema(as = LiveCounted)]
-pub(super) struct LiveCounted {
+pub(crate) struct LiveCounted {
     /// The live.
     #[serde(flatten)]
     live: Live,
@@ -233,7 +232,7 @@ impl From<LiveRecord> for LiveCounted {
 /// An open live, in a list.
 #[derive(Serialize, ToSchema)]
 #[schema(as = OpenLiveEntry)]
-pub(super) struct OpenLiveEntry {
+pub(crate) struct OpenLiveEntry {
     /// The live.
     live_id: LiveId,
     /// Who owns it.
@@ -247,10 +246,10 @@ pub(super) struct OpenLiveEntry {
     opened_at: u64,
     /// Viewers online.
     #[schema(example = 10)]
-    pub(super) viewers: u64,
+    pub(crate) viewers: u64,
     /// Fans online.
     #[schema(example = 3)]
-    pub(super) fans: u64,
+    pub(crate) fans: u64,
     /// When the counts were read or last changed, in Unix milliseconds; null if this gateway does not
     /// hold the live and nobody has come yet.
     counted_at: Option<u64>,
@@ -260,7 +259,7 @@ pub(super) struct OpenLiveEntry {
 }
 
 impl OpenLiveEntry {
-    pub(super) fn of(record: LiveRecord, room: InRoom) -> Self {
+    pub(crate) fn of(record: LiveRecord, room: InRoom) -> Self {
         let Figures { viewers, fans } = record
             .counted
             .map(|counted| counted.figures)
@@ -302,7 +301,7 @@ refusals!(
         (status = 200, description = "It was open already", body = Live),
         OpenRefused,
     ))]
-pub(super) async fn open(
+pub(crate) async fn open(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     only: Option<Extension<OnlyOwn>>,
@@ -424,7 +423,7 @@ refusals!(
 /// Which opening is meant.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct CloseQuery {
+pub(crate) struct CloseQuery {
     /// Only this opening of the live; the present one if this is left out.
     #[param(inline)]
     epoch: Option<Whole>,
@@ -437,7 +436,7 @@ pub(super) struct CloseQuery {
 #[utoipa::path(delete, path = "/v1/lives/{live_id}", operation_id = "close_live", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42"), CloseQuery),
     responses((status = 200, description = "It is closed", body = Live), CloseRefused))]
-pub(super) async fn close(
+pub(crate) async fn close(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     InQuery(query): InQuery<CloseQuery>,
@@ -463,7 +462,7 @@ refusals!(ShowRefused = InvalidId, LiveNotFound, StoreUnavailable);
 #[utoipa::path(get, path = "/v1/lives/{live_id}", operation_id = "get_live", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42")),
     responses((status = 200, description = "The live, open or closed", body = LiveNow), ShowRefused))]
-pub(super) async fn show(
+pub(crate) async fn show(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
 ) -> Result<Json<LiveNow>, Problem> {
@@ -489,5 +488,9 @@ fn shown_stream(state: &AppState, room: Option<&Room>, record: &LiveRecord) -> O
     if let Some(room) = room {
         return room.shown_stream();
     }
-    Some(ShownStream::of(record, record.stream?, state.stream_grace))
+    Some(ShownStream::of(
+        record,
+        record.stream?,
+        state.core.config.stream_grace,
+    ))
 }

@@ -28,7 +28,7 @@ type Seconds = Within<1, MAX_FOR>;
 /// What to log.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"filter": "info,rollcall::sync=debug", "for_s": 600}))]
-pub(super) struct ChangeLog {
+pub(crate) struct ChangeLog {
     #[schema(schema_with = filter_schema)]
     filter: String,
     /// After how many seconds the filter of the start comes back by itself. Null or left out: with
@@ -51,7 +51,7 @@ fn filter_schema() -> Schema {
 /// What a gateway logs.
 #[derive(Serialize, ToSchema)]
 #[schema(as = GatewayLog)]
-pub(super) struct LogState {
+pub(crate) struct LogState {
     /// The gateway that answers.
     #[schema(value_type = String, example = "gw-nlv76ootsqk3vjsq")]
     gateway_id: GatewayId,
@@ -75,7 +75,7 @@ impl LogState {
         } = Log::of_process().now();
         let for_s = left.map(|left| left.as_secs_f64().ceil() as u64);
         Json(Self {
-            gateway_id: state.gateways.id(),
+            gateway_id: state.core.gateways.id(),
             filter,
             filter_at_start: at_start,
             for_s,
@@ -88,7 +88,7 @@ refusals!(ShowRefused = StoreUnavailable);
 /// What this gateway logs
 #[utoipa::path(get, path = "/v1/gateway/log", operation_id = "get_gateway_log", tag = "operations",
     responses((status = 200, description = "The filter of now", body = LogState), ShowRefused))]
-pub(super) async fn show(State(state): State<Arc<AppState>>) -> Json<LogState> {
+pub(crate) async fn show(State(state): State<Arc<AppState>>) -> Json<LogState> {
     LogState::of(&state)
 }
 
@@ -106,7 +106,7 @@ refusals!(
 #[utoipa::path(put, path = "/v1/gateway/log", operation_id = "change_gateway_log", tag = "operations",
     request_body(content = ChangeLog, content_type = "application/json"),
     responses((status = 200, description = "From now on", body = LogState), ChangeRefused))]
-pub(super) async fn change(
+pub(crate) async fn change(
     State(state): State<Arc<AppState>>,
     JsonObject(wish): JsonObject<ChangeLog>,
 ) -> Result<Json<LogState>, Problem> {

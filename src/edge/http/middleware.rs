@@ -25,7 +25,7 @@ use crate::base::telemetry;
 /// The longest time from the end of a request's head to its answer, including the arrival of the
 /// body. It is generous: it only keeps a body that trickles in from holding a handler for ever. The
 /// store has its own, much shorter deadlines.
-pub(super) const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The label of unknown paths: a client must not be able to make up labels.
 const UNKNOWN_ROUTE: &str = "none";
@@ -34,7 +34,7 @@ const UNKNOWN_ROUTE: &str = "none";
 const OTHER_METHOD: &str = "other";
 
 /// The inner layer: it answers in time, whatever the handler does.
-pub(super) async fn guard(request: Request, next: Next) -> Response {
+pub(crate) async fn guard(request: Request, next: Next) -> Response {
     let route = route(&request);
     let handler = AssertUnwindSafe(next.run(request)).catch_unwind();
     match tokio::time::timeout(REQUEST_DEADLINE, handler).await {
@@ -48,14 +48,14 @@ pub(super) async fn guard(request: Request, next: Next) -> Response {
 }
 
 /// The answer to a request that was not complete at its deadline.
-pub(super) fn too_late() -> Response {
+pub(crate) fn too_late() -> Response {
     let detail = format!("not complete within {} s", REQUEST_DEADLINE.as_secs());
     Problem::new(Kind::Timeout, detail).into_response()
 }
 
 /// The outer layer: it counts every answer, and adds the headers that all answers have. Its span has
 /// the highest level, so that log lines of every level have the id of their request.
-pub(super) async fn finish(
+pub(crate) async fn finish(
     State(state): State<Arc<AppState>>,
     request: Request,
     next: Next,
@@ -64,7 +64,7 @@ pub(super) async fn finish(
     let scheme = browsers::scheme(request.extensions());
     let id = HttpRequestId::of(request.headers());
     let method = request.method().clone();
-    let began = state.clock.now();
+    let began = state.core.clock.now();
     let span = tracing::error_span!(
         "request", request_id = %id, %method, route, otel.name = Empty, otel.kind = Empty, status = Empty
     );
@@ -78,7 +78,7 @@ pub(super) async fn finish(
     span.in_scope(|| {
         tracing::debug!(
             status,
-            ms = state.clock.now().since(began),
+            ms = state.core.clock.now().since(began),
             "request answered"
         )
     });
@@ -91,17 +91,19 @@ pub(super) async fn finish(
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
     let method = method_label(&method);
-    let took = state.clock.now().since(began);
+    let took = state.core.clock.now().since(began);
     let call = HttpCall {
         route: route.clone(),
         method,
     };
     state
+        .core
         .metrics
         .http_seconds
         .get_or_create(&call)
         .observe(took as f64 / 1_000.0);
     state
+        .core
         .metrics
         .http_answers
         .get_or_create(&HttpAnswer {

@@ -30,7 +30,7 @@ const MAX_FORGOTTEN: usize = 200_000;
 /// Which users to count.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct CountQuery {
+pub(crate) struct CountQuery {
     /// Those who are online, and those who were within so many seconds.
     #[param(inline, example = 300)]
     window_s: Option<Whole>,
@@ -52,7 +52,7 @@ impl CountQuery {
 }
 
 /// The span that is asked for. If there are two beginnings, the later one counts.
-pub(super) fn span(
+pub(crate) fn span(
     window_s: Option<Whole>,
     from: Option<Whole>,
     to: Option<Whole>,
@@ -77,7 +77,7 @@ pub(super) fn span(
 /// How many users.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = OnlineCount)]
-pub(super) struct Count {
+pub(crate) struct Count {
     /// Each user once.
     count: u64,
     /// How many of them are online now.
@@ -94,12 +94,12 @@ refusals!(CountRefused = InvalidQuery, NotKept, StoreUnavailable);
 /// Without a window, all who are online or remembered.
 #[utoipa::path(get, path = "/v1/online/count", operation_id = "count_online", tag = "online", params(CountQuery),
     responses((status = 200, description = "How many", body = Count), CountRefused))]
-pub(super) async fn count(
+pub(crate) async fn count(
     State(state): State<Arc<AppState>>,
     InQuery(query): InQuery<CountQuery>,
 ) -> Result<Json<Count>, Problem> {
     tracked(&state)?;
-    let now = state.clock.unix();
+    let now = state.core.clock.unix();
     let span = span(query.window_s, query.from, query.to, now);
     if span.is_empty() {
         return Ok(Json(Count {
@@ -109,7 +109,7 @@ pub(super) async fn count(
         }));
     }
     let is_past = span.to < now;
-    let OnlineCount { online, seen } = state.store_for_clients.count_online(span).await?;
+    let OnlineCount { online, seen } = state.core.store_for_clients.count_online(span).await?;
     let remembered = !query.begins() || span.from >= oldest(&state, now);
     let online_users = if is_past { 0 } else { online };
     Ok(Json(Count {
@@ -120,7 +120,7 @@ pub(super) async fn count(
 }
 
 /// The span that began so many seconds ago, and has no end.
-pub(super) fn window_before(now: UnixMillis, seconds: u64) -> Span {
+pub(crate) fn window_before(now: UnixMillis, seconds: u64) -> Span {
     Span {
         from: now.saturating_sub(seconds.saturating_mul(1_000)),
         to: UnixMillis::MAX,
@@ -129,7 +129,7 @@ pub(super) fn window_before(now: UnixMillis, seconds: u64) -> Span {
 
 /// Some users.
 #[derive(Debug, Deserialize, ToSchema)]
-pub(super) struct Users {
+pub(crate) struct Users {
     /// At most 1,000.
     #[schema(value_type = Vec<UserId>, max_items = 1_000)]
     user_ids: Vec<String>,
@@ -137,7 +137,7 @@ pub(super) struct Users {
 
 impl Users {
     /// Parses the ids, and drops repetitions. The order stays.
-    pub(super) fn check(self) -> Result<Vec<UserId>, Problem> {
+    pub(crate) fn check(self) -> Result<Vec<UserId>, Problem> {
         if self.user_ids.len() > MAX_BATCH {
             let detail = format!("must be {MAX_BATCH} users at most");
             return Err(Problem::new(Kind::BadMessage, detail).at(Place::field("user_ids")));
@@ -156,25 +156,25 @@ impl Users {
 
 /// What is known of a user.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct UserStatus {
+pub(crate) struct UserStatus {
     /// The user.
     user_id: UserId,
     /// Whether the user has a socket now.
-    pub(super) online: bool,
+    pub(crate) online: bool,
     /// When the user was seen last, in Unix milliseconds: now, for a user who is online. Null if
     /// nobody remembers.
-    pub(super) last_seen: Option<u64>,
+    pub(crate) last_seen: Option<u64>,
     /// In which live the user is: the one joined last.
-    pub(super) live_id: Option<LiveId>,
+    pub(crate) live_id: Option<LiveId>,
 }
 
 impl UserStatus {
-    pub(super) fn of(
+    pub(crate) fn of(
         state: &AppState,
         known: impl Iterator<Item = (UserId, UserPresence)>,
     ) -> Vec<Self> {
-        let roster = state.gateways.roster();
-        let now = state.clock.unix();
+        let roster = state.core.gateways.roster();
+        let now = state.core.clock.unix();
         let mut statuses = Vec::new();
         for (user_id, presence) in known {
             let live_id = presence.live(|gateway| roster.counts(gateway)).cloned();
@@ -195,8 +195,8 @@ impl UserStatus {
 }
 
 /// The statuses of some users, in the order of `users`.
-pub(super) async fn statuses(state: &AppState, users: Vec<UserId>) -> StoreResult<Vec<UserStatus>> {
-    let known = state.store_for_clients.presence_of(&users).await?;
+pub(crate) async fn statuses(state: &AppState, users: Vec<UserId>) -> StoreResult<Vec<UserStatus>> {
+    let known = state.core.store_for_clients.presence_of(&users).await?;
     Ok(UserStatus::of(state, users.into_iter().zip(known)))
 }
 
@@ -212,7 +212,7 @@ refusals!(
 /// Users that were asked about.
 #[derive(Serialize, ToSchema)]
 #[schema(as = UsersFound)]
-pub(super) struct UsersFound {
+pub(crate) struct UsersFound {
     /// One item for each user, in the order of the question.
     items: Vec<UserStatus>,
     /// Those of whom nothing is known: not online, and nobody remembers when they were.
@@ -225,7 +225,7 @@ pub(super) struct UsersFound {
 #[utoipa::path(post, path = "/v1/online/query", operation_id = "query_online", tag = "online",
     request_body(content = Users, content_type = "application/json"),
     responses((status = 200, description = "What is known of each", body = UsersFound), QueryRefused))]
-pub(super) async fn query(
+pub(crate) async fn query(
     State(state): State<Arc<AppState>>,
     JsonObject(users): JsonObject<Users>,
 ) -> Result<Json<UsersFound>, Problem> {
@@ -243,7 +243,7 @@ pub(super) async fn query(
 /// Whom to forget.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct ForgetQuery {
+pub(crate) struct ForgetQuery {
     /// Those who were seen last longer ago than so many seconds.
     #[param(inline, example = 86_400)]
     older_than_s: Whole,
@@ -251,7 +251,7 @@ pub(super) struct ForgetQuery {
 
 /// How many users were forgotten.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Forgotten {
+pub(crate) struct Forgotten {
     /// How many.
     count: u64,
     /// Whether there may be more, for another request.
@@ -263,13 +263,13 @@ pub(super) struct Forgotten {
 /// Users who are online stay. A request forgets some 200,000 users at most.
 #[utoipa::path(delete, path = "/v1/online", operation_id = "forget_seen", tag = "online", params(ForgetQuery),
     responses((status = 200, description = "They are forgotten", body = Forgotten), CountRefused))]
-pub(super) async fn forget(
+pub(crate) async fn forget(
     State(state): State<Arc<AppState>>,
     InQuery(query): InQuery<ForgetQuery>,
 ) -> Result<Json<Forgotten>, Problem> {
     tracked(&state)?;
-    let before = window_before(state.clock.unix(), query.older_than_s.0).from;
-    let store = state.store_for_clients.clone();
+    let before = window_before(state.core.clock.unix(), query.older_than_s.0).from;
+    let store = state.core.store_for_clients.clone();
     let seen = state.online.seen.clone();
     let (count, more) = run_to_completion(async move {
         let forgotten = forget_before(store.as_ref(), before, MAX_FORGOTTEN).await;
@@ -285,13 +285,13 @@ pub(super) async fn forget(
 }
 
 /// The earliest time at which the store still remembers a user.
-pub(super) fn oldest(state: &AppState, now: UnixMillis) -> UnixMillis {
+pub(crate) fn oldest(state: &AppState, now: UnixMillis) -> UnixMillis {
     now.saturating_sub(millis(state.online.remember))
 }
 
 /// Refuses the request if this gateway does not track which users are online.
-pub(super) fn tracked(state: &AppState) -> Result<(), Problem> {
-    match state.sessions.rooms.users {
+pub(crate) fn tracked(state: &AppState) -> Result<(), Problem> {
+    match state.sessions.core.rooms.users {
         Some(_) => Ok(()),
         None => Err(Problem::new(
             Kind::NotKept,

@@ -24,7 +24,7 @@ use crate::store::{Seen, Span, StoreResult, UserPresence};
 /// Which users.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct ListQuery {
+pub(crate) struct ListQuery {
     /// Also those who were seen within so many seconds.
     #[param(inline, example = 300)]
     window_s: Option<Whole>,
@@ -153,13 +153,13 @@ refusals!(
 /// in them twice, or not at all. A page may have fewer items than `limit` although more follow.
 #[utoipa::path(get, path = "/v1/online", operation_id = "list_online", tag = "online", params(ListQuery, ListPaging),
     responses((status = 200, description = "A page", body = Page<UserStatus>), ListRefused))]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(state): State<Arc<AppState>>,
     InQuery(query): InQuery<ListQuery>,
     paging: Paging,
 ) -> Result<Json<Page<UserStatus>>, Problem> {
     tracked(&state)?;
-    let listed = query.listed(state.clock.unix());
+    let listed = query.listed(state.core.clock.unix());
     let place = match paging.position(resume)? {
         Some(place) => place,
         None if listed.online => ListPlace::Online(OnlinePlace::first(&state)),
@@ -189,6 +189,7 @@ pub(super) async fn list(
     };
     let room = paging.limit - items.len();
     let (page, more) = state
+        .core
         .store_for_clients
         .seen_page(span, after.as_ref(), room)
         .await?;

@@ -20,7 +20,6 @@ use crate::base::identity::Role;
 use crate::base::ids::{ErasureId, ListName, LiveId, Login, StreamId, UserId};
 use crate::base::media_server::MediaServerName;
 use crate::base::webhook_name::WebhookName;
-use crate::store::StatusId;
 
 /// Title, tags, and the schemas that no handler names as its answer.
 #[derive(OpenApi)]
@@ -33,7 +32,7 @@ use crate::store::StatusId;
     ),
     servers((url = "/", description = "The gateway that answers")),
     components(schemas(
-        ProblemBody, ErasureId, ListName, LiveId, Login, MediaServerName, StatusId, StreamId, UserId, WebhookName,
+        ProblemBody, ErasureId, ListName, LiveId, Login, MediaServerName, StreamId, UserId, WebhookName,
     )),
     modifiers(&Credentials),
     tags(
@@ -52,14 +51,14 @@ use crate::store::StatusId;
         (name = "operations", description = "Probes, metrics, and what this gateway holds"),
     )
 )]
-pub(super) struct Head;
+pub(crate) struct Head;
 
 const API_KEY: &str = "api_key";
 const TOKEN: &str = "token";
 const SESSION: &str = "session";
 
 /// Where the document describes the WebSocket, which is no operation of OpenAPI.
-pub(super) const WEBSOCKET: &str = "x-websocket";
+pub(crate) const WEBSOCKET: &str = "x-websocket";
 
 /// What a reference to a schema begins with.
 const SCHEMAS: &str = "#/components/schemas/";
@@ -90,7 +89,7 @@ fn bearer(description: &str) -> Http {
 }
 
 /// Adds to operations who may call them, and how they refuse everybody else.
-pub(super) fn describe_callers(paths: &mut Paths, action: Action, accepts: Accepts) {
+pub(crate) fn describe_callers(paths: &mut Paths, action: Action, accepts: Accepts) {
     let mut security = Vec::new();
     if accepts == Accepts::KeysAndTokens
         && let Some(scope) = scope(action)
@@ -117,7 +116,7 @@ pub(super) fn describe_callers(paths: &mut Paths, action: Action, accepts: Accep
 
 /// Adds to every operation the refusal of the listener, which answers before any layer sees the
 /// request.
-pub(super) fn describe_listener(document: &mut utoipa::openapi::OpenApi) {
+pub(crate) fn describe_listener(document: &mut utoipa::openapi::OpenApi) {
     let too_large =
         Response::new("The request line and the headers are larger than 8 KiB; no body");
     for operation in document.paths.paths.values_mut().flat_map(operations) {
@@ -131,7 +130,7 @@ pub(super) fn describe_listener(document: &mut utoipa::openapi::OpenApi) {
 /// Says of the bodies of requests that they have no other fields: a field that is not described is
 /// refused, because it may be a misspelt one. Of answers it says that a field which may be null is
 /// always there: a field of an answer is null or left out, never both.
-pub(super) fn close_schemas(document: &mut utoipa::openapi::OpenApi) {
+pub(crate) fn close_schemas(document: &mut utoipa::openapi::OpenApi) {
     let bodies = bodies(document);
     let components = document.components.get_or_insert_default();
     for (name, schema) in &mut components.schemas {
@@ -208,7 +207,7 @@ fn name_of(schema: &RefOr<Schema>) -> Option<String> {
 
 /// Puts the description of a field beside its schema, where utoipa has made both out to be two
 /// schemas that the field has to fit.
-pub(super) fn describe_fields(document: &mut utoipa::openapi::OpenApi) {
+pub(crate) fn describe_fields(document: &mut utoipa::openapi::OpenApi) {
     let components = document.components.get_or_insert_default();
     for schema in components.schemas.values_mut() {
         let RefOr::T(Schema::Object(object)) = schema else {
@@ -234,7 +233,7 @@ pub(super) fn describe_fields(document: &mut utoipa::openapi::OpenApi) {
 
 /// Gives the items of pages a name where utoipa spells them out. Programs that are generated from
 /// the document then have one type for an item, whichever list it is in.
-pub(super) fn name_items(document: &mut utoipa::openapi::OpenApi) {
+pub(crate) fn name_items(document: &mut utoipa::openapi::OpenApi) {
     let components = document.components.get_or_insert_default();
     let mut named = Vec::new();
     for (page, schema) in &mut components.schemas {
@@ -261,7 +260,7 @@ pub(super) fn name_items(document: &mut utoipa::openapi::OpenApi) {
 
 /// Leaves out the tags, schemas and kinds of credentials that nothing in the document uses, so that
 /// the document of a port is about what that port serves.
-pub(super) fn drop_unused(document: &mut utoipa::openapi::OpenApi) {
+pub(crate) fn drop_unused(document: &mut utoipa::openapi::OpenApi) {
     let Ok(whole) = serde_json::to_value(&*document) else {
         return;
     };
@@ -347,7 +346,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 /// The pattern of ids of users, and of logins.
 const USER: &str = r"^(?!\.{1,2}$)[A-Za-z0-9_.:@-]{1,64}$";
 
-fn id(pattern: &str, description: &str, example: &str) -> RefOr<Schema> {
+pub(crate) fn id(pattern: &str, description: &str, example: &str) -> RefOr<Schema> {
     ObjectBuilder::new()
         .schema_type(Type::String)
         .pattern(Some(pattern))
@@ -446,16 +445,3 @@ impl PartialSchema for WebhookName {
 }
 
 impl ToSchema for WebhookName {}
-
-impl PartialSchema for StatusId {
-    fn schema() -> RefOr<Schema> {
-        let description = "Names an announcement, as the answer to it did, or a live on air";
-        let pattern = concat!(
-            r"^(?!\.{1,2}~)[A-Za-z0-9_.:@-]{1,64}~(?!\.{1,2}(@|$))(?!.*_slice[0-9]+@)",
-            r"[A-Za-z0-9_.-]{1,64}(@(0|[1-9][0-9]{0,18}))?$"
-        );
-        id(pattern, description, "s1~5m2zkq3wvtcohxya")
-    }
-}
-
-impl ToSchema for StatusId {}

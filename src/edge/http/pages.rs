@@ -21,7 +21,7 @@ use super::problem::{Kind, Problem};
 use super::state::AppState;
 
 /// Where apps and pages of other origins find the client.
-pub(super) const CLIENT: &str = "/rollcall.js";
+pub(crate) const CLIENT: &str = "/rollcall.js";
 
 /// A page may load scripts and styles of this gateway and talk to it, and nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
@@ -72,13 +72,13 @@ const FILES: &[(&str, &str, &str)] = &[
 
 /// Whether the port that serves the pages also serves the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Api {
+pub(crate) enum Api {
     Here,
     Elsewhere,
 }
 
 /// The pages of the public port, without the layers that surround every route.
-pub(super) fn public(state: &AppState, api: Api) -> Router<Arc<AppState>> {
+pub(crate) fn public(state: &AppState, api: Api) -> Router<Arc<AppState>> {
     let auth_off = state.tokens.is_none();
     let auth = if auth_off { "off" } else { "jwt" };
     let api = match api {
@@ -126,7 +126,7 @@ async fn part(Path(wanted): Path<String>, headers: HeaderMap) -> Result<Response
 }
 
 /// The page of the internal port, which shows operators what is there.
-pub(super) fn internal() -> Router<Arc<AppState>> {
+pub(crate) fn internal() -> Router<Arc<AppState>> {
     Router::new()
         .route(
             "/",

@@ -11,22 +11,22 @@ use crate::base::ids::{Epoch, UserId};
 use crate::store::{LiveRecord, LiveState};
 
 /// A position in a listing: after this user of this slice.
-pub(super) struct Position {
+pub(crate) struct Position {
     /// When the listing began. It shows no copy of a slice that was read before.
-    pub(super) began: u64,
+    pub(crate) began: u64,
     epoch: Epoch,
-    pub(super) slice: u32,
-    pub(super) after: Option<UserId>,
+    pub(crate) slice: u32,
+    pub(crate) after: Option<UserId>,
 }
 
 impl Position {
-    pub(super) fn cursor(&self, listing: Listing) -> String {
+    pub(crate) fn cursor(&self, listing: Listing) -> String {
         let after = self.after.as_ref().map_or("", UserId::as_str);
         listing.cursor(&[&self.began, &self.epoch, &self.slice, &after])
     }
 
     /// Reads the cursor of a request; `None` for the first page.
-    pub(super) fn read(listing: Listing, paging: &Paging) -> Result<Option<Self>, Problem> {
+    pub(crate) fn read(listing: Listing, paging: &Paging) -> Result<Option<Self>, Problem> {
         paging.position(|cursor| listing.resume(cursor, Self::parse))
     }
 
@@ -41,7 +41,7 @@ impl Position {
 
     /// The position in a live, which is the first one if the request has none. `None` if the live
     /// has closed, or if the epoch in which the listing began has ended.
-    pub(super) fn in_epoch(
+    pub(crate) fn in_epoch(
         position: Option<Self>,
         state: &AppState,
         record: &LiveRecord,

@@ -2,9 +2,9 @@
 //! leaves by HTTP. This file has what they share: who a session's id belongs to, and how they
 //! refuse.
 
-pub(super) mod beats;
-pub(super) mod events;
-pub(super) mod joining;
+pub(crate) mod beats;
+pub(crate) mod events;
+pub(crate) mod joining;
 
 use axum::extract::FromRequestParts;
 use axum::http::Extensions;
@@ -38,7 +38,7 @@ const CURRENT: &str = "current";
 const SCHEME: &str = "Presence";
 
 /// The id of a session, as it was sent. [`owner`] reads it.
-pub(super) struct Id(String);
+pub(crate) struct Id(String);
 
 /// The id of a session in a path.
 struct IdInPath(String);

@@ -290,7 +290,7 @@ impl Problem {
     }
 
     /// Writes the id of the request into a problem document. Leaves every other answer as it is.
-    pub(super) fn name_request(response: &mut Response, method: &Method, id: &HttpRequestId) {
+    pub(crate) fn name_request(response: &mut Response, method: &Method, id: &HttpRequestId) {
         let Some(problem) = response.extensions_mut().remove::<Self>() else {
             return;
         };

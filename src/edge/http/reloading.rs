@@ -16,7 +16,7 @@ use crate::base::ids::GatewayId;
 /// What a gateway read again.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Reloaded)]
-pub(super) struct Reloaded {
+pub(crate) struct Reloaded {
     /// The gateway that answers.
     #[schema(value_type = String, example = "gw-nlv76ootsqk3vjsq")]
     gateway_id: GatewayId,
@@ -34,7 +34,7 @@ refusals!(ReloadRefused = BadFiles, StoreUnavailable);
 /// whether the files are good.
 #[utoipa::path(post, path = "/v1/gateway/reload", operation_id = "reload_gateway", tag = "operations",
     responses((status = 200, description = "All are in force", body = Reloaded), ReloadRefused))]
-pub(super) async fn reload(
+pub(crate) async fn reload(
     State(state): State<Arc<AppState>>,
     CalledBy(caller): CalledBy,
 ) -> Result<Json<Reloaded>, Problem> {
@@ -48,7 +48,7 @@ pub(super) async fn reload(
     );
     match state.reloader.reload().await {
         Ok(read) => Ok(Json(Reloaded {
-            gateway_id: state.gateways.id(),
+            gateway_id: state.core.gateways.id(),
             read,
         })),
         Err(problems) => Err(Problem::new(

@@ -29,7 +29,7 @@ type MaybeBanSeconds = Within<0, { MAX_BAN.as_secs() }>;
 /// How to remove a user; the body may be left out.
 #[derive(Default, Deserialize, ToSchema)]
 #[schema(example = json!({"ban_s": 600}))]
-pub(super) struct RemoveUser {
+pub(crate) struct RemoveUser {
     /// For how many seconds the user's joins are refused; replaces an earlier ban. 0, null or left
     /// out: the user may come back, unless an earlier ban still runs.
     #[schema(inline)]
@@ -39,7 +39,7 @@ pub(super) struct RemoveUser {
 /// How long a user is banned.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"ban_s": 600}))]
-pub(super) struct PutBan {
+pub(crate) struct PutBan {
     /// For how many seconds the user's joins are refused.
     #[schema(inline)]
     ban_s: BanSeconds,
@@ -47,7 +47,7 @@ pub(super) struct PutBan {
 
 /// A user who was removed.
 #[derive(Serialize, ToSchema)]
-pub(super) struct RemovedUser {
+pub(crate) struct RemovedUser {
     /// The live.
     live_id: LiveId,
     /// Which opening of it.
@@ -62,7 +62,7 @@ pub(super) struct RemovedUser {
 
 /// A user who may not join.
 #[derive(Serialize, ToSchema)]
-pub(super) struct BannedUser {
+pub(crate) struct BannedUser {
     /// The live.
     live_id: LiveId,
     /// Which opening of it.
@@ -77,7 +77,7 @@ pub(super) struct BannedUser {
 
 /// What became of a ban.
 #[derive(Serialize, ToSchema)]
-pub(super) struct BanState {
+pub(crate) struct BanState {
     /// Whether the user is banned now.
     banned: bool,
     /// Whether this call made it so.
@@ -87,7 +87,7 @@ pub(super) struct BanState {
 /// A ban, in a list.
 #[derive(Serialize, ToSchema)]
 #[schema(as = BanEntry)]
-pub(super) struct BanEntry {
+pub(crate) struct BanEntry {
     /// Who may not join.
     user_id: UserId,
     /// Until when, in Unix milliseconds.
@@ -130,7 +130,7 @@ refusals!(
     ),
     request_body(content = Option<RemoveUser>, content_type = "application/json"),
     responses((status = 200, description = "Every gateway removes the user", body = RemovedUser), RemoveRefused))]
-pub(super) async fn remove(
+pub(crate) async fn remove(
     State(state): State<Arc<AppState>>,
     InPath((live_id, user_id)): InPath<(LiveId, UserId)>,
     own: Option<Extension<OwnLive>>,
@@ -190,7 +190,7 @@ refusals!(
     ),
     request_body = PutBan,
     responses((status = 200, description = "The user is banned", body = BannedUser), BanRefused))]
-pub(super) async fn ban(
+pub(crate) async fn ban(
     State(state): State<Arc<AppState>>,
     InPath((live_id, user_id)): InPath<(LiveId, UserId)>,
     own: Option<Extension<OwnLive>>,
@@ -233,7 +233,7 @@ refusals!(
         ("user_id" = UserId, Path, description = "Who may join again", example = "u1"),
     ),
     responses((status = 200, description = "The user is not banned", body = BanState), LiftRefused))]
-pub(super) async fn lift(
+pub(crate) async fn lift(
     State(state): State<Arc<AppState>>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
     own: Option<Extension<OwnLive>>,
@@ -266,7 +266,7 @@ refusals!(
 #[utoipa::path(get, path = "/v1/lives/{live_id}/bans", operation_id = "list_bans", tag = "moderation",
     params(("live_id" = LiveId, Path, description = "The live", example = "42"), BansQuery),
     responses((status = 200, description = "A page", body = Page<BanEntry>), ListRefused))]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     own: Option<Extension<OwnLive>>,
@@ -301,7 +301,7 @@ pub(super) async fn list(
 /// The epoch for which [`super::authorization`] found that the streamer owns it. A handler must act
 /// on no other one: the body of a request may take long to arrive, and the next epoch may belong to
 /// another streamer.
-pub(super) fn judged(own: Option<Extension<OwnLive>>) -> Option<LiveRecord> {
+pub(crate) fn judged(own: Option<Extension<OwnLive>>) -> Option<LiveRecord> {
     own.map(|Extension(OwnLive(record))| record)
 }
 

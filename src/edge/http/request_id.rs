@@ -5,16 +5,16 @@ use std::fmt;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
-pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The longest id that the gateway takes from a client, in bytes. UUIDs and ULIDs are shorter.
 const MAX_LEN: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct HttpRequestId(HeaderValue);
+pub(crate) struct HttpRequestId(HeaderValue);
 
 impl HttpRequestId {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
         let mut sent = headers.get_all(REQUEST_ID).iter();
         match (sent.next(), sent.next()) {
             (Some(id), None) if is_well_formed(id) => Self(id.clone()),
@@ -27,11 +27,11 @@ impl HttpRequestId {
         Self(HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("none")))
     }
 
-    pub(super) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         self.0.to_str().unwrap_or_default()
     }
 
-    pub(super) fn header(&self) -> HeaderValue {
+    pub(crate) fn header(&self) -> HeaderValue {
         self.0.clone()
     }
 }

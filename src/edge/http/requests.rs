@@ -19,10 +19,9 @@ use crate::base::ids::{ErasureId, InvalidId, ListName, LiveId, StreamId, UserId}
 use crate::base::media_server::MediaServerName;
 use crate::base::webhook_name::WebhookName;
 use crate::edge::fields::{Json, NotJson, Place, from_json, from_query};
-use crate::store::StatusId;
 
 /// The largest request body; a useful one has some hundred bytes.
-pub(super) const MAX_BODY: usize = 64 << 10;
+pub(crate) const MAX_BODY: usize = 64 << 10;
 
 /// Ids of the path, percent-decoded and parsed, in the order in which the pattern names them.
 pub(crate) struct InPath<T>(pub(crate) T);
@@ -36,7 +35,7 @@ pub(crate) struct PathParams<'a> {
 
 impl<'a> PathParams<'a> {
     /// The next value. After the last one it is the empty string, which is no id.
-    pub(super) fn next_value(&mut self) -> &'a str {
+    pub(crate) fn next_value(&mut self) -> &'a str {
         let (name, value) = self.rest.next().unwrap_or_default();
         self.name = name;
         value
@@ -75,12 +74,6 @@ impl Ids for StreamId {
 impl Ids for ListName {
     fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
         Self::parse(params.next_value())
-    }
-}
-
-impl Ids for StatusId {
-    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
-        Self::parse(params.next_value()).ok_or(InvalidId::Alphabet)
     }
 }
 
@@ -143,12 +136,12 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for InQuery<T> {
 }
 
 /// Names the field of the query in the problem, if its value is no id.
-pub(super) fn in_query<T>(field: &str, read: Result<T, InvalidId>) -> Result<T, Problem> {
+pub(crate) fn in_query<T>(field: &str, read: Result<T, InvalidId>) -> Result<T, Problem> {
     read.map_err(|why| Problem::from(why).at(Place::Query(field.to_owned())))
 }
 
 /// Names the field of the body in the problem, if its value is no id.
-pub(super) fn in_body<T>(field: &str, read: Result<T, InvalidId>) -> Result<T, Problem> {
+pub(crate) fn in_body<T>(field: &str, read: Result<T, InvalidId>) -> Result<T, Problem> {
     read.map_err(|why| Problem::from(why).at(Place::field(field)))
 }
 
@@ -182,7 +175,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeObje
 }
 
 /// A body that the client declared as JSON. The extractor does not parse it.
-pub(super) struct JsonText(pub(super) Bytes);
+pub(crate) struct JsonText(pub(crate) Bytes);
 
 impl<S: Send + Sync> FromRequest<S> for JsonText {
     type Rejection = Problem;
@@ -196,7 +189,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
 }
 
 /// Parses any JSON in which no object has a field twice.
-pub(super) fn json(text: &[u8]) -> Result<Json, Problem> {
+pub(crate) fn json(text: &[u8]) -> Result<Json, Problem> {
     let json = parse(text)?;
     json.check_fields()
         .map_err(|error| Problem::of_body(&error))?;
@@ -212,7 +205,7 @@ fn parse(text: &[u8]) -> Result<Json, Problem> {
     })
 }
 
-pub(super) fn object<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+pub(crate) fn object<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     let json = parse(text)?;
     if !matches!(json, Json::Object(_)) {
         return Err(Problem::new(
@@ -225,7 +218,7 @@ pub(super) fn object<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
 
 /// Checks the body of a call that has no fields: it may be absent, or an empty object. A field in it
 /// is a mistake of the caller, who expects the call to use it.
-pub(super) async fn without_fields(request: Request) -> Result<Request, Problem> {
+pub(crate) async fn without_fields(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     if body.is_end_stream() {
         return Ok(Request::from_parts(parts, body));
@@ -251,9 +244,9 @@ struct Nothing {}
 
 /// The largest body that a call takes, in bytes. The routes add it to the extensions of requests.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct MaxBody(pub(super) u64);
+pub(crate) struct MaxBody(pub(crate) u64);
 
-pub(super) async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+pub(crate) async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
     // Reading the body of a client that asks first (Expect: 100-continue) would tell it to go on.
     if let Some(MaxBody(max)) = request.extensions().get::<MaxBody>()
         && request.body().size_hint().lower() > *max
@@ -300,7 +293,7 @@ fn not_declared() -> Problem {
 }
 
 /// Refuses a body that is compressed, as the gateway would have to unpack it first.
-pub(super) fn check_encoding(request: &Request) -> Result<(), Problem> {
+pub(crate) fn check_encoding(request: &Request) -> Result<(), Problem> {
     let mut encodings = request.headers().get_all(header::CONTENT_ENCODING).iter();
     let is_plain = encodings.all(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"));
     if is_plain || request.body().is_end_stream() {

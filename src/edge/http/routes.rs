@@ -22,13 +22,11 @@ use super::known_fields::{self, KnownFields, Refuse};
 use super::pages::{self, Api};
 use super::problem::{Kind, Problem};
 use super::requests::{MAX_BODY, MaxBody};
-use super::social::{feeds, lists, statuses};
 use super::state::AppState;
 use super::{
-    asyncapi, attendance, audit, beats, erasures, fans, follows, friends, gateway, health, history,
-    infos, live_changes, live_lists, lives, logging, media, middleware, online, online_list,
-    openapi, presence, reloading, removals, sessions, sharing, streams, upgrade, users, viewers,
-    webhooks,
+    asyncapi, audit, beats, fans, follows, gateway, health, infos, live_changes, live_lists, lives,
+    logging, middleware, online, online_list, openapi, presence, reloading, removals, sharing,
+    upgrade, viewers,
 };
 use crate::auth::permissions::Action;
 
@@ -36,37 +34,43 @@ use crate::auth::permissions::Action;
 /// white space.
 const MAX_IDS_BODY: usize = 96 << 10;
 
-/// The longest callback of a media server, in bytes. LiveKit puts up to 512 KiB of metadata into one,
-/// and JSON may double that.
-const MAX_CALLBACK_BODY: usize = 1 << 20;
-
 const SOCKET: &str = "/ws";
+
+/// Adds the routes of a feature.
+pub(crate) type AddRoutes = fn(Routes) -> Routes;
+
+/// What all features add, a part of [`AppState`].
+#[derive(Clone)]
+pub(crate) struct AddedRoutes(pub(crate) Arc<[AddRoutes]>);
 
 /// Routes, with their description. There are three ways to add one, so that each says who may
 /// call it.
-struct Routes {
+pub(crate) struct Routes {
     state: Arc<AppState>,
     accepts: Accepts,
+    /// Whether this port serves the API; otherwise only what anybody may call.
+    serves_api: bool,
     router: OpenApiRouter<Arc<AppState>>,
 }
 
 impl Routes {
-    fn new(state: &Arc<AppState>, accepts: Accepts) -> Self {
+    fn new(state: &Arc<AppState>, accepts: Accepts, serves_api: bool) -> Self {
         let head = OpenApiRouter::with_openapi(openapi::Head::openapi());
         Self {
             state: state.clone(),
             accepts,
+            serves_api,
             router: head,
         }
     }
 
     /// Anybody may call it.
-    fn open_to_all(self, route: UtoipaMethodRouter<Arc<AppState>>) -> Self {
+    pub(crate) fn open_to_all(self, route: UtoipaMethodRouter<Arc<AppState>>) -> Self {
         self.unguarded(route, Refuse::Misspelt)
     }
 
     /// The handler checks who may call it.
-    fn with_own_check(self, route: UtoipaMethodRouter<Arc<AppState>>) -> Self {
+    pub(crate) fn with_own_check(self, route: UtoipaMethodRouter<Arc<AppState>>) -> Self {
         self.unguarded(route, Refuse::Unknown)
     }
 
@@ -79,7 +83,14 @@ impl Routes {
     }
 
     /// Only callers who may do `action` may call it.
-    fn only_for(mut self, action: Action, route: UtoipaMethodRouter<Arc<AppState>>) -> Self {
+    pub(crate) fn only_for(
+        mut self,
+        action: Action,
+        route: UtoipaMethodRouter<Arc<AppState>>,
+    ) -> Self {
+        if !self.serves_api {
+            return self;
+        }
         let (schemas, mut paths, methods) = route;
         openapi::describe_callers(&mut paths, action, self.accepts);
         let known = KnownFields::of(&paths, Refuse::Unknown);
@@ -120,8 +131,6 @@ impl Routes {
             .only_for(Action::Open, routes!(lives::open))
             .only_for(Action::Change, routes!(live_changes::change))
             .only_for(Action::Close, routes!(lives::close))
-            .only_for(Action::Close, routes!(streams::end))
-            .only_for(Action::ReadLive, routes!(streams::list))
             .only_for(Action::ReadLive, routes!(lives::show))
             .only_for(Action::Watch, routes!(presence::events::of_live))
             .only_for(Action::WriteInfo, routes!(infos::write))
@@ -129,11 +138,6 @@ impl Routes {
             .only_for(Action::ReadLive, routes!(viewers::list))
             .only_for(Action::ReadLive, routes!(fans::list))
             .only_for(Action::ReadLive, routes!(fans::presence))
-            .only_for(Action::ReadLive, routes!(history::show))
-            .only_for(Action::ReadPastLives, routes!(history::past))
-            .only_for(Action::ReadPastLives, routes!(live_lists::of_streamer))
-            .only_for(Action::ReadLive, routes!(sessions::list))
-            .only_for(Action::ReadAttendance, routes!(attendance::find))
             .only_for(Action::Moderate, routes!(removals::remove))
             .only_for(Action::Moderate, routes!(removals::ban, removals::lift))
             .only_for(Action::ListBans, routes!(removals::list))
@@ -141,31 +145,12 @@ impl Routes {
             .only_for(Action::ReadFollows, routes!(follows::show))
             .only_for(Action::ReadFollows, routes!(follows::following))
             .only_for(Action::ReadFollows, routes!(follows::followers))
-            .only_for(Action::WriteUser, routes!(users::create))
-            .only_for(Action::WriteUser, routes!(users::put))
-            .only_for(Action::ReadUser, routes!(users::show))
-            .only_for(Action::Erase, routes!(erasures::erase))
-            .only_for(Action::Erase, routes!(erasures::show))
-            .only_for(Action::ReadFeeds, routes!(feeds::feed))
-            .only_for(Action::ReadFeeds, routes!(feeds::home))
-            .only_for(Action::ReadFeeds, routes!(feeds::profile))
-            .only_for(Action::ReadFeeds, routes!(statuses::show))
-            .only_for(Action::Announce, routes!(statuses::post))
-            .only_for(Action::Announce, routes!(statuses::delete))
-            .only_for(Action::WriteList, routes!(lists::put, lists::take_out))
-            .only_for(Action::ReadFeeds, routes!(lists::members))
-            .only_for(Action::ReadFeeds, routes!(lists::timeline))
-            .only_for(Action::ReadOnline, routes!(friends::online))
             .only_for(Action::ReadOnline, routes!(online::count))
             .only_for(Action::ReadOnline, routes!(online_list::list))
             .only_for(Action::ForgetSeen, routes!(online::forget))
             .only_for(Action::ReadOnline, with_many_ids(routes!(online::query)))
             .only_for(Action::NoteSeen, with_many_ids(routes!(beats::seen)))
             .only_for(Action::Beat, routes!(beats::beat))
-            .only_for(Action::ReadWebhooks, routes!(webhooks::list))
-            .only_for(Action::ReadWebhooks, routes!(webhooks::deliveries))
-            .only_for(Action::SendToWebhook, routes!(webhooks::test))
-            .only_for(Action::SendToWebhook, routes!(webhooks::replay_span))
             .only_for(Action::ReadGateway, routes!(gateway::slices))
             .only_for(Action::ReadGateway, routes!(gateway::viewer))
             .only_for(Action::ReadGateway, routes!(logging::show))
@@ -173,8 +158,12 @@ impl Routes {
             .only_for(Action::Reload, routes!(reloading::reload))
     }
 
-    fn media(self) -> Self {
-        self.open_to_all(with_body(MAX_CALLBACK_BODY, routes!(media::callback)))
+    /// The routes of features.
+    fn added(self) -> Self {
+        match self.state.parts.get::<AddedRoutes>().cloned() {
+            Some(added) => added.0.iter().fold(self, |routes, add| add(routes)),
+            None => self,
+        }
     }
 
     fn metrics(self) -> Self {
@@ -198,27 +187,28 @@ impl Routes {
 /// The routes of the public port: all of them. If the gateway has an internal port too, the public
 /// port serves no metrics, and the API only to the bearers of tokens.
 pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
-    if !has_internal_port {
-        let whole = Routes::new(state, Accepts::KeysAndTokens)
-            .socket()
-            .presence()
-            .probes()
-            .media()
-            .api()
-            .metrics();
-        return whole.finish(public_pages(state, Api::Here));
-    }
-    let routes = Routes::new(state, Accepts::Tokens)
+    // With `--auth off` there are no tokens.
+    let serves_api = !has_internal_port || state.tokens.is_some();
+    let accepts = if has_internal_port {
+        Accepts::Tokens
+    } else {
+        Accepts::KeysAndTokens
+    };
+    let mut routes = Routes::new(state, accepts, serves_api)
         .socket()
         .presence()
         .probes()
-        .media();
-    // With `--auth off` there are no tokens.
-    if state.tokens.is_some() {
-        routes.api().finish(public_pages(state, Api::Here))
-    } else {
-        routes.finish(public_pages(state, Api::Elsewhere))
+        .api()
+        .added();
+    if !has_internal_port {
+        routes = routes.metrics();
     }
+    let api = if serves_api {
+        Api::Here
+    } else {
+        Api::Elsewhere
+    };
+    routes.finish(public_pages(state, api))
 }
 
 /// The pages, and the description of the WebSocket, which is on this port only.
@@ -228,10 +218,10 @@ fn public_pages(state: &AppState, api: Api) -> Router<Arc<AppState>> {
 
 /// The routes of the internal port: all but the WebSocket. The metrics are open to all there.
 pub(crate) fn admin(state: &Arc<AppState>) -> Router {
-    Routes::new(state, Accepts::KeysAndTokens)
+    Routes::new(state, Accepts::KeysAndTokens, true)
         .probes()
-        .media()
         .api()
+        .added()
         .open_to_all(routes!(health::metrics))
         .finish(pages::internal())
 }
@@ -255,7 +245,7 @@ fn text_of(mut document: utoipa::openapi::OpenApi) -> Bytes {
     document.to_json().unwrap_or_default().into()
 }
 
-pub(super) fn with_middleware(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
+pub(crate) fn with_middleware(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
     router
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
@@ -274,7 +264,7 @@ fn with_many_ids(route: UtoipaMethodRouter<Arc<AppState>>) -> UtoipaMethodRouter
 }
 
 /// A route that takes a longer body than others.
-fn with_body(
+pub(crate) fn with_body(
     max: usize,
     route: UtoipaMethodRouter<Arc<AppState>>,
 ) -> UtoipaMethodRouter<Arc<AppState>> {

@@ -28,7 +28,7 @@ const REQUEST_HEADERS: &str = "authorization, baggage, content-type, idempotency
      sentry-trace, traceparent, tracestate, x-request-id";
 
 /// Lets pages of allowed origins read the answers of the API, refusals included.
-pub(super) async fn guard(
+pub(crate) async fn guard(
     State(state): State<Arc<AppState>>,
     request: Request,
     next: Next,

@@ -4,7 +4,7 @@
 //! reason. After the 101 of an accepted upgrade, hyper gives the raw connection back, and the
 //! session takes it over.
 
-pub(super) mod probe;
+pub(crate) mod probe;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ use crate::session::SocketPermit;
 use crate::session::{self, Handshake};
 
 /// The path at which a client asks whether the gateway would accept its upgrade.
-pub(super) const ADMISSION: &str = "/ws/admission";
+pub(crate) const ADMISSION: &str = "/ws/admission";
 
 const SUBPROTOCOL: &str = "rollcall.v1";
 
@@ -85,7 +85,7 @@ pub(crate) async fn upgrade(State(state): State<Arc<AppState>>, request: Request
     match accept(&state, parts, asked).await {
         Ok(response) => response,
         Err(Refusal { why, problem }) => {
-            Metrics::count(&state.metrics.upgrades_refused, why);
+            Metrics::count(&state.core.metrics.upgrades_refused, why);
             tracing::debug!(why, code = problem.kind().code(), "upgrade refused");
             problem.into_response()
         }
@@ -131,14 +131,15 @@ async fn accept(
             // The session gets a task of its own, which is about 1 kB smaller than this one.
             Ok(Some((socket, early))) => {
                 state
+                    .core
                     .metrics
                     .handshake_seconds
                     .observe(asked.elapsed().as_secs_f64());
                 let session = session::run(state.sessions.clone(), socket, early, handshake);
                 sockets.spawn(session);
             }
-            Ok(None) => Metrics::count(&state.metrics.upgrades_refused, "lost"),
-            Err(_) => Metrics::count(&state.metrics.upgrades_refused, "slow"),
+            Ok(None) => Metrics::count(&state.core.metrics.upgrades_refused, "lost"),
+            Err(_) => Metrics::count(&state.core.metrics.upgrades_refused, "slow"),
         }
     });
     Ok(response)
@@ -171,14 +172,14 @@ async fn admit(
         pending.becomes_socket();
     }
     if !wait.is_zero() {
-        let _waiting = Waiting::new(&state.metrics);
+        let _waiting = Waiting::new(&state.core.metrics);
         tokio::time::sleep(wait).await;
-        state.metrics.handshakes_delayed.inc();
+        state.core.metrics.handshakes_delayed.inc();
     }
     let place = match at_once {
         Some(place) => place,
         None => {
-            let _waiting = Waiting::new(&state.metrics);
+            let _waiting = Waiting::new(&state.core.metrics);
             state.admission.place(user).await.map_err(Refusal::full)?
         }
     };

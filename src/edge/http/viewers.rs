@@ -22,7 +22,7 @@ const MAX_EXAMINED: usize = 10 * MAX_LIMIT;
 /// A viewer who is online.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Viewer)]
-pub(super) struct Viewer {
+pub(crate) struct Viewer {
     /// The user.
     user_id: UserId,
     /// Whether the user follows the streamer.
@@ -36,7 +36,7 @@ pub(super) struct Viewer {
 /// Which viewers are asked for.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct FanQuery {
+pub(crate) struct FanQuery {
     /// True: only fans. False: only others.
     fan: Option<bool>,
 }
@@ -58,7 +58,7 @@ refusals!(
 #[utoipa::path(get, path = "/v1/lives/{live_id}/viewers", operation_id = "list_viewers", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42"), ViewersQuery, FanQuery),
     responses((status = 200, description = "A page", body = Page<Viewer>), ListRefused))]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     InQuery(only): InQuery<FanQuery>,
@@ -108,7 +108,7 @@ async fn page(
                 });
             }
             examined += users.len();
-            let store = &state.store_for_clients;
+            let store = &state.core.store_for_clients;
             let (are_fans, since) = tokio::try_join!(
                 store.are_members(&slice, Group::Fans, users),
                 store.since_of(&slice, users)

@@ -38,7 +38,7 @@ impl Port {
             certificate: None,
             proxy_protocol: config.proxy_protocol,
             trusted_proxies: TrustedProxies::new(&config.trusted_proxies),
-            metrics: world.app.metrics.clone(),
+            metrics: world.app.core.metrics.clone(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
@@ -100,7 +100,7 @@ async fn an_upgrade_ends_in_a_session() {
     let (mut socket, response) = client_async(request, port.connects().await).await.unwrap();
     assert_eq!(response.status(), 101);
     assert_eq!(response.headers()["sec-websocket-protocol"], "rollcall.v1");
-    let metrics = &port.world.app.metrics;
+    let metrics = &port.world.app.core.metrics;
     tokio::time::timeout(SOON, async {
         while metrics.sockets.get() == 0 {
             tokio::task::yield_now().await;

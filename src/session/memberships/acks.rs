@@ -11,7 +11,7 @@ use crate::session::messages::{self, RequestId, ServerMessage};
 impl Memberships {
     /// The answer to a heartbeat.
     pub(in crate::session) fn ack(&mut self, id: Option<&RequestId>) -> Utf8Bytes {
-        let heartbeat_ms = millis(self.context.heartbeat);
+        let heartbeat_ms = millis(self.context.core.config.heartbeat);
         let Some(figures) = self.figures() else {
             let message = ServerMessage::HeartbeatAck {
                 live_id: None,

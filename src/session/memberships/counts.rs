@@ -64,7 +64,9 @@ impl Memberships {
         if let Some(seat) = &mut self.seat
             && seat.sent == NO_COUNTS
         {
-            seat.room.pushed.add(&self.conn, self.context.clock.now());
+            seat.room
+                .pushed
+                .add(&self.conn, self.context.core.clock.now());
             seat.sent = 0;
         }
     }
@@ -82,7 +84,7 @@ impl Memberships {
     /// The counts of the joined live at this moment, for a viewer who has just asked for them.
     pub(in crate::session) fn first_counts(&mut self) -> Option<Utf8Bytes> {
         let text = self.own_counts()?;
-        self.context.metrics.counts_sent.inc();
+        self.context.core.metrics.counts_sent.inc();
         Some(text)
     }
 
@@ -100,7 +102,7 @@ impl Memberships {
         let (shown, number) = if self.told_as_new {
             room.pushed.for_newcomer(|| Shown {
                 figures: room.figures.for_newcomer(),
-                ..room.show(context.clock.now(), || {
+                ..room.show(context.core.clock.now(), || {
                     context.trust.quality_for_newcomer(&room)
                 })
             })?
@@ -148,7 +150,7 @@ impl Memberships {
             texts.push(counts(&context, &room, shown, self.seq, info.as_ref()).text(None));
         }
         texts.extend(self.shared_counts());
-        context.metrics.counts_sent.inc_by(texts.len() as u64);
+        context.core.metrics.counts_sent.inc_by(texts.len() as u64);
         texts
     }
 
@@ -218,18 +220,18 @@ impl Memberships {
             forced
         };
         if forced {
-            self.context.rooms.show(room);
+            self.context.core.rooms.show(room);
         }
         self.seq += 1;
         let info = self.info_to_tell(room);
-        self.context.metrics.counts_sent.inc();
+        self.context.core.metrics.counts_sent.inc();
         Some(counts(&self.context, room, shown, self.seq, info.as_ref()).text(id))
     }
 }
 
 /// The figures of a room at this moment.
 fn show(context: &SessionContext, room: &Room) -> Shown {
-    room.show(context.clock.now(), || context.trust.quality(room))
+    room.show(context.core.clock.now(), || context.trust.quality(room))
 }
 
 fn counts<'a>(
@@ -251,7 +253,9 @@ fn counts<'a>(
     // Exact figures are correct now; the others were correct when the store last answered.
     let age = match shown.quality {
         Quality::Exact => 0,
-        Quality::Partial | Quality::Stale => context.clock.now().since(context.trust.sure_at(room)),
+        Quality::Partial | Quality::Stale => {
+            context.core.clock.now().since(context.trust.sure_at(room))
+        }
     };
     ServerMessage::Counts(CountsMessage {
         live_id: &room.record.live,
@@ -262,7 +266,7 @@ fn counts<'a>(
         peak_viewers: peaks.viewers,
         peak_fans: peaks.fans,
         opened_at: room.record.opened_at,
-        as_of: context.clock.unix().saturating_sub(age),
+        as_of: context.core.clock.unix().saturating_sub(age),
         quality: shown.quality,
         away: shown.away,
         joins: shown.arrived.joins,

@@ -17,9 +17,11 @@ impl Memberships {
         if let Some(seat) = &self.seat
             && !self.asks_friends
         {
-            self.context
-                .rooms
-                .ask_friends(&seat.room, &self.conn, self.context.clock.now());
+            self.context.core.rooms.ask_friends(
+                &seat.room,
+                &self.conn,
+                self.context.core.clock.now(),
+            );
             self.asks_friends = true;
         }
     }
@@ -29,7 +31,7 @@ impl Memberships {
         if let Some(seat) = &self.seat
             && self.asks_friends
         {
-            self.context.rooms.forget_asker(&seat.room, &self.conn);
+            self.context.core.rooms.forget_asker(&seat.room, &self.conn);
             self.asks_friends = false;
         }
     }
@@ -40,14 +42,14 @@ impl Memberships {
             return None;
         }
         let seat = self.seat.as_ref()?;
-        let shown = self.context.rooms.asker(&self.conn)?.update()?;
+        let shown = self.context.core.rooms.asker(&self.conn)?.update()?;
         let message = ServerMessage::Friends {
             live_id: &seat.room.record.live,
             count: shown.count,
             user_ids: &shown.users,
             partial: shown.partial,
         };
-        self.context.metrics.friends_sent.inc();
+        self.context.core.metrics.friends_sent.inc();
         Some(message.text(None))
     }
 }

@@ -38,7 +38,7 @@ pub(super) const NEWS: Signals = Signals::ENDED.and(Signals::COUNTS).and(Signals
 impl SocketlessSessions {
     /// Runs until told to stop.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let clock = self.context.clock;
+        let clock = self.context.core.clock;
         loop {
             let moved_at = self.next_moved();
             let moved = clock.sleep_until(moved_at.unwrap_or(Moment::NEVER));
@@ -108,7 +108,7 @@ impl SocketlessSessions {
     }
 
     fn end_moved(&self) {
-        let now = self.context.clock.now();
+        let now = self.context.core.clock.now();
         loop {
             let due = self.moving.lock().pop_front_if(|(until, _)| *until <= now);
             let Some((_, session)) = due else {
@@ -148,7 +148,7 @@ impl SocketlessSessions {
         if signals.has(Signals::CROWDED_OUT) {
             return Some(Close::TooManySockets);
         }
-        if signals.has(Signals::EXPIRED) && conn.expires_at() <= self.context.clock.now() {
+        if signals.has(Signals::EXPIRED) && conn.expires_at() <= self.context.core.clock.now() {
             return Some(Close::Expired);
         }
         if signals.has(Signals::JUDGE) && is_silent(&self.context, conn) {

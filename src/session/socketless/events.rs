@@ -134,9 +134,9 @@ impl EventStream {
         // Signals may have been set before, and the client gets the counts of now: look at once.
         session.greets.store(true, Ordering::Release);
         wakes.notify_one();
-        sessions.context.metrics.event_streams.inc();
+        sessions.context.core.metrics.event_streams.inc();
         Self {
-            beat_at: sessions.context.clock.now(),
+            beat_at: sessions.context.core.clock.now(),
             sessions,
             session,
             wakes,
@@ -170,7 +170,7 @@ impl EventStream {
                 self.waiting.push_back(reconnect());
                 continue;
             }
-            let clock = self.sessions.context.clock;
+            let clock = self.sessions.context.core.clock;
             tokio::select! {
                 () = self.wakes.notified() => {
                     let events = self.sessions.news(&self.session);
@@ -192,7 +192,7 @@ impl EventStream {
 
     fn beat(&mut self) {
         let context = &self.sessions.context;
-        self.beat_at = context.clock.now() + millis(context.heartbeat) / 2;
+        self.beat_at = context.core.clock.now() + millis(context.core.config.heartbeat) / 2;
         if self.beats == StreamBeats::Yes {
             self.sessions.beat(&self.session, Way::Stream);
         }
@@ -209,7 +209,7 @@ impl EventStream {
 
 impl Drop for EventStream {
     fn drop(&mut self) {
-        self.sessions.context.metrics.event_streams.dec();
+        self.sessions.context.core.metrics.event_streams.dec();
         if self.watches {
             self.session.end(End::Left);
             return;

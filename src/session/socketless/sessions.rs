@@ -151,12 +151,12 @@ impl SocketlessSessions {
 
     /// How often clients should send a beat, in ms.
     pub(crate) fn beat_ms(&self) -> u64 {
-        millis(self.context.heartbeat)
+        millis(self.context.core.config.heartbeat)
     }
 
     /// How long a client may be silent, in ms.
     pub(crate) fn timeout_ms(&self) -> u64 {
-        millis(self.context.timeout)
+        millis(self.context.core.config.timeout)
     }
 
     pub(crate) fn secret(&self) -> &PresenceSecret {
@@ -202,7 +202,7 @@ impl SocketlessSessions {
     /// A new session with no seat yet, which nobody finds yet.
     fn fresh_session(&self, newcomer: Newcomer) -> Arc<SocketlessSession> {
         let key = self.secret.new_key();
-        self.new_session(key, 0, self.context.clock.unix(), newcomer)
+        self.new_session(key, 0, self.context.core.clock.unix(), newcomer)
     }
 
     /// A session that may have begun elsewhere, with no seat yet, which nobody finds yet.
@@ -218,7 +218,7 @@ impl SocketlessSessions {
             claims,
             permit,
         } = newcomer;
-        let conn = Arc::new(Conn::new(identity, self.context.clock.now()));
+        let conn = Arc::new(Conn::new(identity, self.context.core.clock.now()));
         if let Some(claims) = claims {
             let end = self.context.end_of(&claims);
             conn.hold_token(claims, end);
@@ -276,7 +276,7 @@ impl SocketlessSessions {
             }
             Entry::Vacant(place) => {
                 place.insert(session.clone());
-                self.context.metrics.presences.inc();
+                self.context.core.metrics.presences.inc();
             }
         }
         if let Some(memberships) = session.memberships.lock().as_ref() {
@@ -330,7 +330,7 @@ impl SocketlessSessions {
             number: session.number(),
             friends: session.asks_friends(),
             removals: room.seats.bans.last(),
-            good_until: self.context.clock.unix() + millis(ID_LIFE),
+            good_until: self.context.core.clock.unix() + millis(ID_LIFE),
             began: session.began,
             bearer: self.bearer(&session.conn),
         };
@@ -352,7 +352,7 @@ impl SocketlessSessions {
                 user: conn.identity.user.clone(),
                 role: conn.identity.role,
                 counted,
-                expires_at: self.context.clock.unix() + WITHOUT_TOKEN,
+                expires_at: self.context.core.clock.unix() + WITHOUT_TOKEN,
                 lives: None,
                 fan_of: None,
             },
@@ -363,12 +363,12 @@ impl SocketlessSessions {
 
     /// Reads the id of a session. `None` if no gateway made it, or it has expired.
     pub(crate) fn read(&self, id: &str) -> Option<SessionClaims> {
-        SessionClaims::read(id, &self.secret, self.context.clock.unix())
+        SessionClaims::read(id, &self.secret, self.context.core.clock.unix())
     }
 
     /// As [`Self::read`], of the ticket of this session.
     pub(crate) fn read_ticket(&self, ticket: &str, key: &SessionKey) -> Option<SessionClaims> {
-        SessionClaims::open(ticket, key, &self.secret, self.context.clock.unix())
+        SessionClaims::open(ticket, key, &self.secret, self.context.core.clock.unix())
     }
 
     /// A session that is here and goes on.
@@ -470,7 +470,7 @@ impl SocketlessSessions {
             }
         }
         self.check_ends(&key, number).await?;
-        let erasing = &self.context.erasing;
+        let erasing = &self.context.core.erasing;
         if erasing.contains(&bearer.user) || erasing.has_erased_since(&bearer.user, began) {
             return Err(Denied::Over(Over::Removed));
         }
@@ -499,7 +499,7 @@ impl SocketlessSessions {
                 }
                 let kept = self.keep(&session);
                 if Arc::ptr_eq(&kept, &session) {
-                    self.context.metrics.presences_resumed.inc();
+                    self.context.core.metrics.presences_resumed.inc();
                 }
                 Ok(kept)
             }
@@ -533,7 +533,9 @@ impl SocketlessSessions {
         session: &Arc<SocketlessSession>,
         claims: &SessionClaims,
     ) -> Result<Option<SignedId>, Denied> {
-        let left = claims.good_until.saturating_sub(self.context.clock.unix());
+        let left = claims
+            .good_until
+            .saturating_sub(self.context.core.clock.unix());
         if left > millis(ID_LIFE) / 2 {
             return Ok(None);
         }
@@ -556,9 +558,9 @@ impl SocketlessSessions {
 
     /// Notes a beat.
     pub(crate) fn beat(&self, session: &SocketlessSession, way: Way) {
-        session.conn.heard(self.context.clock.now());
-        self.context.metrics.heartbeats.inc();
-        let beats = &self.context.metrics.presence_beats;
+        session.conn.heard(self.context.core.clock.now());
+        self.context.core.metrics.heartbeats.inc();
+        let beats = &self.context.core.metrics.presence_beats;
         Metrics::count_way(beats, way.label());
     }
 
@@ -608,7 +610,7 @@ impl SocketlessSessions {
         if let Some(session) = self.find(&key)
             && session.number() <= number
         {
-            session.conn.heard(self.context.clock.now());
+            session.conn.heard(self.context.core.clock.now());
             self.finish_here(&session, End::Left);
         }
     }
@@ -636,8 +638,13 @@ impl SocketlessSessions {
 
     /// Whether the client's beats go to another gateway, or have ended.
     fn is_left_behind(&self, session: &SocketlessSession) -> bool {
-        let silent = self.context.clock.now().since(session.conn.last_heard());
-        silent > 3 * millis(self.context.heartbeat) / 2
+        let silent = self
+            .context
+            .core
+            .clock
+            .now()
+            .since(session.conn.last_heard());
+        silent > 3 * millis(self.context.core.config.heartbeat) / 2
     }
 
     /// Ends a session on this gateway. Another gateway may go on with it.
@@ -649,8 +656,8 @@ impl SocketlessSessions {
             .open
             .remove_if(&session.key, |_, there| Arc::ptr_eq(there, session));
         if removed.is_some() {
-            self.context.metrics.presences.dec();
-            Metrics::count(&self.context.metrics.presences_ended, why.label());
+            self.context.core.metrics.presences.dec();
+            Metrics::count(&self.context.core.metrics.presences_ended, why.label());
         }
     }
 
@@ -658,7 +665,9 @@ impl SocketlessSessions {
     /// without a stream learns of it by the answer to its next beat, and the beat after that has
     /// arrived elsewhere by then.
     pub(super) fn hold_until(&self) -> Moment {
-        self.context.clock.now() + 2 * millis(self.context.heartbeat) + millis(HOLD)
+        self.context.core.clock.now()
+            + 2 * millis(self.context.core.config.heartbeat)
+            + millis(HOLD)
     }
 
     // --------------------------------------------------------------------------------- dashboards

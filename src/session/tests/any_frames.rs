@@ -1,6 +1,7 @@
 //! Random sequences of frames: whatever a client sends, its session does not panic, and the store
 //! holds nothing but what this client may have there. Time stands still but where a sequence waits.
 
+use crate::features::WholeStore;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -16,8 +17,7 @@ use crate::base::clock::Clock;
 use crate::base::identity::Identity;
 use crate::base::ids::UserId;
 use crate::config::Config;
-use crate::gateway::parts::{Parts, Verifiers};
-use crate::store::Store;
+use crate::gateway::wiring::{self, FromOutside};
 use crate::store::memory::MemoryStore;
 
 const CASES: u32 = 64;
@@ -158,10 +158,10 @@ struct World {
 impl World {
     async fn new() -> Self {
         let store = Arc::new(MemoryStore::new(Clock::start()));
-        let shared: Arc<dyn Store> = store.clone();
-        let parts = Parts::new(
+        let shared: Arc<dyn WholeStore> = store.clone();
+        let parts = wiring::wire(
             &Config::default(),
-            Verifiers::default(),
+            FromOutside::default(),
             &shared,
             &Arc::default(),
             &TaskTracker::new(),
@@ -243,6 +243,7 @@ async fn holds(who: (&str, Role), steps: Vec<Step>) {
     if let Some(fans) = world.fans(&opened) {
         let viewers = world
             .context
+            .core
             .rooms
             .get(&opened.live)
             .unwrap()
@@ -254,7 +255,7 @@ async fn holds(who: (&str, Role), steps: Vec<Step>) {
     reader.abort();
     let _ = reader.await;
     drop(writes);
-    let ended = tokio::time::timeout(world.context.timeout * 3, session).await;
+    let ended = tokio::time::timeout(world.context.core.config.timeout * 3, session).await;
     ended
         .expect("a session whose client is gone ends")
         .expect("a session does not panic");
@@ -268,7 +269,7 @@ async fn holds(who: (&str, Role), steps: Vec<Step>) {
     );
 
     world.fan.abort();
-    tokio::time::sleep(world.context.timeout * 3).await;
+    tokio::time::sleep(world.context.core.config.timeout * 3).await;
     assert!(
         world
             .store

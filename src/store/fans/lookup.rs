@@ -112,7 +112,7 @@ pub enum FanSetupError {
 
 impl FanSetupError {
     /// The error for the file that a setting names.
-    pub(super) fn file(setting: &'static str, path: &Path, problem: String) -> Self {
+    pub(crate) fn file(setting: &'static str, path: &Path, problem: String) -> Self {
         Self::File {
             setting,
             path: path.to_owned(),
@@ -123,7 +123,7 @@ impl FanSetupError {
 
 /// The answers of a source that names the fans among the users of the question. A name that is not
 /// in the question is counted, and otherwise ignored.
-pub(super) fn answers<'a>(
+pub(crate) fn answers<'a>(
     users: &[UserId],
     fans: impl IntoIterator<Item = &'a str>,
     metrics: &Metrics,
@@ -141,7 +141,7 @@ pub(super) fn answers<'a>(
 }
 
 /// The secret of `fan-secret-file`, without the white space around it.
-pub(super) fn secret(path: Option<&Path>) -> Result<Option<Secret>, FanSetupError> {
+pub(crate) fn secret(path: Option<&Path>) -> Result<Option<Secret>, FanSetupError> {
     let Some(path) = path else { return Ok(None) };
     let text = read_start(path)
         .map_err(|why| FanSetupError::file("fan-secret-file", path, why.to_string()))?;

@@ -9,13 +9,13 @@ use crate::base::ids::UserId;
 use crate::config::FanKey;
 use crate::store::{Store, StoreResult};
 
-pub(super) struct StoredFans {
+pub(crate) struct StoredFans {
     store: Arc<dyn Store>,
     key: FanKey,
 }
 
 impl StoredFans {
-    pub(super) fn new(store: Arc<dyn Store>, key: FanKey) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, key: FanKey) -> Self {
         Self { store, key }
     }
 

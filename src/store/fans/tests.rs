@@ -1,7 +1,13 @@
 //! What all sources have in common, and the ends of a follow in the store.
 
+use crate::base::metrics::Metrics;
+use crate::config::Config;
+use crate::config::FanSource;
+use crate::features::fan_sources::open;
+use crate::store::Store;
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::sync::Arc;
 
 use super::lookup::{answers, secret};
 use super::*;

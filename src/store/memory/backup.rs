@@ -8,27 +8,24 @@ use super::event_log::EventLog;
 use super::expiring::Expiring;
 use super::place::Place;
 use super::records::Records;
-use super::social::timelines::Feeds;
+use super::states::States;
 use super::user_slice::UserSlice;
-use super::users::Users;
-use super::{MemoryStore, attended, claimed_lives};
+use super::{MemoryStore, claimed_lives};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, Group, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::base::session_key::SessionKey;
 use crate::store::slice::Slice;
-use crate::store::{EndedSession, Event, LeaseTable, LiveEpoch, LiveRecord, Whereabouts};
+use crate::store::{EndedSession, Event, LeaseTable, LiveRecord, Whereabouts};
 
 /// A copy of all data of a store, except who follows whom.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Backup {
     lives: Records,
     slices: Vec<(Place, Slice)>,
     forgetting: VecDeque<(UnixMillis, Place, Epoch)>,
     leases: LeaseTable,
     claims: HashMap<UserId, claimed_lives::ClaimedLives>,
-    attendance: HashMap<LiveEpoch, attended::Kept>,
-    feeds: Feeds,
-    users: Users,
+    states: States,
     user_slices: Vec<UserSlice>,
     events: EventLog,
     session_ends: Expiring<SessionKey, EndedSession>,
@@ -48,9 +45,7 @@ impl MemoryStore {
             forgetting: self.forgetting.lock().clone(),
             leases: self.leases.lock().clone(),
             claims: self.claims.lock().clone(),
-            attendance: self.attendance.lock().clone(),
-            feeds: self.feeds.lock().clone(),
-            users: self.users.lock().clone(),
+            states: self.states.copied(),
             user_slices: self
                 .user_slices
                 .iter()
@@ -72,9 +67,7 @@ impl MemoryStore {
         *self.forgetting.lock() = backup.forgetting;
         *self.leases.lock() = backup.leases;
         *self.claims.lock() = backup.claims;
-        *self.attendance.lock() = backup.attendance;
-        *self.feeds.lock() = backup.feeds;
-        *self.users.lock() = backup.users;
+        self.states.restore(backup.states);
         for (slice, kept) in self.user_slices.iter().zip(backup.user_slices) {
             *slice.lock() = kept;
         }

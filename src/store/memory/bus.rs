@@ -9,7 +9,7 @@ use crate::base::ids::LiveId;
 use crate::store::{Bus, BusEvent, BusEvents, Channel, StoreResult};
 
 impl MemoryStore {
-    pub(super) fn publish_on_live(&self, live: &LiveId, message: &str) {
+    pub(crate) fn publish_on_live(&self, live: &LiveId, message: &str) {
         self.deliver(&Channel::Live(live.clone()), message);
     }
 

@@ -9,7 +9,7 @@ use crate::store::streamers::A_DAY;
 use crate::store::{ClaimLimits, Claimed};
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct ClaimedLives {
+pub(crate) struct ClaimedLives {
     /// Each with the time of its last claim.
     open: BTreeMap<LiveId, UnixMillis>,
     /// When the openings so far would end if each took the time of one opening at the allowed pace.
@@ -17,7 +17,7 @@ pub(super) struct ClaimedLives {
 }
 
 impl ClaimedLives {
-    pub(super) fn claim(&mut self, live: &LiveId, limits: ClaimLimits, now: UnixMillis) -> Claimed {
+    pub(crate) fn claim(&mut self, live: &LiveId, limits: ClaimLimits, now: UnixMillis) -> Claimed {
         if !self.open.contains_key(live) && self.open.len() as u64 >= limits.open {
             let mut lives: Vec<(&LiveId, &UnixMillis)> = self.open.iter().collect();
             lives.sort_by_key(|(_, at)| **at);
@@ -32,14 +32,14 @@ impl ClaimedLives {
         Claimed::Yes
     }
 
-    pub(super) fn release(&mut self, live: &LiveId, until: UnixMillis) {
+    pub(crate) fn release(&mut self, live: &LiveId, until: UnixMillis) {
         if self.open.get(live).is_some_and(|at| *at <= until) {
             self.open.remove(live);
         }
     }
 
     /// Whether the store may forget this.
-    pub(super) fn is_nothing(&self, now: UnixMillis) -> bool {
+    pub(crate) fn is_nothing(&self, now: UnixMillis) -> bool {
         self.open.is_empty() && self.pace <= now
     }
 }

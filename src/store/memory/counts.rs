@@ -10,13 +10,13 @@ use super::records::{Records, watched_until};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::LiveId;
 use crate::store::{
-    COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, HISTORY_STEP, MAX_POINTS, Point,
-    Rank, RankedLive, StoreResult,
+    COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Rank, RankedLive, StoreResult,
 };
+use crate::store::{HISTORY_STEP, MAX_POINTS, Point};
 
 /// How long it is too early to write again after the write of `last`; `None` if it is not too
 /// early.
-pub(super) fn left_until_due(
+pub(crate) fn left_until_due(
     last: Option<Counted>,
     every: Duration,
     now: UnixMillis,

@@ -9,14 +9,14 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::GatewayId;
 use crate::base::webhook_name::WebhookName;
 use crate::store::{
-    APPENDED_KNOWN, DELIVERIES_KEPT, DeadEvent, Delivery, EntryId, Event, QueueKind, ReadEvents,
-    ReadFrom, SenderTurn, StreamEvent, UNDELIVERED_TTL, WebhookQueue, WebhookStatus,
+    APPENDED_KNOWN, DeadEvent, EntryId, Event, QueueKind, ReadEvents, ReadFrom, SenderTurn,
+    StreamEvent, UNDELIVERED_TTL, WebhookQueue,
 };
 
 /// A capped stream.
 #[derive(Debug, Clone)]
-pub(super) struct Stream<T> {
-    pub(super) entries: BTreeMap<EntryId, T>,
+pub(crate) struct Stream<T> {
+    pub(crate) entries: BTreeMap<EntryId, T>,
     last: EntryId,
 }
 
@@ -30,7 +30,7 @@ impl<T> Default for Stream<T> {
 }
 
 impl<T: Clone> Stream<T> {
-    pub(super) fn append(&mut self, entry: T, kept: u64, now: UnixMillis) {
+    pub(crate) fn append(&mut self, entry: T, kept: u64, now: UnixMillis) {
         self.append_and_trim(entry, kept, now);
     }
 
@@ -49,7 +49,7 @@ impl<T: Clone> Stream<T> {
         Some(trimmed)
     }
 
-    pub(super) fn after(&self, entry: EntryId, count: usize) -> Vec<(EntryId, T)> {
+    pub(crate) fn after(&self, entry: EntryId, count: usize) -> Vec<(EntryId, T)> {
         let rest = self
             .entries
             .range((Bound::Excluded(entry), Bound::Unbounded));
@@ -66,7 +66,7 @@ impl<T: Clone> Stream<T> {
     }
 
     /// The last entries before this one, the newest first.
-    pub(super) fn before(&self, entry: Option<EntryId>, count: usize) -> Vec<(EntryId, T)> {
+    pub(crate) fn before(&self, entry: Option<EntryId>, count: usize) -> Vec<(EntryId, T)> {
         let end = match entry {
             Some(entry) => Bound::Excluded(entry),
             None => Bound::Unbounded,
@@ -164,17 +164,15 @@ impl Senders {
 
 /// What is known of a webhook.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Webhook {
+pub(crate) struct Webhook {
     replays: Stream<Event>,
-    pub(super) dead: Stream<DeadEvent>,
-    pub(super) deliveries: Stream<Delivery>,
-    pub(super) last: WebhookStatus,
+    pub(crate) dead: Stream<DeadEvent>,
     senders: BTreeMap<QueueKind, Senders>,
 }
 
 /// All that is known of events.
 #[derive(Debug, Clone, Default)]
-pub(super) struct EventLog {
+pub(crate) struct EventLog {
     stream: Stream<Event>,
     /// The ids of the events that were appended within [`APPENDED_KNOWN`].
     appended: HashSet<String>,
@@ -185,17 +183,17 @@ pub(super) struct EventLog {
 
 impl EventLog {
     /// Every event, the oldest first.
-    pub(super) fn events(&self) -> Vec<Event> {
+    pub(crate) fn events(&self) -> Vec<Event> {
         self.stream.entries.values().cloned().collect()
     }
 
-    pub(super) fn webhook(&mut self, name: &WebhookName) -> &mut Webhook {
+    pub(crate) fn webhook(&mut self, name: &WebhookName) -> &mut Webhook {
         self.webhooks.entry(name.clone()).or_default()
     }
 
     /// Erases the events that webhooks did not accept or are sent again, and whose data is doomed.
     /// Returns how many.
-    pub(super) fn erase(&mut self, is_doomed: impl Fn(&str) -> bool) -> u64 {
+    pub(crate) fn erase(&mut self, is_doomed: impl Fn(&str) -> bool) -> u64 {
         let mut gone = 0;
         for webhook in self.webhooks.values_mut() {
             let replays = &mut webhook.replays.entries;
@@ -215,7 +213,7 @@ impl EventLog {
         webhook.senders.entry(queue.kind).or_default()
     }
 
-    pub(super) fn append(&mut self, event: Event, kept: u64, now: UnixMillis) {
+    pub(crate) fn append(&mut self, event: Event, kept: u64, now: UnixMillis) {
         while let Some((_, id)) = self
             .appended_at
             .pop_front_if(|(at, _)| *at + millis(APPENDED_KNOWN) <= now)
@@ -237,17 +235,17 @@ impl EventLog {
         }
     }
 
-    pub(super) fn drop_old(&mut self, age: Duration, now: UnixMillis) {
+    pub(crate) fn drop_old(&mut self, age: Duration, now: UnixMillis) {
         for entry in self.stream.drop_old(age, now).into_keys() {
             self.note_trimmed(entry);
         }
     }
 
-    pub(super) fn after(&self, entry: EntryId, count: usize) -> Vec<(EntryId, Event)> {
+    pub(crate) fn after(&self, entry: EntryId, count: usize) -> Vec<(EntryId, Event)> {
         self.stream.after(entry, count)
     }
 
-    pub(super) fn read(&mut self, request: &ReadEvents, now: UnixMillis) -> SenderTurn {
+    pub(crate) fn read(&mut self, request: &ReadEvents, now: UnixMillis) -> SenderTurn {
         let queue = &request.queue;
         let webhook = self.webhooks.entry(queue.webhook.clone()).or_default();
         let senders = webhook.senders.entry(queue.kind).or_default();
@@ -268,7 +266,7 @@ impl EventLog {
         group.read(stream, request)
     }
 
-    pub(super) fn acknowledge(&mut self, queue: &WebhookQueue, entries: &[EntryId]) {
+    pub(crate) fn acknowledge(&mut self, queue: &WebhookQueue, entries: &[EntryId]) {
         if let Some(group) = &mut self.senders(queue).group {
             for entry in entries {
                 group.unacknowledged.remove(entry);
@@ -276,7 +274,7 @@ impl EventLog {
         }
     }
 
-    pub(super) fn bury(
+    pub(crate) fn bury(
         &mut self,
         queue: &WebhookQueue,
         gateway: &GatewayId,
@@ -305,13 +303,14 @@ impl EventLog {
         if is_due { Burial::Due } else { Burial::Gone }
     }
 
-    pub(super) fn end_sending(&mut self, queue: &WebhookQueue, gateway: &GatewayId) {
+    pub(crate) fn end_sending(&mut self, queue: &WebhookQueue, gateway: &GatewayId) {
         self.senders(queue)
             .turn
             .take_if(|(holder, _)| holder == gateway);
     }
 
-    pub(super) fn status(&mut self, name: &WebhookName) -> WebhookStatus {
+    /// How many entries wait for a webhook, and how many it was not given.
+    pub(crate) fn undelivered(&mut self, name: &WebhookName) -> (u64, u64) {
         let webhook = self.webhooks.entry(name.clone()).or_default();
         let mut waiting = 0;
         for (kind, senders) in &webhook.senders {
@@ -322,17 +321,13 @@ impl EventLog {
                 });
             }
         }
-        WebhookStatus {
-            waiting,
-            dead: webhook.dead.entries.len() as u64,
-            ..webhook.last.clone()
-        }
+        (waiting, webhook.dead.entries.len() as u64)
     }
 }
 
 /// What became of the wish to give an event up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Burial {
+pub(crate) enum Burial {
     /// It waited, and does no longer. The caller adds it to the events that were given up.
     Due,
     /// It did not wait any more.
@@ -351,20 +346,16 @@ impl Webhook {
         }
     }
 
-    pub(super) fn append_replay(&mut self, event: Event, kept: u64, now: UnixMillis) {
+    pub(crate) fn append_replay(&mut self, event: Event, kept: u64, now: UnixMillis) {
         if let Some(trimmed) = self.replays.append_and_trim(event, kept, now) {
             self.note_trimmed(QueueKind::Replay, trimmed);
         }
         self.replays.drop_old(UNDELIVERED_TTL, now);
     }
 
-    pub(super) fn append_dead(&mut self, dead: DeadEvent, kept: u64, now: UnixMillis) {
+    pub(crate) fn append_dead(&mut self, dead: DeadEvent, kept: u64, now: UnixMillis) {
         self.dead.append(dead, kept, now);
         self.dead.drop_old(UNDELIVERED_TTL, now);
-    }
-
-    pub(super) fn note(&mut self, delivery: Delivery, now: UnixMillis) {
-        self.deliveries.append(delivery, DELIVERIES_KEPT, now);
     }
 }
 

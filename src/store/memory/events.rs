@@ -8,11 +8,10 @@ use super::event_log::Burial;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::base::webhook_name::WebhookName;
-use crate::store::deliveries::latest;
 use crate::store::{
-    BuryReply, COUNTS_EVENT_EVERY, Counted, DeadEvent, Deliveries, Delivery, EntryId, Event,
-    EventAges, Events, Happened, MAX_EVENTS, NO_CAP, NotedCounts, ReadEvents, SenderTurn,
-    StoreResult, StreamEvent, WebhookQueue, WebhookStatus,
+    BuryReply, COUNTS_EVENT_EVERY, Counted, DeadEvent, EntryId, Event, EventAges, Events, Happened,
+    MAX_EVENTS, NO_CAP, NotedCounts, ReadEvents, SenderTurn, StoreResult, StreamEvent,
+    WebhookQueue,
 };
 
 #[async_trait]
@@ -159,41 +158,5 @@ impl Events for MemoryStore {
             log.webhook(webhook).append_replay(event.clone(), kept, now);
         }
         Ok(())
-    }
-}
-
-#[async_trait]
-impl Deliveries for MemoryStore {
-    async fn note_deliveries(
-        &self,
-        webhook: &WebhookName,
-        deliveries: &[Delivery],
-    ) -> StoreResult<()> {
-        let now = self.now();
-        let mut log = self.events.lock();
-        let webhook = log.webhook(webhook);
-        for delivery in deliveries {
-            webhook.note(delivery.clone(), now);
-        }
-        let latest = latest(deliveries);
-        webhook.last.delivered_at = latest.delivered_at.or(webhook.last.delivered_at);
-        if latest.failed.is_some() {
-            webhook.last.failed = latest.failed;
-        }
-        Ok(())
-    }
-
-    async fn deliveries(
-        &self,
-        webhook: &WebhookName,
-        before: Option<EntryId>,
-        limit: usize,
-    ) -> StoreResult<Vec<(EntryId, Delivery)>> {
-        let mut log = self.events.lock();
-        Ok(log.webhook(webhook).deliveries.before(before, limit))
-    }
-
-    async fn webhook_status(&self, webhook: &WebhookName) -> StoreResult<WebhookStatus> {
-        Ok(self.events.lock().status(webhook))
     }
 }

@@ -13,7 +13,7 @@ struct Kept<V> {
 
 /// Values by their names, each until its time is over.
 #[derive(Debug, Clone)]
-pub(super) struct Expiring<K, V> {
+pub(crate) struct Expiring<K, V> {
     kept: HashMap<K, Kept<V>>,
     /// The same, in the order in which they are due to be forgotten.
     due: BTreeSet<(UnixMillis, K)>,
@@ -30,7 +30,7 @@ impl<K, V> Default for Expiring<K, V> {
 
 impl<K: Clone + Eq + Hash + Ord, V: Clone> Expiring<K, V> {
     /// What is kept under a name. Forgets whatever is due.
-    pub(super) fn get(&mut self, name: &K, now: UnixMillis) -> Option<V> {
+    pub(crate) fn get(&mut self, name: &K, now: UnixMillis) -> Option<V> {
         while let Some((until, due)) = self.due.first().cloned()
             && until <= now
         {
@@ -39,7 +39,7 @@ impl<K: Clone + Eq + Hash + Ord, V: Clone> Expiring<K, V> {
         Some(self.kept.get(name)?.value.clone())
     }
 
-    pub(super) fn put(&mut self, name: &K, value: V, until: UnixMillis) {
+    pub(crate) fn put(&mut self, name: &K, value: V, until: UnixMillis) {
         self.remove(name);
         self.kept.insert(name.clone(), Kept { value, until });
         self.due.insert((until, name.clone()));
@@ -52,7 +52,7 @@ impl<K: Clone + Eq + Hash + Ord, V: Clone> Expiring<K, V> {
     }
 
     /// Puts another value in the place of those that are meant. Answers how many there were.
-    pub(super) fn replace(&mut self, by: &V, is_meant: impl Fn(&V) -> bool) -> u64 {
+    pub(crate) fn replace(&mut self, by: &V, is_meant: impl Fn(&V) -> bool) -> u64 {
         let mut replaced = 0;
         for kept in self.kept.values_mut() {
             if is_meant(&kept.value) {

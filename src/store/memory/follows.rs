@@ -1,5 +1,6 @@
 //! The calls on the follow graph of the embedded store.
 
+use crate::store::FinishedChanges;
 use async_trait::async_trait;
 
 use super::MemoryStore;
@@ -8,6 +9,10 @@ use crate::store::{Edge, Followed, Follows, StoreResult};
 
 #[async_trait]
 impl Follows for MemoryStore {
+    async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
+        (FinishedChanges::default(), Ok(()))
+    }
+
     async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
         let now = self.now();
         Ok(self.graph.lock().follow(user, streamer, now))

@@ -33,13 +33,13 @@ impl Neighbours {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Graph {
+pub(crate) struct Graph {
     following: HashMap<UserId, Neighbours>,
     followers: HashMap<UserId, Neighbours>,
 }
 
 impl Graph {
-    pub(super) fn follow(&mut self, user: &UserId, streamer: &UserId, now: UnixMillis) -> bool {
+    pub(crate) fn follow(&mut self, user: &UserId, streamer: &UserId, now: UnixMillis) -> bool {
         self.following
             .entry(user.clone())
             .or_default()
@@ -50,25 +50,25 @@ impl Graph {
             .add(user, now)
     }
 
-    pub(super) fn unfollow(&mut self, user: &UserId, streamer: &UserId) -> bool {
+    pub(crate) fn unfollow(&mut self, user: &UserId, streamer: &UserId) -> bool {
         remove(&mut self.following, user, streamer);
         remove(&mut self.followers, streamer, user)
     }
 
     /// Removes all follows by a user and of a user. Answers how many there were of each.
-    pub(super) fn erase(&mut self, user: &UserId) -> (u64, u64) {
+    pub(crate) fn erase(&mut self, user: &UserId) -> (u64, u64) {
         let following = erase(&mut self.following, &mut self.followers, user);
         let followers = erase(&mut self.followers, &mut self.following, user);
         (following, followers)
     }
 
-    pub(super) fn follows(&self, user: &UserId, streamer: &UserId) -> bool {
+    pub(crate) fn follows(&self, user: &UserId, streamer: &UserId) -> bool {
         self.followers
             .get(streamer)
             .is_some_and(|fans| fans.since.contains_key(user))
     }
 
-    pub(super) fn is_following(&self, user: &UserId, streamer: &UserId) -> bool {
+    pub(crate) fn is_following(&self, user: &UserId, streamer: &UserId) -> bool {
         self.following
             .get(user)
             .is_some_and(|followed| followed.since.contains_key(streamer))
@@ -81,14 +81,14 @@ impl Graph {
         }
     }
 
-    pub(super) fn count(&self, user: &UserId, edge: Edge) -> u64 {
+    pub(crate) fn count(&self, user: &UserId, edge: Edge) -> u64 {
         match self.end(edge).get(user) {
             Some(neighbours) => neighbours.since.len() as u64,
             None => 0,
         }
     }
 
-    pub(super) fn page(
+    pub(crate) fn page(
         &self,
         user: &UserId,
         edge: Edge,

@@ -16,7 +16,7 @@ use crate::store::{
 };
 
 impl MemoryStore {
-    pub(super) fn user_slice(&self, slice: u32) -> parking_lot::MutexGuard<'_, UserSlice> {
+    pub(crate) fn user_slice(&self, slice: u32) -> parking_lot::MutexGuard<'_, UserSlice> {
         let place = slice.saturating_sub(1) % USERS_SLICES;
         self.user_slices[place as usize].lock()
     }

@@ -6,7 +6,7 @@ use crate::store::slice::Slice;
 
 impl MemoryStore {
     /// Reads a slice of the users who are online.
-    pub(super) fn online_slice<T>(&self, index: u32, read: impl FnOnce(&Slice) -> T) -> T {
+    pub(crate) fn online_slice<T>(&self, index: u32, read: impl FnOnce(&Slice) -> T) -> T {
         self.read(
             &SliceId {
                 set: OnlineSet::Users,

@@ -5,8 +5,8 @@ use crate::base::ids::{OnlineSet, SliceId};
 /// Names a slice as a key of Redis does: by its set if the set has only one slice, otherwise by the
 /// set and the index.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Place {
-    pub(super) set: OnlineSet,
+pub(crate) struct Place {
+    pub(crate) set: OnlineSet,
     index: Option<u32>,
 }
 

@@ -4,26 +4,28 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 
-use super::stream_records::StreamRecords;
 use crate::base::actor::Actor;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
+use crate::store::ERASED_KEPT;
+use crate::store::LiveEpoch;
+use crate::store::Point;
 use crate::store::removals::RemovalLog;
 use crate::store::{
-    ChangeLive, ChangeReply, CloseLive, CloseReason, CloseReply, Closure, Counted, ERASED_KEPT,
-    Figures, FinishClose, Happened, Info, ListedLive, LiveChange, LiveEpoch, LiveRecord, LiveState,
-    MAX_RECORD_FIELDS, OpenLive, OpenReply, Peaks, PendingEvent, Point, Rank, RankedLive,
-    RecordEvents, Standing, Summary, Sums, Uniques,
+    ChangeLive, ChangeReply, CloseLive, CloseReason, CloseReply, Closure, Counted, Figures,
+    FinishClose, Happened, Info, ListedLive, LiveChange, LiveRecord, LiveState, MAX_RECORD_FIELDS,
+    OpenLive, OpenReply, Peaks, PendingEvent, Rank, RankedLive, RecordEvents, Standing, Sums,
+    Uniques,
 };
 
 /// A record, and what belongs to its epoch.
 #[derive(Debug, Clone)]
-pub(super) struct Kept {
-    pub(super) record: LiveRecord,
+pub(crate) struct Kept {
+    pub(crate) record: LiveRecord,
     /// The number of the last event that was noted.
-    pub(super) last_event: u64,
+    pub(crate) last_event: u64,
     /// The removals.
-    pub(super) book: RemovalLog,
+    pub(crate) book: RemovalLog,
 }
 
 impl Kept {
@@ -36,17 +38,17 @@ impl Kept {
     }
 
     /// Whether so many events are pending that only that of the close is noted.
-    pub(super) fn is_crowded(&self) -> bool {
+    pub(crate) fn is_crowded(&self) -> bool {
         self.record.events.pending.len() >= MAX_RECORD_FIELDS
     }
 
     /// Notes an event of the epoch. Returns false, and does nothing, if the record is crowded.
-    pub(super) fn note(&mut self, what: Happened, now: UnixMillis) -> bool {
+    pub(crate) fn note(&mut self, what: Happened, now: UnixMillis) -> bool {
         self.note_by(what, None, now)
     }
 
     /// Does the same as [`Self::note`] for an event that somebody asked for.
-    pub(super) fn note_by(&mut self, what: Happened, by: Option<Actor>, now: UnixMillis) -> bool {
+    pub(crate) fn note_by(&mut self, what: Happened, by: Option<Actor>, now: UnixMillis) -> bool {
         let is_noted = what == Happened::Closed || !self.is_crowded();
         if is_noted {
             self.last_event = now.max(self.last_event + 1);
@@ -61,7 +63,7 @@ impl Kept {
 }
 
 /// Adds the time until now in which the viewers of the last figures were there.
-pub(super) fn watched_until(now: UnixMillis, record: &mut LiveRecord, counted: Option<Counted>) {
+pub(crate) fn watched_until(now: UnixMillis, record: &mut LiveRecord, counted: Option<Counted>) {
     if let Some(Counted { figures, at }) = counted {
         record.sums.watched_ms += figures.viewers * now.saturating_sub(at);
     }
@@ -69,7 +71,7 @@ pub(super) fn watched_until(now: UnixMillis, record: &mut LiveRecord, counted: O
 
 /// The list of open lives, each once, by the time of its opening.
 #[derive(Debug, Clone, Default)]
-pub(super) struct List {
+pub(crate) struct List {
     since: HashMap<LiveId, UnixMillis>,
     /// The figures by which a live is ranked. A live without figures is ranked by zeros.
     ranked: HashMap<LiveId, Figures>,
@@ -77,11 +79,11 @@ pub(super) struct List {
 }
 
 impl List {
-    pub(super) fn contains(&self, live: &str) -> bool {
+    pub(crate) fn contains(&self, live: &str) -> bool {
         self.since.contains_key(live)
     }
 
-    pub(super) fn put(&mut self, live: &LiveId, opened_at: UnixMillis) {
+    pub(crate) fn put(&mut self, live: &LiveId, opened_at: UnixMillis) {
         if let Some(since) = self.since.remove(live) {
             self.by_time.remove(&(since, live.clone()));
         }
@@ -89,27 +91,27 @@ impl List {
         self.by_time.insert((opened_at, live.clone()));
     }
 
-    pub(super) fn take(&mut self, live: &LiveId) {
+    pub(crate) fn take(&mut self, live: &LiveId) {
         if let Some(since) = self.since.remove(live) {
             self.by_time.remove(&(since, live.clone()));
         }
         self.ranked.remove(live);
     }
 
-    pub(super) fn rank(&mut self, live: &LiveId, figures: Figures) {
+    pub(crate) fn rank(&mut self, live: &LiveId, figures: Figures) {
         if self.since.contains_key(live) {
             self.ranked.insert(live.clone(), figures);
         }
     }
 
-    pub(super) fn ranked(&self, live: &LiveId) -> Option<Figures> {
+    pub(crate) fn ranked(&self, live: &LiveId) -> Option<Figures> {
         if !self.since.contains_key(live) {
             return None;
         }
         Some(self.ranked.get(live).copied().unwrap_or_default())
     }
 
-    pub(super) fn top(
+    pub(crate) fn top(
         &self,
         rank: Rank,
         after: Option<&RankedLive>,
@@ -135,7 +137,7 @@ impl List {
         top
     }
 
-    pub(super) fn page(&self, after: Option<&ListedLive>, limit: usize) -> Vec<ListedLive> {
+    pub(crate) fn page(&self, after: Option<&ListedLive>, limit: usize) -> Vec<ListedLive> {
         let from = match after {
             Some(last) => Bound::Excluded((last.opened_at, last.live.clone())),
             None => Bound::Unbounded,
@@ -156,17 +158,15 @@ fn place_of(ranked: &RankedLive) -> (u64, &LiveId) {
 
 /// Every record of the store.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Records {
-    pub(super) kept: HashMap<LiveId, Kept>,
-    pub(super) listed: List,
+pub(crate) struct Records {
+    pub(crate) kept: HashMap<LiveId, Kept>,
+    pub(crate) listed: List,
     /// Closed epochs and their streamers, in the order in which they are due to be forgotten.
     closed: VecDeque<(UnixMillis, LiveEpoch, UserId)>,
-    pub(super) turn: Option<(GatewayId, UnixMillis)>,
+    pub(crate) turn: Option<(GatewayId, UnixMillis)>,
     /// The points of each epoch, as long as its record is kept, or would be if the live were not
     /// open again.
-    pub(super) histories: HashMap<LiveEpoch, BTreeMap<UnixMillis, Point>>,
-    pub(super) past: HashMap<UserId, BTreeMap<(UnixMillis, LiveEpoch), Summary>>,
-    pub(super) streams: StreamRecords,
+    pub(crate) histories: HashMap<LiveEpoch, BTreeMap<UnixMillis, Point>>,
     /// The last epoch of each live that an erasure took away, for a day.
     erased: HashMap<LiveId, Erased>,
 }
@@ -182,7 +182,7 @@ struct Erased {
 impl Records {
     /// Erases the records of these closed lives, with all that lies beside them. What is left keeps
     /// [`Self::keep`] from writing them again.
-    pub(super) fn erase(&mut self, lives: &[LiveId], now: UnixMillis) {
+    pub(crate) fn erase(&mut self, lives: &[LiveId], now: UnixMillis) {
         self.erased.retain(|_, erased| erased.until > now);
         for live in lives {
             if let Some(Kept { record, .. }) = self.kept.remove(live) {
@@ -195,12 +195,11 @@ impl Records {
                 self.closed
                     .retain(|(_, of, streamer)| of.live != *live || *streamer != record.streamer);
             }
-            self.streams.streams.remove(live);
             self.histories.retain(|of, _| of.live != *live);
         }
     }
 
-    pub(super) fn open(&mut self, request: &OpenLive, floor: Epoch, now: UnixMillis) -> OpenReply {
+    pub(crate) fn open(&mut self, request: &OpenLive, floor: Epoch, now: UnixMillis) -> OpenReply {
         self.forget(now);
         let last = self.kept.get(&request.live).map(|kept| &kept.record);
         if let Some(record) = last
@@ -245,7 +244,7 @@ impl Records {
         OpenReply::Opened(record)
     }
 
-    pub(super) fn keep(&mut self, known: &LiveRecord) -> Standing {
+    pub(crate) fn keep(&mut self, known: &LiveRecord) -> Standing {
         // Epochs only grow, so a record of an older epoch came back from a backup.
         let kept = self
             .kept
@@ -298,7 +297,7 @@ impl Records {
         }
     }
 
-    pub(super) fn change(&mut self, request: &ChangeLive, now: UnixMillis) -> ChangeReply {
+    pub(crate) fn change(&mut self, request: &ChangeLive, now: UnixMillis) -> ChangeReply {
         let Some(kept) = self.kept.get_mut(&request.live) else {
             return ChangeReply::Absent;
         };
@@ -327,7 +326,7 @@ impl Records {
         ChangeReply::Changed(record.version)
     }
 
-    pub(super) fn begin_close(&mut self, request: &CloseLive, now: UnixMillis) -> CloseReply {
+    pub(crate) fn begin_close(&mut self, request: &CloseLive, now: UnixMillis) -> CloseReply {
         let Some(kept) = self.kept.get_mut(&request.live) else {
             return CloseReply::Absent;
         };
@@ -360,7 +359,7 @@ impl Records {
         CloseReply::Closing(kept.record.clone())
     }
 
-    pub(super) fn finish_close(
+    pub(crate) fn finish_close(
         &mut self,
         request: &FinishClose,
         now: UnixMillis,
@@ -403,16 +402,10 @@ impl Records {
                 Some((due, ..)) if *due <= now => {}
                 _ => return,
             }
-            let Some((_, of, streamer)) = self.closed.pop_front() else {
+            let Some((_, of, _)) = self.closed.pop_front() else {
                 return;
             };
             self.histories.remove(&of);
-            if let Some(past) = self.past.get_mut(&streamer) {
-                past.retain(|(_, past), _| *past != of);
-                if past.is_empty() {
-                    self.past.remove(&streamer);
-                }
-            }
             if let Some(kept) = self.kept.get(&of.live)
                 && kept.record.epoch == of.epoch
                 && kept.record.state == LiveState::Closed
@@ -458,11 +451,9 @@ mod tests {
             uniques: false,
             message: String::new(),
         };
-        let CloseReply::Closing(closing) = records.begin_close(&end, now) else {
+        let CloseReply::Closing(_) = records.begin_close(&end, now) else {
             panic!("not closing")
         };
-        let past = records.past.entry(record.streamer.clone()).or_default();
-        past.insert((now, record.live_epoch()), closing.summary().unwrap());
         let points = records.histories.entry(record.live_epoch()).or_default();
         points.insert(
             now,
@@ -495,13 +486,9 @@ mod tests {
         assert_eq!(records.kept.len(), 2);
         open_and_close(&mut records, "3", keep);
         assert!(!records.kept.contains_key("1") && records.kept.contains_key("2"));
-        assert_eq!(
-            (records.past["s1"].len(), records.histories.len()),
-            (2, 2),
-            "the two that are kept"
-        );
+        assert_eq!(records.histories.len(), 2, "the two that are kept");
         records.forget(2 * keep);
-        assert!(records.past.is_empty() && records.histories.is_empty());
+        assert!(records.histories.is_empty());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::store::{
 };
 
 impl MemoryStore {
-    pub(super) fn read<T>(&self, slice: &SliceId, read: impl FnOnce(&Slice) -> T) -> T {
+    pub(crate) fn read<T>(&self, slice: &SliceId, read: impl FnOnce(&Slice) -> T) -> T {
         match self.slices.get(&Place::from(slice)) {
             Some(found) => read(&found),
             None => read(&Slice::default()),
@@ -70,7 +70,7 @@ impl MemoryStore {
     }
 
     /// Drops a slice that is closed in this epoch and keeps no sessions.
-    pub(super) fn drop_if_over(&self, place: &Place, epoch: Epoch) {
+    pub(crate) fn drop_if_over(&self, place: &Place, epoch: Epoch) {
         self.slices.remove_if(place, |_, slice| {
             slice.fence() == Some(Fence::Closed(epoch)) && !slice.has_stays()
         });

@@ -10,15 +10,15 @@ use crate::store::{Seen, Span};
 
 /// When users of one slice were seen last.
 #[derive(Debug, Clone, Default)]
-pub(super) struct UserSlice {
-    pub(super) seen: HashMap<UserId, UnixMillis>,
-    pub(super) by_time: BTreeSet<(UnixMillis, UserId)>,
+pub(crate) struct UserSlice {
+    pub(crate) seen: HashMap<UserId, UnixMillis>,
+    pub(crate) by_time: BTreeSet<(UnixMillis, UserId)>,
 }
 
 impl UserSlice {
     /// Notes when a user was seen. Returns the known time, and changes nothing, if the new one is
     /// less than `apart` later. Otherwise the later of the two stays.
-    pub(super) fn note(
+    pub(crate) fn note(
         &mut self,
         user: &UserId,
         at: UnixMillis,
@@ -38,13 +38,13 @@ impl UserSlice {
         None
     }
 
-    pub(super) fn forget(&mut self, user: &UserId) {
+    pub(crate) fn forget(&mut self, user: &UserId) {
         if let Some(at) = self.seen.remove(user) {
             self.by_time.remove(&(at, user.clone()));
         }
     }
 
-    pub(super) fn count(&self, span: Span) -> u64 {
+    pub(crate) fn count(&self, span: Span) -> u64 {
         if span == Span::ALL {
             return self.seen.len() as u64;
         }
@@ -54,7 +54,7 @@ impl UserSlice {
             .count() as u64
     }
 
-    pub(super) fn page(&self, from: UnixMillis, after: Option<&Seen>, limit: usize) -> Vec<Seen> {
+    pub(crate) fn page(&self, from: UnixMillis, after: Option<&Seen>, limit: usize) -> Vec<Seen> {
         let first = match after {
             Some(last) => Bound::Excluded((last.at, last.user.clone())),
             None => Bound::Included(first_of(from)),

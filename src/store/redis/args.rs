@@ -5,4 +5,4 @@ macro_rules! args {
         vec![$(fred::types::Value::from($arg.to_string())),*]
     };
 }
-pub(super) use args;
+pub(crate) use args;

@@ -16,7 +16,7 @@ use crate::store::{Bus, BusEvents, Channel, Doubt, StoreError, StoreResult};
 
 impl RedisStore {
     /// Runs a script that publishes its change on the channel of a live.
-    pub(super) async fn change(
+    pub(crate) async fn change(
         &self,
         live: &LiveId,
         script: &'static Script,
@@ -29,7 +29,7 @@ impl RedisStore {
 
     /// The answer of a script that publishes on a channel, without what Redis says if it refuses the
     /// message.
-    pub(super) fn take_refusal(&self, on: &Channel, mut reply: Reply) -> StoreResult<Reply> {
+    pub(crate) fn take_refusal(&self, on: &Channel, mut reply: Reply) -> StoreResult<Reply> {
         if let Some(why) = reply.take_refusal()? {
             let why = StoreError::Refused(why);
             self.router.count_error("tell", &why);

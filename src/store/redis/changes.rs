@@ -16,7 +16,8 @@ use super::reply::{Reply, nonsense};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Login, UserId};
-use crate::store::{FinishedChanges, MAX_BATCH, StoreError, StoreResult};
+use crate::store::FinishedChanges;
+use crate::store::{MAX_BATCH, StoreError, StoreResult};
 
 /// The number of keys over which the notes are spread.
 pub const PARTITIONS: u64 = 64;
@@ -30,7 +31,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// A change of several keys, as its note describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Change {
+pub(crate) enum Change {
     Follow {
         user: UserId,
         streamer: UserId,
@@ -48,7 +49,7 @@ pub(super) enum Change {
 
 /// A change that has begun.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(crate) struct Begun {
     key: String,
     what: String,
     stamp: String,
@@ -133,13 +134,13 @@ fn read_note(what: &str, note: &str) -> Option<(Change, UnixMillis)> {
 }
 
 impl RedisStore {
-    pub(super) fn changes_key(&self, change: &Change) -> String {
+    pub(crate) fn changes_key(&self, change: &Change) -> String {
         self.keys().changes(change.user().xxh3() % PARTITIONS)
     }
 
     /// Begins a change, once no other change of the same thing is under way. Finishes a change that
     /// another gateway left.
-    pub(super) async fn begin_change(&self, change: &Change) -> StoreResult<Begun> {
+    pub(crate) async fn begin_change(&self, change: &Change) -> StoreResult<Begun> {
         let key = self.changes_key(change);
         let what = change.what();
         loop {
@@ -170,7 +171,7 @@ impl RedisStore {
     }
 
     /// Deletes the note. If that fails, the walk does the change once more, which changes nothing.
-    pub(super) async fn end_change(&self, begun: &Begun) {
+    pub(crate) async fn end_change(&self, begun: &Begun) {
         let args = args![begun.what, begun.stamp];
         if let Err(error) = self
             .router
@@ -183,7 +184,7 @@ impl RedisStore {
 
     /// Passes on the answer of a change's first write. If that write did nothing, this ends a new
     /// change.
-    pub(super) async fn or_end<T>(&self, begun: &Begun, first: StoreResult<T>) -> StoreResult<T> {
+    pub(crate) async fn or_end<T>(&self, begun: &Begun, first: StoreResult<T>) -> StoreResult<T> {
         if begun.is_new && first.as_ref().is_err_and(StoreError::did_nothing) {
             self.end_change(begun).await;
         }
@@ -191,7 +192,7 @@ impl RedisStore {
     }
 
     /// Finishes a change that was left. False if it is still under way, or over.
-    pub(super) async fn finish_change(&self, change: &Change) -> StoreResult<bool> {
+    pub(crate) async fn finish_change(&self, change: &Change) -> StoreResult<bool> {
         let guards = self.guards(change).await?;
         let key = self.changes_key(change);
         let what = change.what();
@@ -226,7 +227,7 @@ impl RedisStore {
     }
 
     /// The time until which the nodes of a change's two keys accept its writes.
-    pub(super) async fn guards(&self, change: &Change) -> StoreResult<[UnixMillis; 2]> {
+    pub(crate) async fn guards(&self, change: &Change) -> StoreResult<[UnixMillis; 2]> {
         let [first, second] = match change {
             Change::Follow { user, streamer } | Change::Unfollow { user, streamer } => {
                 self.edge_keys(user, streamer)
@@ -240,7 +241,7 @@ impl RedisStore {
     }
 
     /// The changes that are noted now, up to [`MAX_BATCH`] of each partition.
-    pub(super) async fn noted_changes(&self) -> StoreResult<Vec<(Change, UnixMillis)>> {
+    pub(crate) async fn noted_changes(&self) -> StoreResult<Vec<(Change, UnixMillis)>> {
         let mut scans = Vec::new();
         for partition in 0..PARTITIONS {
             let key = self.keys().changes(partition);
@@ -259,7 +260,7 @@ impl RedisStore {
     }
 
     /// Finishes every change that was left.
-    pub(super) async fn do_finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
+    pub(crate) async fn do_finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
         let mut finished = FinishedChanges::default();
         let mut all = Ok(());
         let noted = match self
@@ -291,7 +292,7 @@ impl RedisStore {
 
 /// Reads the answer of a guarded write. A write that came too late did nothing; it answers `late`
 /// and the node's time.
-pub(super) fn in_time(store: &RedisStore, key: &str, mut reply: Reply) -> StoreResult<Reply> {
+pub(crate) fn in_time(store: &RedisStore, key: &str, mut reply: Reply) -> StoreResult<Reply> {
     match reply.text()?.as_str() {
         "done" => Ok(reply),
         "late" => {

@@ -25,7 +25,7 @@ use super::tls;
 use crate::base::redis_address::{Address, Host, Layout};
 
 /// Maximum time from sending a command to its answer.
-pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum time for a TCP connection, and again for the handshake on it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum time for a question over a connection of its own, from connecting to the answer.
@@ -44,7 +44,7 @@ const RECONNECT_JITTER_MS: u32 = 100;
 
 /// The login and the settings for connections to a server.
 #[derive(Debug, Clone)]
-pub(super) struct Connector {
+pub(crate) struct Connector {
     address: Address,
     tls: Option<TlsConfig>,
     probes: Probes,
@@ -52,7 +52,7 @@ pub(super) struct Connector {
 
 /// How a watchdog may probe a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Probes {
+pub(crate) enum Probes {
     /// It writes a canary and reads it back.
     Canary,
     /// It changes nothing, so it cannot tell a replica from a master.
@@ -60,7 +60,7 @@ pub(super) enum Probes {
 }
 
 impl Connector {
-    pub(super) fn of(
+    pub(crate) fn of(
         address: Address,
         ca: Option<&Path>,
         probes: Probes,
@@ -77,11 +77,11 @@ impl Connector {
         })
     }
 
-    pub(super) fn address(&self) -> &Address {
+    pub(crate) fn address(&self) -> &Address {
         &self.address
     }
 
-    pub(super) fn probes(&self) -> Probes {
+    pub(crate) fn probes(&self) -> Probes {
         self.probes
     }
 
@@ -100,7 +100,7 @@ impl Connector {
 
     /// A client for this server that only listens: without reconnection, and with room for a burst
     /// of messages.
-    pub(super) fn subscriber(&self, host: &Host) -> Result<Client, Error> {
+    pub(crate) fn subscriber(&self, host: &Host) -> Result<Client, Error> {
         let mut builder = self.builder(host, RespVersion::RESP3);
         builder
             .with_performance_config(|performance| {
@@ -141,7 +141,7 @@ impl Connector {
 
     /// A client for this server that is not connected yet. After its first connection it reconnects
     /// by itself.
-    pub(super) fn client(&self, host: &Host) -> Result<Client, Error> {
+    pub(crate) fn client(&self, host: &Host) -> Result<Client, Error> {
         let mut reconnect =
             ReconnectPolicy::new_exponential(0, RECONNECT_MIN_MS, RECONNECT_MAX_MS, 2);
         reconnect.set_jitter(RECONNECT_JITTER_MS);
@@ -151,7 +151,7 @@ impl Connector {
     }
 
     /// Sends one command to a server that is not one of the nodes, over a connection of its own.
-    pub(super) async fn ask_once(
+    pub(crate) async fn ask_once(
         &self,
         host: &Host,
         command: &'static str,
@@ -171,7 +171,7 @@ impl Connector {
 
     /// Asks a host of the URL what kind of server it is. It selects no database: a cluster has
     /// none.
-    pub(super) async fn ask_info(&self, host: &Host) -> Result<Value, Error> {
+    pub(crate) async fn ask_info(&self, host: &Host) -> Result<Value, Error> {
         let address = Address {
             database: None,
             ..self.address.clone()
@@ -189,7 +189,7 @@ impl Connector {
     /// As [`Self::ask_once`], and once more without user and password if the sentinel answers with
     /// an error. A sentinel that has no password refuses every login, and Redis has no code of its
     /// own for that.
-    pub(super) async fn ask_sentinel(
+    pub(crate) async fn ask_sentinel(
         &self,
         host: &Host,
         command: &'static str,
@@ -205,10 +205,10 @@ impl Connector {
 }
 
 /// The task that keeps a connection up, until this is dropped.
-pub(super) type Connection = AbortOnDropHandle<Result<(), Error>>;
+pub(crate) type Connection = AbortOnDropHandle<Result<(), Error>>;
 
 /// Begins to connect. The future is the outcome of the first attempt.
-pub(super) fn connect(
+pub(crate) fn connect(
     client: &Client,
 ) -> (
     Connection,
@@ -224,7 +224,7 @@ pub(super) fn connect(
 
 /// Every command has a deadline, is never repeated, and fails at once while there is no connection:
 /// it must not wait and take effect after its caller gave up.
-pub(super) fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         timeout: Some(COMMAND_TIMEOUT),
         max_attempts: Some(1),
@@ -234,7 +234,7 @@ pub(super) fn options() -> Options {
 }
 
 /// A command for the one server of a client, which does not look at the slot.
-pub(super) fn custom(command: &'static str) -> CustomCommand {
+pub(crate) fn custom(command: &'static str) -> CustomCommand {
     CustomCommand::new_static(command, ClusterHash::FirstKey, false)
 }
 

@@ -11,16 +11,18 @@ use super::reply::{Reply, nonsense, score};
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::millis;
 use crate::base::ids::LiveId;
+use crate::store::LiveEpoch;
 use crate::store::{
-    Arrived, COUNT_EVERY, CountLive, CountReply, Counts, Figures, HISTORY_STEP, LiveEpoch,
-    MAX_BATCH, MAX_POINTS, Peaks, Rank, RankedLive, StoreResult,
+    Arrived, COUNT_EVERY, CountLive, CountReply, Counts, Figures, MAX_BATCH, Peaks, Rank,
+    RankedLive, StoreResult,
 };
+use crate::store::{HISTORY_STEP, MAX_POINTS};
 
 /// Maximum lives per call that ranks. Each is a member of three sets.
 const MAX_RANKED: usize = MAX_BATCH / 3;
 
 /// The arguments of a script that appends a point to a history.
-pub(super) fn point_args() -> Vec<Value> {
+pub(crate) fn point_args() -> Vec<Value> {
     args![
         millis(HISTORY_STEP),
         MAX_POINTS,
@@ -36,7 +38,7 @@ fn read_ranked((live, figure): Scored) -> Option<RankedLive> {
 }
 
 impl RedisStore {
-    pub(super) async fn do_rank(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {
+    pub(crate) async fn do_rank(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {
         for some in figures.chunks(MAX_RANKED) {
             let mut args = Vec::new();
             for (live, figures) in some {

@@ -21,7 +21,7 @@ struct SeedMap {
 }
 
 /// The slots that each master serves now. `known` is the last map.
-pub(super) async fn slot_ranges(
+pub(crate) async fn slot_ranges(
     connector: &Connector,
     known: Option<&SlotMap>,
 ) -> StoreResult<Vec<SlotRange>> {

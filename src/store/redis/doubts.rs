@@ -19,7 +19,7 @@ const GAP: Duration = Duration::from_millis(500);
 const BACKLOG: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct DoubtCollector {
+pub(crate) struct DoubtCollector {
     found: Mutex<Reasons>,
     wake: Notify,
     out: broadcast::Sender<Doubt>,
@@ -44,11 +44,11 @@ impl Default for DoubtCollector {
 }
 
 impl DoubtCollector {
-    pub(super) fn of_all(&self) {
+    pub(crate) fn of_all(&self) {
         self.add(|reasons| reasons.all = true);
     }
 
-    pub(super) fn of_node(&self, host: &Host) {
+    pub(crate) fn of_node(&self, host: &Host) {
         self.add(|reasons| {
             if !reasons.hosts.contains(host) {
                 reasons.hosts.push(host.clone());
@@ -56,17 +56,17 @@ impl DoubtCollector {
         });
     }
 
-    pub(super) fn of_slots(&self, slots: Vec<RangeInclusive<u16>>) {
+    pub(crate) fn of_slots(&self, slots: Vec<RangeInclusive<u16>>) {
         self.add(|reasons| reasons.slots.extend(slots));
     }
 
-    pub(super) fn subscribe(&self) -> Doubts {
+    pub(crate) fn subscribe(&self) -> Doubts {
         Doubts::from(self.out.subscribe())
     }
 
     /// Sends doubts to the receivers, for ever. `slots_if_up` answers the slots of a server, or
     /// none while it is down: the data of such a server is in doubt anyway once it is up.
-    pub(super) async fn send_doubts(
+    pub(crate) async fn send_doubts(
         &self,
         slots_if_up: impl Fn(&Host) -> Vec<RangeInclusive<u16>>,
     ) {

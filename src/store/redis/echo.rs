@@ -37,7 +37,7 @@ const REMIND: Duration = Duration::from_secs(60);
 
 /// Publishes this gateway's words and waits for them, and reads from all leases who is not heard.
 #[derive(Debug)]
-pub(super) struct Echo {
+pub(crate) struct Echo {
     topology: Arc<Topology>,
     metrics: Arc<Metrics>,
     /// The echo channels of the present masters, by their numbers.
@@ -86,7 +86,7 @@ impl EchoChannel {
 }
 
 impl Echo {
-    pub(super) fn new(topology: Arc<Topology>, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(topology: Arc<Topology>, metrics: Arc<Metrics>) -> Self {
         Self {
             topology,
             metrics,
@@ -98,13 +98,13 @@ impl Echo {
     }
 
     /// The slots in which messages of some gateway do not arrive; `None` if there are none.
-    pub(super) fn unheard(&self) -> watch::Receiver<Option<Doubt>> {
+    pub(crate) fn unheard(&self) -> watch::Receiver<Option<Doubt>> {
         self.unheard.subscribe()
     }
 
     /// Publishes a word at each master, in the background, and returns the channels on which earlier
     /// words did not come back. Masters that are gone are forgotten.
-    pub(super) fn send(
+    pub(crate) fn send(
         self: &Arc<Self>,
         router: &Router,
         gateway: &GatewayId,
@@ -163,7 +163,7 @@ impl Echo {
     }
 
     /// Notes why a message of this gateway on a channel with this name was not published.
-    pub(super) fn note_refusal(&self, name: &str, why: &StoreError) {
+    pub(crate) fn note_refusal(&self, name: &str, why: &StoreError) {
         if !is_refusal(why) {
             return;
         }
@@ -187,17 +187,17 @@ impl Echo {
     }
 
     /// Notes that a subscription to an echo channel begins: an earlier word may have been missed.
-    pub(super) fn subscribed(&self, number: u32) {
+    pub(crate) fn subscribed(&self, number: u32) {
         self.of(number, |channel| channel.under_way = None);
     }
 
     /// Takes in a word of any gateway.
-    pub(super) fn heard(&self, number: u32, word: &str) {
+    pub(crate) fn heard(&self, number: u32, word: &str) {
         self.of(number, |channel| channel.hear(word));
     }
 
     /// Takes in the leases that were just read, this gateway's own among them.
-    pub(super) fn looked(&self, living: &[LivingGateway]) {
+    pub(crate) fn looked(&self, living: &[LivingGateway]) {
         let mut gateways = BTreeSet::new();
         let mut channels = BTreeSet::new();
         for there in living {

@@ -44,7 +44,7 @@ impl ConnectError {
 
 /// The meaning of an error of the server: its first word, which is part of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ServerError {
+pub(crate) enum ServerError {
     /// `MOVED`: the slot belongs to another node.
     Moved,
     /// `ASK`: the slot is moving to another node, and these keys are there already.
@@ -80,7 +80,7 @@ pub(super) enum ServerError {
 
 impl ServerError {
     /// Reads an error of the server; `None` for the library's own errors.
-    pub(super) fn of(error: &Error) -> Option<Self> {
+    pub(crate) fn of(error: &Error) -> Option<Self> {
         let details = error.details();
         Some(match server_code(details)? {
             "MOVED" => Self::Moved,
@@ -111,7 +111,7 @@ impl ServerError {
 
 /// Why a node did not do a command.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// The slot belongs to that node. Nothing was done.
     Moved(Host),
     /// The slot is moving to that node, and these keys are there already. Nothing was done.
@@ -126,7 +126,7 @@ pub(super) enum Failure {
 
 impl Failure {
     /// Reads an error with which this node answered.
-    pub(super) fn of(error: &Error, asked: &Host) -> Self {
+    pub(crate) fn of(error: &Error, asked: &Host) -> Self {
         match ServerError::of(error) {
             Some(ServerError::Moved) => match read_target(error.details(), asked) {
                 Some(to) => Self::Moved(to),
@@ -171,7 +171,7 @@ fn read_target(details: &str, asked: &Host) -> Option<Host> {
 }
 
 /// The meaning of an error for the caller of the store.
-pub(super) fn judge(error: &Error) -> StoreError {
+pub(crate) fn judge(error: &Error) -> StoreError {
     let said = readable(error.details()).to_owned();
     match (ServerError::of(error), error.kind()) {
         (Some(ServerError::NonLocalKey), _) => StoreError::Lost(said),
@@ -192,7 +192,7 @@ pub(super) fn judge(error: &Error) -> StoreError {
 /// `Custom { kind: Uncategorized, error: "failed to lookup address information: Name or service not known" }`.
 /// After its own sentence Redis may name the script and its line, or the arguments, which contain
 /// ids of users.
-pub(super) fn readable(details: &str) -> &str {
+pub(crate) fn readable(details: &str) -> &str {
     if let Some(message) = quoted(details, "Os {", "message: \"") {
         return message;
     }
@@ -219,7 +219,7 @@ fn quoted<'a>(details: &'a str, kind: &str, field: &str) -> Option<&'a str> {
 
 /// The words of a server that refused a call; `None` if it sent the call elsewhere, and for the
 /// library's own errors.
-pub(super) fn refusal(error: &Error) -> Option<&str> {
+pub(crate) fn refusal(error: &Error) -> Option<&str> {
     match ServerError::of(error)? {
         ServerError::Moved | ServerError::Ask | ServerError::UnknownScript => None,
         _ => Some(readable(error.details())),

@@ -25,7 +25,7 @@ use crate::store::{
 const FOR_EVER: Duration = Duration::ZERO;
 
 /// The consumer group of the senders of a webhook.
-pub(super) fn group(webhook: &WebhookName) -> String {
+pub(crate) fn group(webhook: &WebhookName) -> String {
     format!("webhooks{}", keys::webhook_suffix(webhook))
 }
 
@@ -45,7 +45,7 @@ fn about(fields: &HashMap<String, String>) -> Option<About> {
         .find_map(|(name, value)| About::read(name, value))
 }
 
-pub(super) fn entry_id(reply: &mut Reply) -> StoreResult<EntryId> {
+pub(crate) fn entry_id(reply: &mut Reply) -> StoreResult<EntryId> {
     EntryId::parse(&reply.text()?).ok_or_else(|| nonsense("an entry without an id"))
 }
 
@@ -72,7 +72,7 @@ fn event_args(event: &Event) -> [Value; 5] {
 
 /// Reads an entry of a stream as its id and its fields. Another program may write bytes that are not
 /// text; such an entry has no fields.
-pub(super) fn entry(piece: Value) -> StoreResult<(EntryId, HashMap<String, String>)> {
+pub(crate) fn entry(piece: Value) -> StoreResult<(EntryId, HashMap<String, String>)> {
     let mut piece = Reply::of(piece)?;
     let entry = entry_id(&mut piece)?;
     let pairs = piece.list()?.pairs().unwrap_or_default();
@@ -196,7 +196,7 @@ impl RedisStore {
         }
     }
 
-    pub(super) async fn do_dead(
+    pub(crate) async fn do_dead(
         &self,
         webhook: &WebhookName,
         after: Option<EntryId>,

@@ -3,6 +3,7 @@
 //! follow writes `followers:` last and an unfollow clears it first. [`super::changes`] says how a
 //! call that got only half way is finished.
 
+use crate::store::FinishedChanges;
 use std::collections::HashSet;
 
 use async_trait::async_trait;
@@ -29,7 +30,7 @@ fn read_followed((user, at): Scored) -> Option<Followed> {
 
 impl RedisStore {
     /// The two ends of an edge.
-    pub(super) fn edge_keys(&self, user: &UserId, streamer: &UserId) -> [String; 2] {
+    pub(crate) fn edge_keys(&self, user: &UserId, streamer: &UserId) -> [String; 2] {
         [
             self.keys().edge(user, Edge::Following),
             self.keys().edge(streamer, Edge::Followers),
@@ -71,7 +72,7 @@ impl RedisStore {
     /// Writes both ends of an edge whose change has begun. The time is `at`, or the node's if `at`
     /// is empty. `guards` are the times until which the two nodes accept the writes. True if the
     /// edge is new.
-    pub(super) async fn write_follow(
+    pub(crate) async fn write_follow(
         &self,
         user: &UserId,
         streamer: &UserId,
@@ -89,7 +90,7 @@ impl RedisStore {
 
     /// Removes both ends of an edge whose change has begun. `guards` are as in
     /// [`Self::write_follow`]. True if there was an edge.
-    pub(super) async fn write_unfollow(
+    pub(crate) async fn write_unfollow(
         &self,
         user: &UserId,
         streamer: &UserId,
@@ -202,6 +203,10 @@ fn read_fans(users: &[UserId], scores: Value) -> StoreResult<Vec<bool>> {
 
 #[async_trait]
 impl Follows for RedisStore {
+    async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
+        self.do_finish_changes().await
+    }
+
     async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
         self.router
             .call("follow", self.follow_since(user, streamer, ""))

@@ -367,7 +367,7 @@ impl RedisStore {
             .await
     }
 
-    pub(super) async fn score(&self, key: &str, member: &str) -> StoreResult<Option<UnixMillis>> {
+    pub(crate) async fn score(&self, key: &str, member: &str) -> StoreResult<Option<UnixMillis>> {
         let score = self.router.command("ZSCORE", args![key, member]).await?;
         if score.is_null() {
             return Ok(None);

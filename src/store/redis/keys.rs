@@ -1,6 +1,6 @@
-//! Owns every key in Redis: its name, its type and its lifetime. No other file of the program
-//! spells a key. The word "contract" marks the keys that other services read; the others are the
-//! gateways' own.
+//! Owns every key in Redis: its name, its type and its lifetime. No other file spells a key, except
+//! that a feature may have a file for keys that nothing else knows. The word "contract" marks the
+//! keys that other services read; the others are the gateways' own.
 //!
 //! [`Keys`] is the only way to make a key or a channel, and it begins each with the installation's
 //! prefix.
@@ -9,8 +9,6 @@
 //! slice's hash slot and one script may change them together. The prefix stands before the braces,
 //! so that one pattern matches all keys of an installation, and inside them, because the slice's
 //! own key has it. Neither ids nor prefixes contain braces, so none can move a key to another slot.
-
-pub(super) mod personal_data;
 
 use std::fmt::{self, Display};
 use std::time::Duration;
@@ -22,10 +20,9 @@ use crate::base::ids::{
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::session_key::{KEY_BYTES, SessionKey};
 use crate::base::webhook_name::WebhookName;
-use crate::store::{
-    ATTENDANCE_KEPT, AnswerName, Channel, Edge, LiveEpoch, MAX_BAN, QueueKind, Rank, Timeline,
-    WebhookQueue,
-};
+use crate::store::ATTENDANCE_KEPT;
+use crate::store::LiveEpoch;
+use crate::store::{AnswerName, Channel, Edge, MAX_BAN, QueueKind, Rank, WebhookQueue};
 
 /// How long the leases outlive the last renewal of any of them.
 pub const LEASES_TTL: Duration = Duration::from_secs(2 * 24 * 3600);
@@ -60,7 +57,7 @@ const EVENTS: &str = "rollcall:events";
 
 /// What distinguishes the keys and the group of a webhook: nothing for the webhook of the setting
 /// `webhook-url`.
-pub(super) fn webhook_suffix(webhook: &WebhookName) -> String {
+pub(crate) fn webhook_suffix(webhook: &WebhookName) -> String {
     if webhook.is_default() {
         String::new()
     } else {
@@ -136,7 +133,7 @@ pub enum KeptKey {
 /// prefix.
 #[derive(Debug, Clone)]
 pub struct Keys {
-    prefix: KeyPrefix,
+    pub(crate) prefix: KeyPrefix,
     /// The beginning of all channels.
     channels: String,
 }
@@ -158,12 +155,12 @@ impl Keys {
         Self { prefix, channels }
     }
 
-    fn key(&self, name: impl Display) -> String {
+    pub(crate) fn key(&self, name: impl Display) -> String {
         format!("{}{name}", self.prefix)
     }
 
     /// A key in the slot of another one.
-    fn beside(&self, key: &str, name: impl Display) -> String {
+    pub(crate) fn beside(&self, key: &str, name: impl Display) -> String {
         format!("{}{{{key}}}:{name}", self.prefix)
     }
 
@@ -183,7 +180,7 @@ impl Keys {
     }
 
     /// The list of open lives with its ranks: the keys of the scripts that change them.
-    pub(super) fn list(&self) -> Vec<String> {
+    pub(crate) fn list(&self) -> Vec<String> {
         vec![self.lives(), self.top(Rank::Viewers), self.top(Rank::Fans)]
     }
 
@@ -323,7 +320,7 @@ impl Keys {
 
     /// The keys of a slice with which the keys of its scripts begin: all members, the claims, the
     /// entries and the fence; of a live also the fans.
-    pub(super) fn of_slice(&self, slice: &SliceId) -> Vec<String> {
+    pub(crate) fn of_slice(&self, slice: &SliceId) -> Vec<String> {
         let mut keys = vec![
             self.members(slice, Group::All),
             self.who(slice),
@@ -372,7 +369,7 @@ impl Keys {
     }
 
     /// STRING, contract: the fans of one part as bits. A fan's part is the number that is the fan's
-    /// id, divided by [`crate::store::BITS_A_PART`].
+    /// id, divided by 65,536.
     pub fn attendance_bits(&self, of: &LiveEpoch, part: u32) -> String {
         self.key(format_args!("attendance:{of}:{{b{part}}}"))
     }
@@ -400,7 +397,7 @@ impl Keys {
     }
 
     /// Adds the key of the times at which users of the platform were seen last.
-    pub(super) fn with_last_seen(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
+    pub(crate) fn with_last_seen(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
         if slice.set == OnlineSet::Users {
             keys.push(self.last_seen(slice.index));
         }
@@ -408,7 +405,7 @@ impl Keys {
     }
 
     /// Adds the keys of the sessions that users of a live have in an epoch.
-    pub(super) fn with_sessions(
+    pub(crate) fn with_sessions(
         &self,
         slice: &SliceId,
         epoch: Epoch,
@@ -421,7 +418,7 @@ impl Keys {
     }
 
     /// Adds the keys that count the different users of a live.
-    pub(super) fn with_uniques(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
+    pub(crate) fn with_uniques(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
         if slice.set.live().is_some() {
             keys.extend([
                 self.uniques(slice, Group::All),
@@ -452,7 +449,7 @@ impl Keys {
 
     /// All keys that say whether users of a slice are online, since when not, and in which lives
     /// they are.
-    pub(super) fn of_users(&self, slice: u32) -> Vec<String> {
+    pub(crate) fn of_users(&self, slice: u32) -> Vec<String> {
         let [who, gateways] = self.whereabouts(slice);
         vec![
             self.online_users(slice),
@@ -585,45 +582,6 @@ impl Keys {
         self.key(format_args!("user:{user}"))
     }
 
-    /// ZSET: statuses, scored by when the live opened or the announcement was made, in Unix
-    /// milliseconds. The status of a live leaves with the live's close. The newest
-    /// [`crate::store::MAX_TIMELINE`] announcements stay. Never expires.
-    pub fn timeline(&self, timeline: &Timeline) -> String {
-        match timeline {
-            Timeline::Home(user) => self.key(format_args!("statuses:home:{user}")),
-            Timeline::Feed(user) => self.key(format_args!("statuses:feed:{user}")),
-            Timeline::Profile(user) => self.key(format_args!("statuses:profile:{user}")),
-            Timeline::OnAir(user) => self.key(format_args!("statuses:on-air:{user}")),
-        }
-    }
-
-    /// A glob that every timeline matches.
-    pub fn timeline_keys(&self) -> String {
-        self.key("statuses:*")
-    }
-
-    /// Reads the key of a timeline back.
-    pub fn read_timeline(&self, key: &str) -> Option<Timeline> {
-        let (kind, user) = key
-            .strip_prefix(self.prefix.as_str())?
-            .strip_prefix("statuses:")?
-            .split_once(':')?;
-        let kind = match kind {
-            "home" => Timeline::Home,
-            "feed" => Timeline::Feed,
-            "profile" => Timeline::Profile,
-            "on-air" => Timeline::OnAir,
-            _ => return None,
-        };
-        Some(kind(UserId::parse(user).ok()?))
-    }
-
-    /// HASH: an author's announcements → their texts. In the slot of the author's profile. Never
-    /// expires.
-    pub fn posts(&self, author: &UserId) -> String {
-        self.beside(&self.timeline(&Timeline::Profile(author.clone())), "posts")
-    }
-
     /// ZSET: the members of a user's list, scored by when each was added. Never expires.
     pub fn list_of(&self, owner: &UserId, list: &ListName) -> String {
         self.key(format_args!("list:{list}:{owner}"))
@@ -730,7 +688,7 @@ impl Keys {
 
     /// The keys that a live or a user with this id would have, if the id were valid. Of the sets of
     /// a live, these are the keys of one slice.
-    pub(super) fn named_after(&self, id: &str) -> Vec<String> {
+    pub(crate) fn named_after(&self, id: &str) -> Vec<String> {
         let families = [
             "live:",
             FANS,
@@ -778,7 +736,7 @@ impl Keys {
 
     /// Splits a name without its prefix that [`Self::beside`] made: the name of the other key
     /// without its prefix, and the companion's own name.
-    fn split_beside<'a>(&self, name: &'a str) -> Option<(&'a str, &'a str)> {
+    pub(crate) fn split_beside<'a>(&self, name: &'a str) -> Option<(&'a str, &'a str)> {
         name.strip_prefix('{')?
             .strip_prefix(self.prefix.as_str())?
             .split_once("}:")
@@ -851,7 +809,7 @@ impl Keys {
 
     /// The keys of a trial of a server, beside its canary and in the canary's slot. They exist for
     /// a moment only.
-    pub(super) fn trial(canary: &str) -> Vec<String> {
+    pub(crate) fn trial(canary: &str) -> Vec<String> {
         let names = [
             "string",
             "set",
@@ -869,12 +827,12 @@ impl Keys {
     }
 
     /// The channel of a trial of a server, in the slot of its canary.
-    pub(super) fn trial_channel(canary: &str) -> String {
+    pub(crate) fn trial_channel(canary: &str) -> String {
         format!("{canary}:trial")
     }
 
     /// A key of each kind, with the given ids.
-    pub(super) fn one_of_each(&self, live: &LiveId, user: &UserId, list: &ListName) -> Vec<String> {
+    pub(crate) fn one_of_each(&self, live: &LiveId, user: &UserId, list: &ListName) -> Vec<String> {
         let epoch = Epoch(0);
         let webhook = WebhookName::default();
         let of = LiveEpoch {
@@ -914,8 +872,8 @@ impl Keys {
             self.edge(user, Edge::Followers),
             self.users(),
             self.user(user),
-            self.timeline(&Timeline::Home(user.clone())),
-            self.posts(user),
+            self.key(format_args!("statuses:home:{user}")),
+            self.beside(&self.key(format_args!("statuses:profile:{user}")), "posts"),
             self.list_of(user, list),
             self.answer(&AnswerName::of_digest(&[0; 16])),
             self.session_end(&SessionKey::from_bytes([0; KEY_BYTES])),
@@ -1015,7 +973,7 @@ fn users_slice(index: u32) -> SliceId {
     }
 }
 
-fn read_slice(key: &str) -> Option<(OnlineSet, Option<u32>)> {
+pub(crate) fn read_slice(key: &str) -> Option<(OnlineSet, Option<u32>)> {
     for (name, set, of) in PLATFORM_SETS {
         if let Some(suffix) = key.strip_prefix(name) {
             let index = read_index(suffix.strip_prefix("_slice")?)?;
@@ -1049,7 +1007,7 @@ fn read_number(text: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn id(index: u32, of: u32) -> SliceId {
@@ -1061,7 +1019,7 @@ mod tests {
     }
 
     /// Without a prefix, with one, and with one that goes on where that one ends.
-    fn installations() -> [Keys; 3] {
+    pub(crate) fn installations() -> [Keys; 3] {
         ["", "app:", "app:rollcall:"].map(prefixed)
     }
 
@@ -1305,32 +1263,6 @@ mod tests {
             }
             let [list, summaries] = keys.past_lives(&UserId::parse("s1").unwrap());
             assert_eq!(slot(&list), slot(&summaries));
-        }
-    }
-
-    #[test]
-    fn a_timeline_is_read_back_and_shares_the_slot_of_its_announcements() {
-        let slot = |key: &str| fred::util::redis_keyslot(key.as_bytes());
-        let user = UserId::parse("mail@example.org:1").unwrap();
-        for keys in installations() {
-            for kind in [
-                Timeline::Home,
-                Timeline::Feed,
-                Timeline::Profile,
-                Timeline::OnAir,
-            ] {
-                let timeline = kind(user.clone());
-                assert_eq!(
-                    keys.read_timeline(&keys.timeline(&timeline)),
-                    Some(timeline)
-                );
-            }
-            assert_eq!(
-                slot(&keys.posts(&user)),
-                slot(&keys.timeline(&Timeline::Profile(user.clone())))
-            );
-            assert_eq!(slot(&keys.fanout()), slot(&keys.fanout_progress()));
-            assert_eq!(keys.read_timeline(&keys.posts(&user)), None);
         }
     }
 

@@ -35,7 +35,7 @@ fn read_member(ids: SeenIds, member: &[u8]) -> Option<UserId> {
 }
 
 /// A user as a member. An id that does not fit gives the empty text, which is nobody's member.
-pub(super) fn write_member(ids: SeenIds, user: &UserId) -> Value {
+pub(crate) fn write_member(ids: SeenIds, user: &UserId) -> Value {
     match ids {
         SeenIds::Text => user.as_str().into(),
         SeenIds::U32 => {
@@ -55,7 +55,7 @@ fn take_time(reply: &mut Reply) -> StoreResult<UnixMillis> {
 }
 
 impl RedisStore {
-    pub(super) fn seen_ids(&self) -> SeenIds {
+    pub(crate) fn seen_ids(&self) -> SeenIds {
         self.seen_ids.get().copied().unwrap_or_default()
     }
 
@@ -76,7 +76,7 @@ impl RedisStore {
         }
     }
 
-    pub(super) async fn fixed_seen_ids(&self) -> StoreResult<Option<SeenIds>> {
+    pub(crate) async fn fixed_seen_ids(&self) -> StoreResult<Option<SeenIds>> {
         let fixed = self
             .router
             .command("GET", args![self.keys().last_seen_ids()])
@@ -91,7 +91,7 @@ impl RedisStore {
         }
     }
 
-    pub(super) async fn note_slice(
+    pub(crate) async fn note_slice(
         &self,
         slice: u32,
         seen: &[(&UserId, UnixMillis)],
@@ -154,7 +154,7 @@ impl RedisStore {
 }
 
 /// Sorts items by the slice of their user.
-pub(super) fn by_slice<T>(
+pub(crate) fn by_slice<T>(
     items: impl Iterator<Item = T>,
     user: impl Fn(&T) -> &UserId,
 ) -> BTreeMap<u32, Vec<T>> {

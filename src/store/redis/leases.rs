@@ -100,7 +100,7 @@ fn read(channels: &str) -> BTreeSet<u32> {
         .collect()
 }
 
-pub(super) fn living_gateways(mut reply: Reply) -> StoreResult<Vec<LivingGateway>> {
+pub(crate) fn living_gateways(mut reply: Reply) -> StoreResult<Vec<LivingGateway>> {
     let mut living = Vec::new();
     while let Some(name) = reply.piece() {
         living.push(LivingGateway {

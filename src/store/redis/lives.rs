@@ -14,22 +14,23 @@ use super::counts::point_args;
 use super::paging::{Order, Scored};
 use super::reply::{Reply, next_answer, nonsense, score, text};
 use super::slices::read_fence;
-use super::stream_status::read_status;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, UserId};
+use crate::store::LiveEpoch;
+use crate::store::redis::live_stream::read_status;
 use crate::store::{
     Arrived, ChangeLive, ChangeReply, Channel, CloseLive, CloseReason, CloseReply, Closure,
-    Counted, Figures, FinishClose, Info, LEAP, ListedLive, LiveChange, LiveEpoch, LiveRecord,
-    LiveState, LiveStore, MAX_RECORD_FIELDS, OpenLive, OpenReply, OpenedBy, Peaks, PendingEvent,
-    RecordEvents, Standing, StoreResult, Sums, Terms, Uniques,
+    Counted, Figures, FinishClose, Info, LEAP, ListedLive, LiveChange, LiveRecord, LiveState,
+    LiveStore, MAX_RECORD_FIELDS, OpenLive, OpenReply, OpenedBy, Peaks, PendingEvent, RecordEvents,
+    Standing, StoreResult, Sums, Terms, Uniques,
 };
 
 /// The prefix of the fields of pending events; the number of the event follows.
-pub(super) const EVENT_FIELD: &str = "event:";
+pub(crate) const EVENT_FIELD: &str = "event:";
 
 /// Reads the remaining fields of an answer as a record; no fields mean that there is no record.
-pub(super) fn record(live: &LiveId, fields: Reply) -> StoreResult<Option<LiveRecord>> {
+pub(crate) fn record(live: &LiveId, fields: Reply) -> StoreResult<Option<LiveRecord>> {
     let found: HashMap<_, _> = fields.pairs()?.into_iter().collect();
     if found.is_empty() {
         return Ok(None);
@@ -116,7 +117,7 @@ fn read_record(live: &LiveId, fields: &Fields<'_>) -> Option<LiveRecord> {
 }
 
 /// Reads the fields `viewers` and `fans`; a field that is absent or no number counts as zero.
-pub(super) fn read_figures(viewers: Option<&str>, fans: Option<&str>) -> Figures {
+pub(crate) fn read_figures(viewers: Option<&str>, fans: Option<&str>) -> Figures {
     Figures {
         viewers: read_figure(viewers),
         fans: read_figure(fans),
@@ -205,13 +206,13 @@ fn sure_record(live: &LiveId, fields: Reply) -> StoreResult<LiveRecord> {
 
 impl RedisStore {
     /// The keys of the record and of its epoch's removals and bans.
-    pub(super) fn record_keys(&self, live: &LiveId) -> Vec<String> {
+    pub(crate) fn record_keys(&self, live: &LiveId) -> Vec<String> {
         let keys = self.keys();
         vec![keys.live(live), keys.removals(live), keys.bans(live)]
     }
 
     /// The last arguments of a script that publishes its change on the live's channel.
-    pub(super) fn publish_args(&self, live: &LiveId, message: &str) -> [Value; 2] {
+    pub(crate) fn publish_args(&self, live: &LiveId, message: &str) -> [Value; 2] {
         [
             Value::from(self.keys().channel(&Channel::Live(live.clone()))),
             Value::from(message),

@@ -13,7 +13,7 @@ use crate::store::{Health, Parts};
 
 /// The health of every node. Holds no node, because each node's watchdog holds the monitor.
 #[derive(Debug)]
-pub(super) struct Monitor {
+pub(crate) struct Monitor {
     listed: Mutex<Listed>,
     /// Up while any node is.
     any: watch::Sender<Health>,
@@ -32,7 +32,7 @@ struct Listed {
 }
 
 impl Monitor {
-    pub(super) fn new(metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
         Self {
             listed: Mutex::default(),
             any: watch::Sender::new(Health::Down),
@@ -43,29 +43,29 @@ impl Monitor {
         }
     }
 
-    pub(super) fn any(&self) -> watch::Receiver<Health> {
+    pub(crate) fn any(&self) -> watch::Receiver<Health> {
         self.any.subscribe()
     }
 
-    pub(super) fn parts(&self) -> watch::Receiver<Arc<Parts>> {
+    pub(crate) fn parts(&self) -> watch::Receiver<Arc<Parts>> {
         self.parts.subscribe()
     }
 
-    pub(super) fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.parts.borrow().is_whole()
     }
 
-    pub(super) fn doubts(&self) -> &DoubtCollector {
+    pub(crate) fn doubts(&self) -> &DoubtCollector {
         &self.doubts
     }
 
     /// Makes these nodes count from now on; `owners` has the place of each slot's node among them.
-    pub(super) fn list(&self, owners: Arc<[u16]>, nodes: Vec<watch::Receiver<Health>>) {
+    pub(crate) fn list(&self, owners: Arc<[u16]>, nodes: Vec<watch::Receiver<Health>>) {
         *self.listed.lock() = Listed { owners, nodes };
         self.judge();
     }
 
-    pub(super) fn changed(&self, now: Health) {
+    pub(crate) fn changed(&self, now: Health) {
         self.judge();
         if now == Health::Down {
             self.suspect_map();
@@ -73,11 +73,11 @@ impl Monitor {
     }
 
     /// The map may be wrong: makes the topology read it again soon.
-    pub(super) fn suspect_map(&self) {
+    pub(crate) fn suspect_map(&self) {
         self.suspicions.notify_one();
     }
 
-    pub(super) async fn map_suspected(&self) {
+    pub(crate) async fn map_suspected(&self) {
         self.suspicions.notified().await;
     }
 

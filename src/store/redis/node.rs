@@ -29,7 +29,7 @@ use crate::store::{Health, StoreError, StoreResult};
 const CONNECT_DEADLINE: Duration = Duration::from_millis(2_500);
 
 /// A command's name and its arguments, its key first.
-pub(super) type Command = (&'static str, Vec<Value>);
+pub(crate) type Command = (&'static str, Vec<Value>);
 
 /// Maximum concurrent commands for the gateway itself; the node refuses the next one. More than the
 /// most jobs of the flusher and of the publisher together, so that other calls find a place beside
@@ -44,7 +44,7 @@ const MAX_CLIENTS: usize = 256;
 /// On whose behalf a command is sent. Each share has a bound of its own, so neither clients'
 /// requests nor flushes to a node that hangs, however many, keep a gateway from renewing its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Share {
+pub(crate) enum Share {
     /// The gateway itself: flushes, sweeps, checks.
     Own,
     /// The gateway's lease.
@@ -55,7 +55,7 @@ pub(super) enum Share {
 
 /// A server; its connection and watchdog end when this is dropped.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(crate) struct Node {
     host: Host,
     client: WithOptions<Client>,
     own_places: Semaphore,
@@ -80,7 +80,7 @@ struct KnownScripts {
 impl Node {
     /// Connects, and keeps the connection up from then on. A server that does not answer becomes a
     /// node that is down; the inner result says why.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         connector: &Connector,
         host: &Host,
         monitor: &Arc<Monitor>,
@@ -119,22 +119,22 @@ impl Node {
         Ok((Arc::new(node), outcome))
     }
 
-    pub(super) fn host(&self) -> &Host {
+    pub(crate) fn host(&self) -> &Host {
         &self.host
     }
 
-    pub(super) fn state(&self) -> &NodeState {
+    pub(crate) fn state(&self) -> &NodeState {
         &self.state
     }
 
-    pub(super) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.state.is_up()
     }
 
     /// How to run a script: by its name, or by its text if this is its first run on the connection.
     /// The answer that a server does not know the script would cost another round trip. Later calls
     /// come behind the first one.
-    pub(super) fn how_to_run(&self, script: &'static Script) -> (&'static str, &'static str) {
+    pub(crate) fn how_to_run(&self, script: &'static Script) -> (&'static str, &'static str) {
         let connection = *self.state.connections().borrow();
         let mut known = self.known_scripts.lock();
         if known.connection != connection {
@@ -153,7 +153,7 @@ impl Node {
 
     /// Sends one command. Refused at once while the node is down, or while the share has no place
     /// left.
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &self,
         share: Share,
         command: &'static str,
@@ -166,7 +166,7 @@ impl Node {
     }
 
     /// Sends many commands that only read, as one call. Refused at once as in [`Self::send`].
-    pub(super) async fn read_all(
+    pub(crate) async fn read_all(
         &self,
         share: Share,
         mut commands: Vec<Command>,
@@ -191,7 +191,7 @@ impl Node {
 
     /// Sends one command for keys of a slot that is moving to this node. The permission holds for
     /// the next command on the connection only, so both go out together.
-    pub(super) async fn send_asking(
+    pub(crate) async fn send_asking(
         &self,
         share: Share,
         command: &'static str,
@@ -236,7 +236,7 @@ impl Node {
     }
 
     /// Sends a command of the store's own, without a bound: there are few of these.
-    pub(super) async fn ask(
+    pub(crate) async fn ask(
         &self,
         command: &'static str,
         args: Vec<Value>,

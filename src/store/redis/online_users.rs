@@ -230,7 +230,7 @@ fn last_score(span: Span) -> String {
     }
 }
 
-pub(super) fn read_time(seen: Value) -> StoreResult<Option<UnixMillis>> {
+pub(crate) fn read_time(seen: Value) -> StoreResult<Option<UnixMillis>> {
     if seen.is_null() {
         Ok(None)
     } else {

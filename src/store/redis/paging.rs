@@ -6,7 +6,7 @@ use crate::base::clock::UnixMillis;
 use crate::store::{MAX_BATCH, StoreResult};
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// Lowest score first.
     Up,
     /// Highest score first.
@@ -14,11 +14,11 @@ pub(super) enum Order {
 }
 
 /// A member and its score.
-pub(super) type Scored = (String, UnixMillis);
+pub(crate) type Scored = (String, UnixMillis);
 
 impl RedisStore {
     /// Up to `limit` entries after the given one; skips those that `read` cannot read.
-    pub(super) async fn page<T>(
+    pub(crate) async fn page<T>(
         &self,
         key: &str,
         order: Order,

@@ -17,7 +17,7 @@ use crate::store::StoreResult;
 
 /// The outcome of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Probed {
+pub(crate) enum Probed {
     /// It takes writes.
     Leads {
         /// The value of its canary; `None` if it has no room for one.
@@ -39,7 +39,7 @@ pub(super) enum Probed {
 }
 
 /// Probes a server with this canary. Without a canary any answer will do.
-pub(super) async fn ask(client: &Client, canary: Option<&str>) -> Probed {
+pub(crate) async fn ask(client: &Client, canary: Option<&str>) -> Probed {
     let asking = async {
         let client = client.with_options(&options());
         let Some(canary) = canary else {

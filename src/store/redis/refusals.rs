@@ -16,7 +16,7 @@ const OVER: Duration = Duration::from_secs(60);
 const MOST: usize = 16;
 
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Mutex<HashMap<String, Refusal>>);
+pub(crate) struct Refusals(Mutex<HashMap<String, Refusal>>);
 
 #[derive(Debug)]
 struct Refusal {
@@ -29,7 +29,7 @@ struct Refusal {
 impl Refusals {
     /// Notes that the server refused a call with this sentence. If a log line is due, returns the
     /// number of calls refused since the last one.
-    pub(super) fn note(&self, said: &str, now: Instant) -> Option<u64> {
+    pub(crate) fn note(&self, said: &str, now: Instant) -> Option<u64> {
         let mut refusals = self.0.lock();
         let kind = if refusals.len() < MOST || refusals.contains_key(said) {
             said
@@ -59,7 +59,7 @@ impl Refusals {
     }
 
     /// The sentences with which the server has refused no call for a while. Returns each once.
-    pub(super) fn take_over(&self, now: Instant) -> Vec<String> {
+    pub(crate) fn take_over(&self, now: Instant) -> Vec<String> {
         let mut refusals = self.0.lock();
         let over = refusals.extract_if(|_, refusal| now.duration_since(refusal.last) >= OVER);
         over.map(|(said, _)| said).collect()

@@ -9,10 +9,10 @@ use crate::base::ids::{GatewayId, UserId};
 use crate::store::{StoreError, StoreResult};
 
 /// An answer made of several pieces, taken from the front.
-pub(super) struct Reply(std::vec::IntoIter<Value>);
+pub(crate) struct Reply(std::vec::IntoIter<Value>);
 
 impl Reply {
-    pub(super) fn of(value: Value) -> StoreResult<Self> {
+    pub(crate) fn of(value: Value) -> StoreResult<Self> {
         match value {
             Value::Array(_) | Value::Null => Ok(Self::of_script(value)),
             other => Err(nonsense(format!(
@@ -23,7 +23,7 @@ impl Reply {
     }
 
     /// The answer of a script: a list, or a single piece.
-    pub(super) fn of_script(value: Value) -> Self {
+    pub(crate) fn of_script(value: Value) -> Self {
         let pieces = match value {
             Value::Array(pieces) => pieces,
             Value::Null => Vec::new(),
@@ -34,7 +34,7 @@ impl Reply {
 
     /// Takes the reason for which Redis refused to publish a script's change, if it did; see
     /// `publish` in `scripts/prelude/basics.lua`.
-    pub(super) fn take_refusal(&mut self) -> StoreResult<Option<String>> {
+    pub(crate) fn take_refusal(&mut self) -> StoreResult<Option<String>> {
         let word = self.0.as_slice().first().and_then(Value::as_bytes);
         if word != Some(b"not published") {
             return Ok(None);
@@ -44,12 +44,12 @@ impl Reply {
     }
 
     /// Whether no piece is left.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.as_slice().is_empty()
     }
 
     /// The next piece, if there is one.
-    pub(super) fn piece(&mut self) -> Option<Value> {
+    pub(crate) fn piece(&mut self) -> Option<Value> {
         self.0.next()
     }
 
@@ -60,23 +60,23 @@ impl Reply {
         }
     }
 
-    pub(super) fn text(&mut self) -> StoreResult<String> {
+    pub(crate) fn text(&mut self) -> StoreResult<String> {
         text(self.next()?)
     }
 
-    pub(super) fn bytes(&mut self) -> StoreResult<Bytes> {
+    pub(crate) fn bytes(&mut self) -> StoreResult<Bytes> {
         match self.next()?.into_bytes() {
             Some(bytes) => Ok(bytes),
             None => Err(nonsense("a text was expected")),
         }
     }
 
-    pub(super) fn number(&mut self) -> StoreResult<u64> {
+    pub(crate) fn number(&mut self) -> StoreResult<u64> {
         number(&self.next()?)
     }
 
     /// The next piece as a number, if there is one.
-    pub(super) fn next_number(&mut self) -> StoreResult<Option<u64>> {
+    pub(crate) fn next_number(&mut self) -> StoreResult<Option<u64>> {
         match self.piece() {
             Some(piece) => Ok(Some(number(&piece)?)),
             None => Ok(None),
@@ -84,7 +84,7 @@ impl Reply {
     }
 
     /// The next piece, as the cursor of the next page; `None` for zero, which ends a scan.
-    pub(super) fn cursor(&mut self) -> StoreResult<Option<u64>> {
+    pub(crate) fn cursor(&mut self) -> StoreResult<Option<u64>> {
         match self.number()? {
             0 => Ok(None),
             cursor => Ok(Some(cursor)),
@@ -92,22 +92,22 @@ impl Reply {
     }
 
     /// True for 1.
-    pub(super) fn flag(&mut self) -> StoreResult<bool> {
+    pub(crate) fn flag(&mut self) -> StoreResult<bool> {
         flag(&self.next()?)
     }
 
     /// The next piece, as an answer of several pieces.
-    pub(super) fn list(&mut self) -> StoreResult<Self> {
+    pub(crate) fn list(&mut self) -> StoreResult<Self> {
         Self::of(self.next()?)
     }
 
     /// All remaining pieces.
-    pub(super) fn pieces(self) -> Vec<Value> {
+    pub(crate) fn pieces(self) -> Vec<Value> {
         self.0.collect()
     }
 
     /// The remaining pieces, as gateways, each with a number.
-    pub(super) fn counted_gateways(mut self) -> StoreResult<Vec<(GatewayId, u64)>> {
+    pub(crate) fn counted_gateways(mut self) -> StoreResult<Vec<(GatewayId, u64)>> {
         let mut counted = Vec::new();
         while let Some(name) = self.piece() {
             counted.push((gateway(name)?, self.number()?));
@@ -116,7 +116,7 @@ impl Reply {
     }
 
     /// The remaining pieces, as names of fields, each with its value.
-    pub(super) fn pairs(mut self) -> StoreResult<Vec<(String, String)>> {
+    pub(crate) fn pairs(mut self) -> StoreResult<Vec<(String, String)>> {
         let mut pairs = Vec::new();
         while let Some(name) = self.piece() {
             pairs.push((text(name)?, self.text()?));
@@ -125,13 +125,13 @@ impl Reply {
     }
 
     /// The remaining pieces that are texts. Skips others: they are another program's bytes.
-    pub(super) fn texts(self) -> impl Iterator<Item = String> {
+    pub(crate) fn texts(self) -> impl Iterator<Item = String> {
         self.0.filter_map(|piece| text(piece).ok())
     }
 
     /// The remaining pieces that are ids of users. Skips others, which another program wrote:
     /// nobody can ask for them or take them out by name.
-    pub(super) fn users(self) -> Vec<UserId> {
+    pub(crate) fn users(self) -> Vec<UserId> {
         let mut users = Vec::new();
         for text in self.texts() {
             if let Ok(user) = UserId::parse(&text) {
@@ -142,7 +142,7 @@ impl Reply {
     }
 
     /// The remaining pieces, as pairs of a member and its score.
-    pub(super) fn scored(mut self) -> StoreResult<Vec<(String, UnixMillis)>> {
+    pub(crate) fn scored(mut self) -> StoreResult<Vec<(String, UnixMillis)>> {
         let mut pairs = Vec::new();
         while let Some(member) = self.piece() {
             let score = score(self.next()?)?;
@@ -158,7 +158,7 @@ impl Reply {
 }
 
 /// The answer to the next of several commands.
-pub(super) fn next_answer(
+pub(crate) fn next_answer(
     answers: &mut dyn Iterator<Item = StoreResult<Value>>,
 ) -> StoreResult<Value> {
     match answers.next() {
@@ -167,13 +167,13 @@ pub(super) fn next_answer(
     }
 }
 
-pub(super) fn text(piece: Value) -> StoreResult<String> {
+pub(crate) fn text(piece: Value) -> StoreResult<String> {
     piece
         .into_string()
         .ok_or_else(|| nonsense("a text was expected"))
 }
 
-pub(super) fn number(piece: &Value) -> StoreResult<u64> {
+pub(crate) fn number(piece: &Value) -> StoreResult<u64> {
     let read = match piece {
         Value::Integer(n) => u64::try_from(*n).ok(),
         other => other.as_str().and_then(|text| text.parse().ok()),
@@ -184,24 +184,24 @@ pub(super) fn number(piece: &Value) -> StoreResult<u64> {
     }
 }
 
-pub(super) fn score(piece: Value) -> StoreResult<f64> {
+pub(crate) fn score(piece: Value) -> StoreResult<f64> {
     read_score(&text(piece)?)
 }
 
-pub(super) fn read_score(text: &str) -> StoreResult<f64> {
+pub(crate) fn read_score(text: &str) -> StoreResult<f64> {
     text.parse()
         .map_err(|_| nonsense("a score that is no number"))
 }
 
-pub(super) fn gateway(piece: Value) -> StoreResult<GatewayId> {
+pub(crate) fn gateway(piece: Value) -> StoreResult<GatewayId> {
     GatewayId::parse(&text(piece)?).map_err(|_| nonsense("a gateway's name"))
 }
 
 /// True for 1.
-pub(super) fn flag(piece: &Value) -> StoreResult<bool> {
+pub(crate) fn flag(piece: &Value) -> StoreResult<bool> {
     Ok(number(piece)? == 1)
 }
 
-pub(super) fn nonsense(what: impl Into<String>) -> StoreError {
+pub(crate) fn nonsense(what: impl Into<String>) -> StoreError {
     StoreError::Nonsense(what.into())
 }

@@ -168,7 +168,7 @@ fn wrong_scheme(
 
 /// Why no master was found or none could be used, if the hosts of the URL are of another kind than
 /// its scheme says.
-pub(super) async fn explain(connector: &Connector, why: ConnectError) -> ConnectError {
+pub(crate) async fn explain(connector: &Connector, why: ConnectError) -> ConnectError {
     // A server that does not answer does not say what it is either.
     if !matches!(
         why,
@@ -195,7 +195,7 @@ pub(super) async fn explain(connector: &Connector, why: ConnectError) -> Connect
 }
 
 /// Tries out every master. At least one of them must answer.
-pub(super) async fn try_out(topology: &Topology) -> Result<TriedOut, ConnectError> {
+pub(crate) async fn try_out(topology: &Topology) -> Result<TriedOut, ConnectError> {
     let map = topology.map();
     let trials = map.nodes().iter().map(|node| async move {
         let trial = Trial {

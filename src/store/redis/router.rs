@@ -37,9 +37,9 @@ const MAX_CONCURRENT_CALLS: usize = 4;
 
 /// The keys and arguments of one run of a script.
 #[derive(Debug, Clone)]
-pub(super) struct ScriptCall {
-    pub(super) keys: Vec<String>,
-    pub(super) args: Vec<Value>,
+pub(crate) struct ScriptCall {
+    pub(crate) keys: Vec<String>,
+    pub(crate) args: Vec<Value>,
 }
 
 impl ScriptCall {
@@ -69,7 +69,7 @@ struct Batch<'a, T> {
 
 /// Sends calls to all nodes; their connections end when the last clone is dropped.
 #[derive(Debug, Clone)]
-pub(super) struct Router {
+pub(crate) struct Router {
     topology: Arc<Topology>,
     health: watch::Receiver<Health>,
     metrics: Arc<Metrics>,
@@ -78,7 +78,7 @@ pub(super) struct Router {
 }
 
 impl Router {
-    pub(super) fn new(topology: Arc<Topology>, tasks: DropGuard, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(topology: Arc<Topology>, tasks: DropGuard, metrics: Arc<Metrics>) -> Self {
         let health = topology.monitor().any();
         Self {
             topology,
@@ -90,26 +90,26 @@ impl Router {
     }
 
     /// A router for calls of this share.
-    pub(super) fn with_share(&self, share: Share) -> Self {
+    pub(crate) fn with_share(&self, share: Share) -> Self {
         Self {
             share,
             ..self.clone()
         }
     }
 
-    pub(super) fn topology(&self) -> &Topology {
+    pub(crate) fn topology(&self) -> &Topology {
         &self.topology
     }
 
     /// Whether the keys of one call must be in one slot, and nodes redirect calls.
-    pub(super) fn is_cluster(&self) -> bool {
+    pub(crate) fn is_cluster(&self) -> bool {
         *self.topology.layout() == Layout::Cluster
     }
 
     /// The latest time, by the clock of the server that has the key, at which a call that is sent
     /// now may make an entry there. Asks the server for its time where that is not known: just
     /// after a new connection.
-    pub(super) async fn not_after(&self, key: &str) -> StoreResult<UnixMillis> {
+    pub(crate) async fn not_after(&self, key: &str) -> StoreResult<UnixMillis> {
         if let Some(now) = self
             .topology
             .owner(slot_of(key.as_bytes()))?
@@ -126,7 +126,7 @@ impl Router {
     }
 
     /// Notes the time that the server with the key tells; returns the same as [`Self::not_after`].
-    pub(super) fn note_time(&self, key: &str, now: UnixMillis) -> UnixMillis {
+    pub(crate) fn note_time(&self, key: &str, now: UnixMillis) -> UnixMillis {
         if let Ok(node) = self.topology.owner(slot_of(key.as_bytes())) {
             node.state().hear_time(now);
         }
@@ -135,7 +135,7 @@ impl Router {
 
     /// Runs one call of the store with a deadline, and counts its failure under `name`. Refuses the
     /// call at once while no node answers.
-    pub(super) async fn call<T>(
+    pub(crate) async fn call<T>(
         &self,
         name: &'static str,
         steps: impl Future<Output = StoreResult<T>>,
@@ -156,12 +156,12 @@ impl Router {
     }
 
     /// Counts an error of a call under `name`.
-    pub(super) fn count_error(&self, name: &'static str, error: &StoreError) {
+    pub(crate) fn count_error(&self, name: &'static str, error: &StoreError) {
         self.metrics.store_error(name, error.label());
     }
 
     /// Sends one command whose first argument is its key.
-    pub(super) async fn command(
+    pub(crate) async fn command(
         &self,
         command: &'static str,
         args: Vec<Value>,
@@ -170,7 +170,7 @@ impl Router {
     }
 
     /// Sends one command whose key is the argument at this place.
-    pub(super) async fn command_at(
+    pub(crate) async fn command_at(
         &self,
         key: usize,
         command: &'static str,
@@ -182,7 +182,7 @@ impl Router {
     /// Sends many commands to the nodes that serve them: one call a node. The commands only read,
     /// or may be carried out late and twice; the first argument of each is its key. The router
     /// sends a command that a node redirects once more, by itself.
-    pub(super) async fn read_all(&self, commands: Vec<Command>) -> Vec<StoreResult<Value>> {
+    pub(crate) async fn read_all(&self, commands: Vec<Command>) -> Vec<StoreResult<Value>> {
         let answers = self.send_all(&commands, 0).await;
         let mut found = Vec::with_capacity(commands.len());
         for ((command, args), answer) in commands.into_iter().zip(answers) {
@@ -195,7 +195,7 @@ impl Router {
     }
 
     /// Runs a script many times, each time with keys of one slot; otherwise as [`Self::read_all`].
-    pub(super) async fn script_each(
+    pub(crate) async fn script_each(
         &self,
         script: &'static Script,
         calls: Vec<ScriptCall>,
@@ -274,7 +274,7 @@ impl Router {
     /// Reads many items with some commands each: many items in one call, a few calls at a time.
     /// `read` takes the answers to the commands of its item from the iterator, all of them. Each
     /// call has a deadline of its own; the router counts its failure under `name`.
-    pub(super) async fn read_each<T: Sync, R>(
+    pub(crate) async fn read_each<T: Sync, R>(
         &self,
         name: &'static str,
         items: &[T],
@@ -310,7 +310,7 @@ impl Router {
 
     /// Runs a script. Sends its text with its first run on a connection, and again if the server
     /// does not know the script; the server did nothing then.
-    pub(super) async fn script(
+    pub(crate) async fn script(
         &self,
         script: &'static Script,
         keys: Vec<String>,

@@ -1,22 +1,45 @@
 //! The scripts. Each is one atomic step, in a file under `scripts/` whose head describes its keys
 //! and arguments.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
-/// A script's text and the name under which the server keeps it.
+/// A script.
 #[derive(Debug)]
-pub(super) struct Script {
-    text: LazyLock<String, fn() -> String>,
-    sha1: LazyLock<String, fn() -> String>,
+pub(crate) struct Script {
+    /// Its file.
+    file: &'static str,
+    whole: OnceLock<Whole>,
+}
+
+/// A script's text, with what it needs of the prelude, and the name under which the server keeps it.
+#[derive(Debug)]
+struct Whole {
+    text: String,
+    sha1: String,
 }
 
 impl Script {
-    pub(super) fn text(&self) -> &str {
-        &self.text
+    pub(crate) const fn new(file: &'static str) -> Self {
+        Self {
+            file,
+            whole: OnceLock::new(),
+        }
     }
 
-    pub(super) fn sha1(&self) -> &str {
-        &self.sha1
+    fn whole(&self) -> &Whole {
+        self.whole.get_or_init(|| {
+            let text = with_prelude(self.file);
+            let sha1 = fred::util::sha1_hash(&text);
+            Whole { text, sha1 }
+        })
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.whole().text
+    }
+
+    pub(crate) fn sha1(&self) -> &str {
+        &self.whole().sha1
     }
 }
 
@@ -56,14 +79,14 @@ fn with_prelude(script: &str) -> String {
     text
 }
 
+/// Declares scripts, each with its file in the folder `scripts` beside the declaring file.
 macro_rules! scripts {
     ($($name:ident = $file:literal),* $(,)?) => {
-        $(pub(super) static $name: Script = Script {
-            text: LazyLock::new(|| with_prelude(include_str!(concat!("scripts/", $file)))),
-            sha1: LazyLock::new(|| fred::util::sha1_hash(&$name.text)),
-        };)*
+        $(pub(crate) static $name: $crate::store::redis::scripts::Script =
+            $crate::store::redis::scripts::Script::new(include_str!(concat!("scripts/", $file)));)*
     };
 }
+pub(crate) use scripts;
 
 scripts! {
     APPLY_CHANGES = "apply_changes.lua",
@@ -80,9 +103,7 @@ scripts! {
     BEGIN_LIVE_CLOSE = "begin_live_close.lua",
     FINISH_LIVE_CLOSE = "finish_live_close.lua",
     CHANGE_LIVE = "change_live.lua",
-    WRITE_STREAMS = "write_streams.lua",
     WRITE_COUNTS = "write_counts.lua",
-    ADD_PAST_LIVE = "add_past_live.lua",
     RANK_LIVES = "rank_lives.lua",
     LIST_LIVE = "list_live.lua",
     DELIST_LIVE = "delist_live.lua",
@@ -97,21 +118,12 @@ scripts! {
     UNFOLLOW = "unfollow.lua",
     BEGIN_CHANGE = "begin_change.lua",
     END_CHANGE = "end_change.lua",
-    CLAIM_LOGIN = "claim_login.lua",
-    FREE_LOGIN = "free_login.lua",
-    WRITE_PROFILE = "write_profile.lua",
     PAGE_SORTED_SET = "page_sorted_set.lua",
     NOTE_SEEN = "note_seen.lua",
     FORGET_SEEN = "forget_seen.lua",
     COUNT_ONLINE = "count_online.lua",
     READ_PRESENCE = "read_presence.lua",
     READ_WHEREABOUTS = "read_whereabouts.lua",
-    INSPECT_USERS = "inspect_users.lua",
-    ADD_STATUSES = "add_statuses.lua",
-    PUT_POST = "put_post.lua",
-    DROP_POST = "drop_post.lua",
-    PUT_IN_LIST = "put_in_list.lua",
-    ENQUEUE_FANOUT = "enqueue_fanout.lua",
     TAKE_FANOUTS = "take_fanouts.lua",
     KEEP_FANOUT = "keep_fanout.lua",
     FINISH_FANOUT = "finish_fanout.lua",
@@ -119,17 +131,6 @@ scripts! {
     END_SESSIONS = "end_sessions.lua",
     READ_SESSION_ENDS = "read_session_ends.lua",
     SHARE_SECRETS = "share_secrets.lua",
-    ASK_ERASURE = "ask_erasure.lua",
-    READ_ERASURES = "read_erasures.lua",
-    CLEAR_BIT = "clear_bit.lua",
-    ERASE_LIVE = "erase_live.lua",
-    FINISH_ERASURE = "finish_erasure.lua",
-    ERASE_STATUSES = "erase_statuses.lua",
-    ERASE_STAYS = "erase_stays.lua",
-    FIND_ATTENDEES = "find_attendees.lua",
-    WRITE_ATTENDANCE = "write_attendance.lua",
-    LIST_ATTENDANCE = "list_attendance.lua",
-    STRAY_SESSIONS = "stray_sessions.lua",
     PROBE_MASTER = "probe_master.lua",
     TRY_COMMANDS = "try_commands.lua",
     NOTE_COUNTS = "note_counts.lua",
@@ -138,8 +139,6 @@ scripts! {
     BURY_EVENT = "bury_event.lua",
     END_SENDING = "end_sending.lua",
     REPLAY_DEAD = "replay_dead.lua",
-    NOTE_DELIVERIES = "note_deliveries.lua",
-    READ_WEBHOOK = "read_webhook.lua",
 }
 
 #[cfg(test)]

@@ -3,13 +3,13 @@
 
 mod claims;
 mod fence;
-pub(super) mod look;
+pub(crate) mod look;
 
 use async_trait::async_trait;
 use fred::types::Value;
 
 use self::claims::{Tokens, read_entries, read_since};
-pub(super) use self::fence::read_fence;
+pub(crate) use self::fence::read_fence;
 use super::keys;
 use super::reply::{Reply, flag, next_answer, nonsense, text};
 use super::{RedisStore, args, scripts};
@@ -91,7 +91,7 @@ fn join_lives(lives: &[LiveId]) -> String {
     lives.join(",")
 }
 
-pub(super) fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
+pub(crate) fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
     Ok(match reply.text()?.as_str() {
         "done" => ApplyReply::Done(read_size(&mut reply)?),
         "over" => ApplyReply::Over,
@@ -178,7 +178,7 @@ fn read_phase(word: &str) -> StoreResult<Option<PassPhase>> {
 }
 
 /// Reads the answer to a page of a pass; it is empty if the slice does not belong to the epoch.
-pub(super) fn read_passed(mut reply: Reply) -> StoreResult<Option<Passed>> {
+pub(crate) fn read_passed(mut reply: Reply) -> StoreResult<Option<Passed>> {
     if reply.is_empty() {
         return Ok(None);
     }
@@ -196,7 +196,7 @@ pub(super) fn read_passed(mut reply: Reply) -> StoreResult<Option<Passed>> {
 }
 
 /// Reads the answers to HSCAN of the claims and to HGETALL of the entries.
-pub(super) fn read_claims_page(page: Value, entries: Value) -> StoreResult<ClaimsPage> {
+pub(crate) fn read_claims_page(page: Value, entries: Value) -> StoreResult<ClaimsPage> {
     let mut page = Reply::of(page)?;
     let next = page.cursor()?;
     let tokens = Tokens::of(read_entries(entries)?);

@@ -19,15 +19,15 @@ const MAX_CANARIES: u32 = 1_000_000;
 
 /// Slots in a row that one master serves.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SlotRange {
-    pub(super) first: u16,
-    pub(super) last: u16,
-    pub(super) host: Host,
+pub(crate) struct SlotRange {
+    pub(crate) first: u16,
+    pub(crate) last: u16,
+    pub(crate) host: Host,
 }
 
 impl SlotRange {
     /// Every slot.
-    pub(super) fn all(host: Host) -> Self {
+    pub(crate) fn all(host: Host) -> Self {
         Self {
             first: 0,
             last: SLOTS - 1,
@@ -38,7 +38,7 @@ impl SlotRange {
 
 /// The master of each slot. A map never changes: a new one takes its place.
 #[derive(Debug)]
-pub(super) struct SlotMap {
+pub(crate) struct SlotMap {
     ranges: Vec<SlotRange>,
     nodes: Vec<Arc<Node>>,
     /// The place of each slot's node; the place after the last where nobody serves it.
@@ -49,7 +49,7 @@ pub(super) struct SlotMap {
 
 impl SlotMap {
     /// The ranges, which name no host that is not among the nodes.
-    pub(super) fn new(ranges: Vec<SlotRange>, nodes: Vec<Arc<Node>>) -> Self {
+    pub(crate) fn new(ranges: Vec<SlotRange>, nodes: Vec<Arc<Node>>) -> Self {
         let nobody = place_number(nodes.len());
         let mut owners = vec![nobody; usize::from(SLOTS)];
         for range in &ranges {
@@ -74,35 +74,35 @@ impl SlotMap {
         }
     }
 
-    pub(super) fn owner(&self, slot: u16) -> Option<&Arc<Node>> {
+    pub(crate) fn owner(&self, slot: u16) -> Option<&Arc<Node>> {
         let place = *self.owners.get(usize::from(slot))?;
         self.nodes.get(usize::from(place))
     }
 
-    pub(super) fn at(&self, host: &Host) -> Option<&Arc<Node>> {
+    pub(crate) fn at(&self, host: &Host) -> Option<&Arc<Node>> {
         self.nodes.iter().find(|node| node.host() == host)
     }
 
-    pub(super) fn nodes(&self) -> &[Arc<Node>] {
+    pub(crate) fn nodes(&self) -> &[Arc<Node>] {
         &self.nodes
     }
 
-    pub(super) fn ranges(&self) -> &[SlotRange] {
+    pub(crate) fn ranges(&self) -> &[SlotRange] {
         &self.ranges
     }
 
-    pub(super) fn owners(&self) -> Arc<[u16]> {
+    pub(crate) fn owners(&self) -> Arc<[u16]> {
         Arc::clone(&self.owners)
     }
 
     /// The slots that a server has.
-    pub(super) fn slots_at(&self, host: &Host) -> Vec<RangeInclusive<u16>> {
+    pub(crate) fn slots_at(&self, host: &Host) -> Vec<RangeInclusive<u16>> {
         let here = self.ranges.iter().filter(|range| range.host == *host);
         here.map(|range| range.first..=range.last).collect()
     }
 
     /// The slots that a server has; none while it is down.
-    pub(super) fn slots_if_up(&self, host: &Host) -> Vec<RangeInclusive<u16>> {
+    pub(crate) fn slots_if_up(&self, host: &Host) -> Vec<RangeInclusive<u16>> {
         match self.at(host) {
             Some(node) if node.is_up() => self.slots_at(host),
             _ => Vec::new(),
@@ -110,7 +110,7 @@ impl SlotMap {
     }
 
     /// The slots that had another owner before, or none, or have none now.
-    pub(super) fn moved_since(&self, before: &Self) -> Vec<RangeInclusive<u16>> {
+    pub(crate) fn moved_since(&self, before: &Self) -> Vec<RangeInclusive<u16>> {
         let moved = (0..SLOTS).filter(|slot| self.host_of(*slot) != before.host_of(*slot));
         let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
         for slot in moved {
@@ -127,13 +127,13 @@ impl SlotMap {
     }
 
     /// The number of a server's echo channel. All gateways with the same map find the same one.
-    pub(super) fn echo_at(&self, host: &Host, keys: &Keys) -> Option<u32> {
+    pub(crate) fn echo_at(&self, host: &Host, keys: &Keys) -> Option<u32> {
         let place = self.nodes.iter().position(|node| node.host() == host)?;
         *self.echoes(keys).get(place)?
     }
 
     /// The numbers of the echo channels of all servers.
-    pub(super) fn echo_channels(&self, keys: &Keys) -> BTreeSet<u32> {
+    pub(crate) fn echo_channels(&self, keys: &Keys) -> BTreeSet<u32> {
         self.echoes(keys).iter().flatten().copied().collect()
     }
 
@@ -158,7 +158,7 @@ impl SlotMap {
 
     /// The canary of a cluster's server: its last one while the server still serves it, or else the
     /// first name that it serves.
-    pub(super) fn canary_at(
+    pub(crate) fn canary_at(
         &self,
         host: &Host,
         last: Option<String>,
@@ -181,12 +181,12 @@ fn place_number(place: usize) -> u16 {
 }
 
 /// The slot of a key; only the part in braces counts if there is one.
-pub(super) fn slot_of(key: &[u8]) -> u16 {
+pub(crate) fn slot_of(key: &[u8]) -> u16 {
     fred::util::redis_keyslot(key)
 }
 
 /// Reads the answer to CLUSTER SLOTS. A node that does not know its own name is the asked host.
-pub(super) fn read_ranges(answer: Value, asked: &Host) -> StoreResult<Vec<SlotRange>> {
+pub(crate) fn read_ranges(answer: Value, asked: &Host) -> StoreResult<Vec<SlotRange>> {
     let mut rows = Reply::of(answer)?;
     let mut ranges = Vec::new();
     while let Some(row) = rows.piece() {
@@ -210,7 +210,7 @@ pub(super) fn read_ranges(answer: Value, asked: &Host) -> StoreResult<Vec<SlotRa
 }
 
 /// Reads the epoch out of CLUSTER INFO. Of two answers, the one with the later epoch is right.
-pub(super) fn read_epoch(answer: &Value) -> Option<u64> {
+pub(crate) fn read_epoch(answer: &Value) -> Option<u64> {
     let text = answer.as_str()?;
     text.lines().find_map(|line| {
         line.strip_prefix("cluster_current_epoch:")?

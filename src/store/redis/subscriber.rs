@@ -57,7 +57,7 @@ const BACKOFF: Backoff = Backoff {
 
 /// The listening side of the bus; its tasks end when this is dropped.
 #[derive(Debug)]
-pub(super) struct Subscriber {
+pub(crate) struct Subscriber {
     subscriptions: Arc<Subscriptions>,
     echo: Arc<Echo>,
     _task: DropGuard,
@@ -65,7 +65,7 @@ pub(super) struct Subscriber {
 
 impl Subscriber {
     /// Starts to listen at every master.
-    pub(super) fn open(topology: Arc<Topology>, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn open(topology: Arc<Topology>, metrics: Arc<Metrics>) -> Self {
         let subscriptions = Arc::new(Subscriptions::default());
         let stop = CancellationToken::new();
         let echo = Arc::new(Echo::new(Arc::clone(&topology), Arc::clone(&metrics)));
@@ -84,7 +84,7 @@ impl Subscriber {
         }
     }
 
-    pub(super) fn echo(&self) -> &Arc<Echo> {
+    pub(crate) fn echo(&self) -> &Arc<Echo> {
         &self.echo
     }
 

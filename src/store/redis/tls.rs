@@ -15,7 +15,7 @@ use fred::types::config::{TlsConfig, TlsConnector, TlsHostMapping};
 ///
 /// # Errors
 /// Says what is wrong with the file, or that the system trusts nobody.
-pub(super) fn trust(ca: Option<&Path>) -> Result<TlsConfig, String> {
+pub(crate) fn trust(ca: Option<&Path>) -> Result<TlsConfig, String> {
     let roots = match ca {
         Some(path) => of_file(path)?,
         None => of_system()?,

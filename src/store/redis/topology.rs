@@ -38,7 +38,7 @@ const GUEST_STAYS: Duration = Duration::from_secs(60);
 
 /// The known masters; their connections end when this is dropped.
 #[derive(Debug)]
-pub(super) struct Topology {
+pub(crate) struct Topology {
     connector: Connector,
     keys: Keys,
     monitor: Arc<Monitor>,
@@ -59,7 +59,7 @@ struct Guest {
 
 impl Topology {
     /// Finds the masters and connects to them. The topology's tasks end when the guard is dropped.
-    pub(super) async fn connect(
+    pub(crate) async fn connect(
         connector: Connector,
         keys: Keys,
         metrics: Arc<Metrics>,
@@ -104,32 +104,32 @@ impl Topology {
         Ok((topology, stop.drop_guard()))
     }
 
-    pub(super) fn connector(&self) -> &Connector {
+    pub(crate) fn connector(&self) -> &Connector {
         &self.connector
     }
 
-    pub(super) fn keys(&self) -> &Keys {
+    pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    pub(super) fn monitor(&self) -> &Monitor {
+    pub(crate) fn monitor(&self) -> &Monitor {
         &self.monitor
     }
 
-    pub(super) fn layout(&self) -> &Layout {
+    pub(crate) fn layout(&self) -> &Layout {
         &self.connector.address().layout
     }
 
-    pub(super) fn map(&self) -> Arc<SlotMap> {
+    pub(crate) fn map(&self) -> Arc<SlotMap> {
         Arc::clone(&self.map.borrow())
     }
 
     /// The map; the receiver learns when another map takes its place.
-    pub(super) fn maps(&self) -> watch::Receiver<Arc<SlotMap>> {
+    pub(crate) fn maps(&self) -> watch::Receiver<Arc<SlotMap>> {
         self.map.subscribe()
     }
 
-    pub(super) fn owner(&self, slot: u16) -> StoreResult<Arc<Node>> {
+    pub(crate) fn owner(&self, slot: u16) -> StoreResult<Arc<Node>> {
         let owner = self.map.borrow().owner(slot).cloned();
         match owner {
             Some(node) => Ok(node),
@@ -144,7 +144,7 @@ impl Topology {
 
     /// The node to which another one redirected a call. If the node is unknown, waits for a new map
     /// first; a node that is not on it becomes a guest.
-    pub(super) async fn sent_to(&self, host: &Host) -> StoreResult<Arc<Node>> {
+    pub(crate) async fn sent_to(&self, host: &Host) -> StoreResult<Arc<Node>> {
         if let Some(node) = self.known(host) {
             return Ok(node);
         }

@@ -45,7 +45,7 @@ const SETTLE: Duration = Duration::from_millis(200);
 
 /// The state that a node shares with its watchdog.
 #[derive(Debug)]
-pub(super) struct NodeState {
+pub(crate) struct NodeState {
     health: watch::Sender<Health>,
     /// The number of times that the connection was made again.
     connections: watch::Sender<u64>,
@@ -60,7 +60,7 @@ pub(super) struct NodeState {
 }
 
 impl NodeState {
-    pub(super) fn new(now: Health) -> Self {
+    pub(crate) fn new(now: Health) -> Self {
         Self {
             health: watch::Sender::new(now),
             connections: watch::Sender::new(0),
@@ -72,31 +72,31 @@ impl NodeState {
         }
     }
 
-    pub(super) fn health(&self) -> watch::Receiver<Health> {
+    pub(crate) fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
     }
 
-    pub(super) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         *self.health.borrow() == Health::Up
     }
 
-    pub(super) fn connections(&self) -> watch::Receiver<u64> {
+    pub(crate) fn connections(&self) -> watch::Receiver<u64> {
         self.connections.subscribe()
     }
 
-    pub(super) fn see_replica(&self) {
+    pub(crate) fn see_replica(&self) {
         self.replica_seen.notify_one();
     }
 
-    pub(super) fn refusals(&self) -> &Refusals {
+    pub(crate) fn refusals(&self) -> &Refusals {
         &self.refusals
     }
 
-    pub(super) fn canary(&self) -> Option<String> {
+    pub(crate) fn canary(&self) -> Option<String> {
         self.canary.lock().clone()
     }
 
-    pub(super) fn probe_with(&self, canary: Option<String>) {
+    pub(crate) fn probe_with(&self, canary: Option<String>) {
         let mut known = self.canary.lock();
         if *known != canary {
             *known = canary;
@@ -104,13 +104,13 @@ impl NodeState {
         }
     }
 
-    pub(super) fn hear_time(&self, at: UnixMillis) {
+    pub(crate) fn hear_time(&self, at: UnixMillis) {
         *self.clock.lock() = Some((at, Instant::now()));
     }
 
     /// The server's clock now, less the time that its last answer took to arrive. `None` after a
     /// new connection, which may lead to another server, until that server has answered.
-    pub(super) fn time_now(&self) -> Option<UnixMillis> {
+    pub(crate) fn time_now(&self) -> Option<UnixMillis> {
         let last = *self.clock.lock();
         let (at, heard) = last?;
         Some(at + millis(heard.elapsed()))
@@ -158,7 +158,7 @@ struct Watchdog {
 }
 
 /// Watches a client until `stop`, then ends its connection.
-pub(super) fn spawn(
+pub(crate) fn spawn(
     host: &Host,
     client: Client,
     connection: Connection,

@@ -9,10 +9,10 @@ use crate::store::slices::MemberPage;
 /// Users, each with a value. Every key names a user. `None` only says where a page begins, because
 /// it comes before every user of the same hash.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct ByHash<V>(BTreeMap<(u64, Option<UserId>), V>);
+pub(crate) struct ByHash<V>(BTreeMap<(u64, Option<UserId>), V>);
 
 /// A set of users.
-pub(super) type Members = ByHash<()>;
+pub(crate) type Members = ByHash<()>;
 
 impl<V> Default for ByHash<V> {
     fn default() -> Self {
@@ -28,31 +28,31 @@ impl<V> ByHash<V> {
         )
     }
 
-    pub(super) fn insert(&mut self, user: &UserId, value: V) -> Option<V> {
+    pub(crate) fn insert(&mut self, user: &UserId, value: V) -> Option<V> {
         self.0.insert(Self::key(user), value)
     }
 
-    pub(super) fn remove(&mut self, user: &UserId) -> Option<V> {
+    pub(crate) fn remove(&mut self, user: &UserId) -> Option<V> {
         self.0.remove(&Self::key(user))
     }
 
-    pub(super) fn get(&self, user: &UserId) -> Option<&V> {
+    pub(crate) fn get(&self, user: &UserId) -> Option<&V> {
         self.0.get(&Self::key(user))
     }
 
-    pub(super) fn contains(&self, user: &UserId) -> bool {
+    pub(crate) fn contains(&self, user: &UserId) -> bool {
         self.get(user).is_some()
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.0.len() as u64
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&UserId, &V)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&UserId, &V)> {
         self.0
             .iter()
             .filter_map(|((_, user), value)| Some((user.as_ref()?, value)))
@@ -60,7 +60,7 @@ impl<V> ByHash<V> {
 
     /// About `most` users. The cursor is the first hash that is not on an earlier page; users of
     /// one hash share a page.
-    pub(super) fn page(&self, cursor: u64, most: usize) -> MemberPage {
+    pub(crate) fn page(&self, cursor: u64, most: usize) -> MemberPage {
         let mut users = Vec::new();
         let mut last = cursor;
         for (hash, user) in self.0.range((cursor, None)..).map(|(key, _)| key) {

@@ -5,28 +5,28 @@ use crate::store::slices::Claim;
 
 /// Stands for a gateway in the claims of a slice. A gateway that makes a new entry gets a new
 /// token, so the claims of its former entry are never taken for those of the new one.
-pub(super) type Token = u64;
+pub(crate) type Token = u64;
 
 /// The claims on a user.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Claims {
+pub(crate) struct Claims {
     /// When the user of a live came.
-    pub(super) since: Option<UnixMillis>,
+    pub(crate) since: Option<UnixMillis>,
     /// One claim a gateway, in the order in which they were made.
     by: Vec<(Token, Claim)>,
 }
 
 /// Whether a user is there, and a fan, by the claims or by the public sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Presence {
-    pub(super) is_member: bool,
-    pub(super) is_fan: bool,
+pub(crate) struct Presence {
+    pub(crate) is_member: bool,
+    pub(crate) is_fan: bool,
 }
 
 impl Claims {
     /// Makes a claim, or makes it again, which moves it behind those of the other gateways. The
     /// earliest time at which the user came stays.
-    pub(super) fn put(&mut self, token: Token, claim: Claim, since: Option<UnixMillis>) {
+    pub(crate) fn put(&mut self, token: Token, claim: Claim, since: Option<UnixMillis>) {
         self.since = match (self.since, since) {
             (Some(before), Some(now)) => Some(before.min(now)),
             (before, now) => before.or(now),
@@ -36,17 +36,17 @@ impl Claims {
     }
 
     /// Takes the claim of a gateway back.
-    pub(super) fn retract(&mut self, token: Token) {
+    pub(crate) fn retract(&mut self, token: Token) {
         self.by.retain(|(of, _)| *of != token);
     }
 
     /// The claims, the one made last at the end.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Token, &Claim)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Token, &Claim)> {
         self.by.iter().map(|(token, claim)| (*token, claim))
     }
 
     /// A user is there as long as any gateway says so, and a fan as long as any gateway says so.
-    pub(super) fn presence(&self) -> Presence {
+    pub(crate) fn presence(&self) -> Presence {
         Presence {
             is_member: !self.by.is_empty(),
             is_fan: self.by.iter().any(|(_, claim)| *claim == Claim::Fan),

@@ -7,41 +7,41 @@ use crate::store::sums::Arrived;
 
 /// The counts of an open slice; of another, all but the version are zero.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Counted {
+pub(crate) struct Counted {
     /// Grows with every change.
-    pub(super) version: u64,
+    pub(crate) version: u64,
     /// The version at which the slice forgot all claims last, or began.
-    pub(super) incarnation: u64,
+    pub(crate) incarnation: u64,
     /// How often a first claim on a user was made, and how often a last one ended. Both stand still
     /// in a rebuild.
-    pub(super) arrived: Arrived,
+    pub(crate) arrived: Arrived,
     /// Users with a claim that says fan.
-    pub(super) fans: u64,
+    pub(crate) fans: u64,
     /// Entries of gateways, those of the dead included.
-    pub(super) entries: u64,
+    pub(crate) entries: u64,
     /// The token that was given last in this incarnation.
-    pub(super) last_token: Token,
+    pub(crate) last_token: Token,
     /// `Some` from when the slice forgot all claims until the gateways have said them again.
-    pub(super) rebuild: Option<Rebuild>,
+    pub(crate) rebuild: Option<Rebuild>,
 }
 
 /// A rebuild of the claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Rebuild {
+pub(crate) struct Rebuild {
     /// Users with a claim; `None` if somebody wrote in the rebuild, so that it will not end well.
-    pub(super) users: Option<u64>,
+    pub(crate) users: Option<u64>,
     /// When it began.
-    pub(super) since: UnixMillis,
+    pub(crate) since: UnixMillis,
 }
 
 impl Counted {
     /// The number of members.
-    pub(super) fn card(&self) -> u64 {
+    pub(crate) fn card(&self) -> u64 {
         self.arrived.joins - self.arrived.leaves
     }
 
     /// The number of users with a claim, if it is known.
-    pub(super) fn users(&self) -> Option<u64> {
+    pub(crate) fn users(&self) -> Option<u64> {
         match self.rebuild {
             Some(rebuild) => rebuild.users,
             None => Some(self.card()),
@@ -49,7 +49,7 @@ impl Counted {
     }
 
     /// Counts a change of the claims on one user.
-    pub(super) fn count(&mut self, before: Presence, after: Presence) {
+    pub(crate) fn count(&mut self, before: Presence, after: Presence) {
         match (before.is_member, after.is_member) {
             (false, true) => self.count_join(),
             (true, false) => self.count_leave(),
@@ -79,14 +79,14 @@ impl Counted {
 
     /// Takes the users who have claims at the end of a rebuild for the members. Those who are
     /// missing left in the rebuild, and those who are too many came in it.
-    pub(super) fn end_rebuild(&mut self, users: u64) {
+    pub(crate) fn end_rebuild(&mut self, users: u64) {
         let card = self.card();
         self.arrived.leaves += card.saturating_sub(users);
         self.arrived.joins += users.saturating_sub(card);
         self.rebuild = None;
     }
 
-    pub(super) fn size(&self, differs: bool) -> SliceSize {
+    pub(crate) fn size(&self, differs: bool) -> SliceSize {
         SliceSize {
             card: self.card(),
             fans: self.fans,

@@ -8,7 +8,7 @@ use super::by_hash::Members;
 use super::counted::Rebuild;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, UserId};
-use crate::store::sessions::Stays;
+use crate::store::Stays;
 use crate::store::slices::{Claim, Fence, SliceEntry};
 
 impl Slice {

@@ -5,9 +5,9 @@ use super::claims::{Claims, Presence, Token};
 use super::{Entry, Slice};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, Group, UserId};
+use crate::store::Stays;
 use crate::store::limits::MAX_BATCH;
 use crate::store::online_users::Whereabouts;
-use crate::store::sessions::Stays;
 use crate::store::slices::{
     Claim, ClaimedUser, ClaimsPage, Entries, Fence, MemberPage, SliceEntry, SliceLook, SliceSize,
 };
@@ -18,29 +18,29 @@ impl Slice {
         self.fence
     }
 
-    pub(super) fn is_open_in(&self, epoch: Epoch) -> bool {
+    pub(crate) fn is_open_in(&self, epoch: Epoch) -> bool {
         self.fence == Some(Fence::Open(epoch))
     }
 
-    pub(super) fn is_in_rebuild(&self) -> bool {
+    pub(crate) fn is_in_rebuild(&self) -> bool {
         self.counted.rebuild.is_some()
     }
 
     /// Whether there are as many claims and entries as the calls have counted, and not more fans
     /// than users with claims.
-    pub(super) fn is_intact(&self) -> bool {
+    pub(crate) fn is_intact(&self) -> bool {
         self.counted.users() == Some(self.who.len())
             && self.counted.entries == self.entries.len() as u64
             && self.counted.fans <= self.who.len()
     }
 
     /// Whether the public sets have other sizes than the claims.
-    pub(super) fn differs(&self) -> bool {
+    pub(crate) fn differs(&self) -> bool {
         self.members.len() != self.who.len() || self.fans.len() != self.counted.fans
     }
 
     /// Whether there is anything besides the fence.
-    pub(super) fn has_keys(&self) -> bool {
+    pub(crate) fn has_keys(&self) -> bool {
         let has_members = !self.members.is_empty() || !self.fans.is_empty();
         has_members || !self.who.is_empty() || !self.entries.is_empty()
     }
@@ -87,7 +87,7 @@ impl Slice {
     }
 
     /// Whether a user is there, and a fan, by the claims.
-    pub(super) fn claimed(&self, user: &UserId) -> Presence {
+    pub(crate) fn claimed(&self, user: &UserId) -> Presence {
         match self.who.get(user) {
             Some(claims) => claims.presence(),
             None => Claims::default().presence(),
@@ -95,7 +95,7 @@ impl Slice {
     }
 
     /// The claims on a user, the one made last at the end.
-    pub(super) fn claims_on(&self, user: &UserId) -> impl Iterator<Item = (Token, &Claim)> {
+    pub(crate) fn claims_on(&self, user: &UserId) -> impl Iterator<Item = (Token, &Claim)> {
         self.who.get(user).into_iter().flat_map(Claims::iter)
     }
 
@@ -109,7 +109,7 @@ impl Slice {
         }
     }
 
-    pub(super) fn claimed_user(&self, user: UserId) -> ClaimedUser {
+    pub(crate) fn claimed_user(&self, user: UserId) -> ClaimedUser {
         let mut by = Vec::new();
         for (token, claim) in self.claims_on(&user) {
             let gateway = self.owner_of(token).map(|(gateway, _)| gateway.clone());
@@ -161,7 +161,7 @@ impl Slice {
         self.who.get(user)?.since
     }
 
-    pub(super) fn members_of(&self, group: Group) -> &Members {
+    pub(crate) fn members_of(&self, group: Group) -> &Members {
         match group {
             Group::All => &self.members,
             Group::Fans => &self.fans,

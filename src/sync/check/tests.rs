@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::base::ids::{LiveId, UserId};
 use crate::config::Config;
-use crate::gateway::parts::Parts;
+use crate::gateway::wiring::Parts;
 use crate::presence::checks::Due;
 use crate::store::{Arrived, CloseLive, FinishClose, LiveStore, OpenedBy, Peaks, Slices, Terms};
 use crate::sync::lives::OpenRequest;
@@ -35,7 +35,7 @@ impl Scene {
         assert!(self.room.schedule.check.take(Moment::NEVER - 1));
         self.checker().check(vec![self.room.clone()]).await;
         let due = self.room.schedule.check.at();
-        due.since(self.parts.app.clock.now())
+        due.since(self.parts.app.core.clock.now())
     }
 
     /// Another gateway brings a user into this slice.
@@ -72,7 +72,7 @@ impl Scene {
         };
         let closed = self.store.finish_close(&finish).await.unwrap().unwrap();
         assert!(self.room.close(closed));
-        self.parts.app.rooms.remove(&self.room);
+        self.parts.app.core.rooms.remove(&self.room);
     }
 
     /// The fences and sizes of the slices of fans in the store.
@@ -101,8 +101,9 @@ impl Scene {
         let due = self
             .parts
             .upkeep
+            .core
             .checks
-            .due(self.parts.app.clock.now() + span);
+            .due(self.parts.app.core.clock.now() + span);
         due.iter()
             .filter(|due| matches!(due, Due::Ended(_) | Due::EndedAgain(_)))
             .count()
@@ -125,7 +126,7 @@ async fn open(parts: &Parts) -> Arc<Room> {
         })
         .await
         .unwrap();
-    parts.app.rooms.get(&live).unwrap()
+    parts.app.core.rooms.get(&live).unwrap()
 }
 
 #[tokio::test]
@@ -175,7 +176,7 @@ async fn a_look_after_a_close_that_gets_no_answer_is_made_again() {
 #[tokio::test]
 async fn a_live_that_is_let_go_of_again_and_again_has_one_look_that_is_made_again() {
     let scene = Scene::new().await;
-    assert!(scene.parts.app.rooms.evict_if_idle(&scene.room));
+    assert!(scene.parts.app.core.rooms.evict_if_idle(&scene.room));
     scene.store.breaks();
     for _ in 0..10 {
         scene
@@ -189,8 +190,8 @@ async fn a_live_that_is_let_go_of_again_and_again_has_one_look_that_is_made_agai
 #[tokio::test(start_paused = true)]
 async fn looks_without_an_answer_wait_up_to_a_minute() {
     let scene = Scene::new().await;
-    let (checks, clock) = (&scene.parts.upkeep.checks, scene.parts.app.clock);
-    assert!(scene.parts.app.rooms.evict_if_idle(&scene.room));
+    let (checks, clock) = (&scene.parts.upkeep.core.checks, scene.parts.app.core.clock);
+    assert!(scene.parts.app.core.rooms.evict_if_idle(&scene.room));
     checks.due(clock.now() + 1_000);
     scene.store.breaks();
     let (mut look, mut waits) = (Some(scene.ended()), Vec::new());
@@ -237,7 +238,7 @@ async fn a_garbled_slice_keeps_no_other_from_being_closed() {
         terms,
     };
     scene.parts.app.lives.open(wish).await.unwrap();
-    let room = scene.parts.app.rooms.get(&live).unwrap();
+    let room = scene.parts.app.core.rooms.get(&live).unwrap();
     scene.store.garbles(&room.slices()[0].id);
     scene
         .parts
@@ -315,6 +316,7 @@ async fn a_check_without_an_answer_is_made_again_later_each_time_until_one_is_an
     scene
         .parts
         .upkeep
+        .core
         .checks
         .check_soon(vec![scene.room.clone()]);
     assert_eq!(scene.check().await, 1_000);

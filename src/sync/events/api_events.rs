@@ -1,16 +1,15 @@
 //! Writes events about calls of the HTTP API that no record notes: who follows whom, and what was
 //! changed. They wait in memory for a moment. So a gateway that dies loses those of its last moment.
 
+use crate::peers::core::Core;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::outbox::EventOutbox;
-use crate::base::clock::Clock;
+use super::queue::EventQueue;
 use crate::base::event_kind::EventKind;
-use crate::base::metrics::Metrics;
 use crate::store::{About, Event};
 
 /// How often the events are written.
@@ -20,33 +19,28 @@ const EVERY: Duration = Duration::from_millis(200);
 const MOST_WAITING: usize = 20_000;
 
 pub struct ApiEvents {
-    outbox: EventOutbox,
-    metrics: Arc<Metrics>,
-    clock: Clock,
+    core: Arc<Core>,
+    queue: EventQueue,
 }
 
 impl ApiEvents {
-    pub fn new(outbox: EventOutbox, metrics: Arc<Metrics>, clock: Clock) -> Self {
-        Self {
-            outbox,
-            metrics,
-            clock,
-        }
+    pub fn new(core: Arc<Core>, queue: EventQueue) -> Self {
+        Self { core, queue }
     }
 
     /// Makes an event with these fields. If too many wait, the event is dropped and counted.
     pub fn add(&self, kind: EventKind, about: About, fields: Map<String, Value>) {
-        if self.outbox.len() >= MOST_WAITING {
-            self.metrics.api_events_dropped.inc();
+        if self.queue.len() >= MOST_WAITING {
+            self.core.metrics.api_events_dropped.inc();
             return;
         }
         // The log of deliveries shows ids, so none names a user.
-        let id = format!("{kind}:{}", self.outbox.unique());
+        let id = format!("{kind}:{}", self.queue.unique());
         let mut data = fields;
         data.insert("id".to_owned(), json!(id));
         data.insert("type".to_owned(), json!(kind.as_str()));
-        data.insert("at".to_owned(), json!(self.clock.unix()));
-        self.outbox.push([Event {
+        data.insert("at".to_owned(), json!(self.core.clock.unix()));
+        self.queue.push([Event {
             id,
             kind,
             about,
@@ -65,7 +59,7 @@ impl ApiEvents {
 
     /// Writes the events that wait, in their order. After an error the rest waits for the next call.
     pub async fn write(&self) {
-        if let Err(why) = self.outbox.write().await {
+        if let Err(why) = self.queue.write().await {
             tracing::debug!(error = %why, "events were not written, will try again");
         }
     }

@@ -13,9 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::announce;
 use crate::base::backoff::RETRY_DELAY_MS;
-use crate::base::clock::{Clock, Moment, millis};
+use crate::base::clock::{Moment, millis};
 use crate::base::ids::{Epoch, LiveId};
-use crate::store::{LiveRecord, NotedCounts, Store, StoreResult};
+use crate::peers::core::Core;
+use crate::store::{LiveRecord, NotedCounts, StoreResult};
 
 /// How often the due changes are noted.
 const TICK: Duration = Duration::from_millis(250);
@@ -25,9 +26,7 @@ const MAX_CONCURRENT_CALLS: usize = 64;
 /// Lives whose figures changed. At most one entry for each live that this gateway writes figures
 /// of, or walks over.
 pub struct CountEvents {
-    pub store: Arc<dyn Store>,
-    pub kept: u64,
-    pub clock: Clock,
+    pub core: Arc<Core>,
     pub due: Mutex<HashMap<LiveId, DueCounts>>,
 }
 
@@ -60,7 +59,7 @@ impl CountEvents {
                 () = stop.cancelled() => return,
                 _ = tick.tick() => {}
             }
-            let now = self.clock.now();
+            let now = self.core.clock.now();
             let due: Vec<_> = self
                 .due
                 .lock()
@@ -74,7 +73,7 @@ impl CountEvents {
 
     async fn note(&self, due: Vec<(LiveId, DueCounts)>) {
         let looks = stream::iter(due).map(|(live, change)| async move {
-            let noted = self.store.note_counts(&live, change.epoch).await;
+            let noted = self.core.store.note_counts(&live, change.epoch).await;
             (live, change.epoch, noted)
         });
         let looked: Vec<_> = looks.buffer_unordered(MAX_CONCURRENT_CALLS).collect().await;
@@ -84,7 +83,13 @@ impl CountEvents {
                 records.push(record);
             }
         }
-        if let Err(why) = announce(self.store.as_ref(), &records, self.kept).await {
+        if let Err(why) = announce(
+            self.core.store.as_ref(),
+            &records,
+            self.core.config.events_kept,
+        )
+        .await
+        {
             // They are pending in the records.
             tracing::warn!(
                 lives = records.len(), error = %why,
@@ -112,7 +117,7 @@ impl CountEvents {
                 RETRY_DELAY_MS
             }
         };
-        let at = self.clock.now() + wait;
+        let at = self.core.clock.now() + wait;
         self.due
             .lock()
             .entry(live)

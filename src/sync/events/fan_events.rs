@@ -4,6 +4,7 @@
 //! events, these are noted in no record. So a gateway that dies loses the batch of its last second,
 //! and no event tells that its fans left.
 
+use crate::peers::core::Core;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +14,14 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::head;
-use super::outbox::EventOutbox;
-use crate::base::clock::{Clock, UnixMillis};
+use super::queue::EventQueue;
+use crate::base::clock::UnixMillis;
 use crate::base::event_kind::EventKind;
 use crate::base::ids::{GatewayId, LiveId, UserId};
-use crate::base::metrics::Metrics;
 use crate::presence::Room;
 use crate::presence::desired_state::Draft;
-use crate::presence::gateways::Gateways;
-use crate::store::{About, Event, LiveRecord, MAX_BATCH, Stay, Store, StoreResult, session_id};
+use crate::store::{About, Event, LiveRecord, MAX_BATCH, StoreResult};
+use crate::store::{Stay, session_id};
 
 /// How often a live's batch is written.
 const EVERY: Duration = Duration::from_secs(1);
@@ -44,31 +44,19 @@ struct Waiting {
 }
 
 pub struct FanEvents {
-    store: Arc<dyn Store>,
-    gateways: Arc<Gateways>,
-    outbox: EventOutbox,
-    metrics: Arc<Metrics>,
-    clock: Clock,
+    core: Arc<Core>,
+    queue: EventQueue,
     waiting: Mutex<Waiting>,
-    /// Batches that were taken from [`Waiting`] and are no events in the outbox yet. No further batch
+    /// Batches that were taken from [`Waiting`] and are no events in the queue yet. No further batch
     /// is taken before all are written.
     taken: tokio::sync::Mutex<Vec<Batch>>,
 }
 
 impl FanEvents {
-    pub fn new(
-        store: Arc<dyn Store>,
-        gateways: Arc<Gateways>,
-        outbox: EventOutbox,
-        metrics: Arc<Metrics>,
-        clock: Clock,
-    ) -> Self {
+    pub fn new(core: Arc<Core>, queue: EventQueue) -> Self {
         Self {
-            store,
-            gateways,
-            outbox,
-            metrics,
-            clock,
+            core,
+            queue,
             waiting: Mutex::default(),
             taken: tokio::sync::Mutex::default(),
         }
@@ -92,7 +80,7 @@ impl FanEvents {
             let batch = waiting.batches.entry(key).or_insert_with(|| Batch {
                 record: room.record.clone(),
                 changes: HashMap::new(),
-                since: self.clock.unix(),
+                since: self.core.clock.unix(),
             });
             match batch.changes.remove(user) {
                 // The two cancel out.
@@ -107,7 +95,7 @@ impl FanEvents {
             }
         }
         if dropped > 0 {
-            self.metrics.fan_events_dropped.inc_by(dropped);
+            self.core.metrics.fan_events_dropped.inc_by(dropped);
         }
     }
 
@@ -137,14 +125,14 @@ impl FanEvents {
     async fn write_all(&self, batches: &mut Vec<Batch>) -> StoreResult<()> {
         while let Some(batch) = batches.last() {
             let events = self.events_of(batch).await?;
-            self.outbox.push(events);
+            self.queue.push(events);
             batches.pop();
         }
-        self.outbox.write().await
+        self.queue.write().await
     }
 
     async fn events_of(&self, batch: &Batch) -> StoreResult<Vec<Event>> {
-        let gateway = self.gateways.id();
+        let gateway = self.core.gateways.id();
         let mut events = Vec::new();
         for kind in [EventKind::FanJoined, EventKind::FanLeft] {
             let changed = batch.changes.iter().filter(|(_, of)| **of == kind);
@@ -170,6 +158,7 @@ impl FanEvents {
             return Ok(None);
         }
         let latest = self
+            .core
             .store
             .latest_sessions(&record.live_epoch(), record.slices, users)
             .await?;
@@ -193,8 +182,8 @@ impl FanEvents {
         users: &[UserId],
         sessions: Option<Vec<Option<String>>>,
     ) -> Event {
-        let id = Event::id(&record.live, record.epoch, kind, self.outbox.unique());
-        let now = self.clock.unix();
+        let id = Event::id(&record.live, record.epoch, kind, self.queue.unique());
+        let now = self.core.clock.unix();
         let mut data = head(&id, kind, &record.live, record.epoch, now);
         data.insert("streamer_id".to_owned(), json!(record.streamer));
         data.insert("gateway_id".to_owned(), json!(gateway));

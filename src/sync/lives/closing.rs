@@ -14,9 +14,10 @@ use crate::base::metrics::Metrics;
 use crate::presence::{Room, Rooms};
 use crate::store::{
     CloseLive, CloseReason, CloseReply, Closure, FinishClose, LiveRecord, LiveState, OpenedBy,
-    SliceTotals, Store, StoreError, StoreResult, Sums, both, withdraw_live,
+    SliceTotals, Store, StoreError, StoreResult, Sums, both,
 };
 use crate::sync::events::announce;
+use crate::sync::features::Features;
 
 impl LivesParts {
     /// Closes the epoch of `asked`, and no other. If the store has lost the record of an open live,
@@ -29,21 +30,21 @@ impl LivesParts {
         let live = &asked.live;
         let mut rewritten = false;
         loop {
-            let room = self.rooms.of_epoch(asked);
+            let room = self.core.rooms.of_epoch(asked);
             let peaks = room
                 .as_ref()
                 .map(|room| room.figures.note_peaks())
                 .unwrap_or_default();
-            let message = self.outbox.record_changed();
+            let message = self.core.to_peers.record_changed();
             let wish = CloseLive {
                 live: live.clone(),
                 epoch: asked.epoch,
                 reason,
                 peaks,
-                uniques: self.uniques,
+                uniques: self.core.config.uniques,
                 message,
             };
-            match self.store.begin_close(&wish).await? {
+            match self.core.store_for_clients.begin_close(&wish).await? {
                 CloseReply::Closing(record) => return Ok(self.finish(record).await?),
                 CloseReply::Closed(record) => {
                     if let Some(room) = room {
@@ -54,8 +55,9 @@ impl LivesParts {
                 CloseReply::OtherEpoch(_) => return Err(LiveError::NotOpen(live.clone())),
                 CloseReply::Absent if asked.state == LiveState::Open && !rewritten => {
                     rewritten = true;
-                    self.store
-                        .keep_live(asked, &self.outbox.record_changed())
+                    self.core
+                        .store_for_clients
+                        .keep_live(asked, &self.core.to_peers.record_changed())
                         .await?;
                 }
                 CloseReply::Absent => return Err(LiveError::NeverOpened(live.clone())),
@@ -66,19 +68,20 @@ impl LivesParts {
     /// Brings a close from `closing` to `closed`: ends the room, closes every slice, then the
     /// record.
     pub(super) async fn finish(&self, record: LiveRecord) -> StoreResult<LiveRecord> {
-        if let Some(room) = self.rooms.of_epoch(&record) {
+        if let Some(room) = self.core.rooms.of_epoch(&record) {
             self.end_closing(&room, record.clone());
         }
         let finished = finish_in_store(
-            self.store.as_ref(),
+            self.core.store_for_clients.as_ref(),
+            &self.features,
             &record,
-            self.closed_ttl,
-            self.events_kept,
+            self.core.config.closed_ttl,
+            self.core.config.events_kept,
         )
         .await?;
-        self.feeds.look_for_jobs();
+        self.features.closed();
         if let Some(closure) = record.closure {
-            Metrics::count(&self.metrics.lives_closed, closure.reason.as_str());
+            Metrics::count(&self.core.metrics.lives_closed, closure.reason.as_str());
         }
         // The record may belong to a newer epoch by now; the answer is about this close.
         let finished = finished.filter(|finished| finished.epoch == record.epoch);
@@ -104,12 +107,12 @@ impl LivesParts {
             self.end(room, record);
         } else {
             self.end_superseded(room);
-            self.feeds.ended(&room.record).await?;
+            self.features.superseded(&room.record).await?;
         }
         // This removes what this gateway wrote after the store lost the fence. A newer epoch's
         // slices stay as they are.
         close_slices(
-            self.store.as_ref(),
+            self.core.store_for_clients.as_ref(),
             registered.into_iter(),
             room.record.epoch,
         )
@@ -128,7 +131,7 @@ impl LivesParts {
     pub(super) fn end_superseded(&self, room: &Arc<Room>) {
         let closure = Closure {
             reason: CloseReason::Requested,
-            at: self.clock.unix(),
+            at: self.core.clock.unix(),
         };
         let peaks = room.figures.peaks();
         self.end(
@@ -148,11 +151,15 @@ impl LivesParts {
         if !room.close(record) {
             return;
         }
-        self.rooms.remove(room);
-        leave_channel(self.store.as_ref(), &self.rooms, &room.record.live);
-        self.checks.recheck_ended(room);
+        self.core.rooms.remove(room);
+        leave_channel(
+            self.core.store_for_clients.as_ref(),
+            &self.core.rooms,
+            &room.record.live,
+        );
+        self.core.checks.recheck_ended(room);
         let room = room.clone();
-        let metrics = self.metrics.clone();
+        let metrics = self.core.metrics.clone();
         self.tasks.spawn(async move {
             for place in 0..room.slices().len() {
                 let released = room.release(place);
@@ -178,11 +185,12 @@ pub(crate) fn leave_channel(store: &dyn Store, rooms: &Rooms, live: &LiveId) {
     }
 }
 
-/// The store's part of a close, from `closing` to `closed`: closes every slice, writes the summary
-/// and the events, withdraws the status, then closes the record, which the store keeps for `keep`.
-/// Returns the record as it is then, which may belong to a newer epoch.
+/// The store's part of a close, from `closing` to `closed`: closes every slice, has the features do
+/// their part, writes the events, then closes the record, which the store keeps for `keep`. Returns
+/// the record as it is then, which may belong to a newer epoch.
 pub(crate) async fn finish_in_store(
     store: &dyn Store,
+    features: &Features,
     record: &LiveRecord,
     keep: Duration,
     events_kept: u64,
@@ -199,21 +207,9 @@ pub(crate) async fn finish_in_store(
         },
         ..record.clone()
     };
-    if let Some(closure) = record.closure
-        && record.terms.attendance
-    {
-        // The begin may be lost. Without it, no gateway would ever forget the attendance.
-        store
-            .begin_attendance(&record.live_epoch(), &record.attended())
-            .await?;
-        store
-            .end_attendance(&record.live_epoch(), closure.at)
-            .await?;
-    }
-    // The summary comes before its event, so that a reader of the event finds it.
-    if let Some(summary) = record.summary() {
-        store.add_past_live(&summary, keep).await?;
-    }
+    // Before the event, so that a reader of the event finds what the features keep of the live; and
+    // before the record says that all is done: a gateway that finds it `closing` does this again.
+    features.closing(record).await?;
     announce(store, [record], events_kept).await?;
     if let Some(closure) = record.closure
         && record.opened_by == OpenedBy::Streamer
@@ -222,9 +218,6 @@ pub(crate) async fn finish_in_store(
             .release_live(&record.streamer, &record.live, closure.at)
             .await?;
     }
-    // The status goes before the record says that all is done: a gateway that finds the record
-    // `closing` does this again.
-    withdraw_live(store, record).await?;
     store
         .finish_close(&FinishClose {
             live: record.live.clone(),

@@ -14,6 +14,7 @@ use crate::store::{
 };
 use crate::sync::catch_up::load_bans;
 use crate::sync::events::announce_or_leave;
+use crate::sync::features::HowOpened;
 
 /// Followers that one slice is meant for.
 const FOLLOWERS_PER_SLICE: u64 = 50_000;
@@ -31,7 +32,7 @@ const IN_PROGRESS: Millis = 60_000;
 
 impl LivesParts {
     pub(super) async fn open(&self, wish: &OpenRequest) -> Result<Opened, LiveError> {
-        if self.erasing.contains(&wish.streamer) {
+        if self.core.erasing.contains(&wish.streamer) {
             return Err(LiveError::Erased(wish.streamer.clone()));
         }
         // The limits are for what a streamer's own client opens. A media server that the settings
@@ -47,12 +48,13 @@ impl LivesParts {
         let limits = self.claim_limits.ok_or(LiveError::NotByStreamers)?;
         self.claim(wish, limits).await.inspect_err(|why| {
             if matches!(why, LiveError::TooMany(_) | LiveError::TooFast(_)) {
-                Metrics::count(&self.metrics.limited, "opens");
+                Metrics::count(&self.core.metrics.limited, "opens");
             }
         })?;
         let opened = self.open_claimed(wish).await;
         if let Err(LiveError::Owned(_)) = opened {
-            self.store
+            self.core
+                .store_for_clients
                 .release_live(&wish.streamer, &wish.live, UnixMillis::MAX)
                 .await?;
         }
@@ -62,7 +64,7 @@ impl LivesParts {
     /// The record of the live if it is open and the streamer's. The store is asked: the room here
     /// may not know of a close yet.
     async fn own_open_live(&self, wish: &OpenRequest) -> StoreResult<Option<LiveRecord>> {
-        let record = self.store.load_live(&wish.live).await?;
+        let record = self.core.store_for_clients.load_live(&wish.live).await?;
         Ok(record
             .filter(|record| record.state == LiveState::Open && record.streamer == wish.streamer))
     }
@@ -70,24 +72,36 @@ impl LivesParts {
     /// Counts one more live that the streamer opens.
     async fn claim(&self, wish: &OpenRequest, limits: ClaimLimits) -> Result<(), LiveError> {
         let OpenRequest { live, streamer, .. } = wish;
-        let full = match self.store.claim_live(streamer, live, limits).await? {
+        let full = match self
+            .core
+            .store_for_clients
+            .claim_live(streamer, live, limits)
+            .await?
+        {
             Claimed::Full(lives) => lives,
             done => return claimed(&done, limits),
         };
         // A gateway that died while it closed a live left the claim.
-        let records = self.store.load_lives(&full).await;
-        let until = self.clock.unix().saturating_sub(IN_PROGRESS);
+        let records = self.core.store_for_clients.load_lives(&full).await;
+        let until = self.core.clock.unix().saturating_sub(IN_PROGRESS);
         for (claimed, record) in full.iter().zip(records) {
             let is_open = match record? {
                 Some(record) => record.state != LiveState::Closed && record.streamer == *streamer,
                 None => false,
             };
             if !is_open {
-                self.store.release_live(streamer, claimed, until).await?;
+                self.core
+                    .store_for_clients
+                    .release_live(streamer, claimed, until)
+                    .await?;
             }
         }
         claimed(
-            &self.store.claim_live(streamer, live, limits).await?,
+            &self
+                .core
+                .store_for_clients
+                .claim_live(streamer, live, limits)
+                .await?,
             limits,
         )
     }
@@ -97,12 +111,16 @@ impl LivesParts {
         let slices = match wish.slices {
             Some(slices) => slices.clamp(1, MAX_SLICES),
             None => {
-                let count = self.store.follower_count(&wish.streamer).await?;
+                let count = self
+                    .core
+                    .store_for_clients
+                    .follower_count(&wish.streamer)
+                    .await?;
                 followers = Some(count);
                 slices_for(count)
             }
         };
-        let message = self.outbox.record_changed();
+        let message = self.core.to_peers.record_changed();
         let OpenRequest {
             live,
             streamer,
@@ -119,7 +137,7 @@ impl LivesParts {
             message,
         };
         loop {
-            let (record, created) = match self.store.open_live(&wish).await? {
+            let (record, created) = match self.core.store_for_clients.open_live(&wish).await? {
                 OpenReply::Opened(record) => (record, true),
                 OpenReply::AlreadyOpen(record) => (record, false),
                 OpenReply::Owned(record) if record.state == LiveState::Open => {
@@ -145,38 +163,32 @@ impl LivesParts {
         followers: Option<u64>,
     ) -> Result<Opened, LiveError> {
         // None of these needs the others, and each takes several round trips.
-        let told = announce_or_leave(self.store.as_ref(), &record, self.events_kept);
-        let began = async {
-            if record.terms.attendance {
-                self.store
-                    .begin_attendance(&record.live_epoch(), &record.attended())
-                    .await?;
-            }
-            StoreResult::Ok(())
-        };
-        let shown = async {
-            if created {
-                self.feeds.opened(&record, followers).await;
-            }
-        };
+        let told = announce_or_leave(
+            self.core.store_for_clients.as_ref(),
+            &record,
+            self.core.config.events_kept,
+        );
+        let how = HowOpened { created, followers };
+        let of_features = self.features.opened(&record, how);
         let installed = self.install(record.clone(), created);
-        let ((), installed, began, ()) = tokio::join!(told, installed, began, shown);
+        let ((), installed, of_features) = tokio::join!(told, installed, of_features);
         installed?;
-        began?;
+        of_features?;
         if created
             && record.terms.streamer_timeout.is_some()
-            && !self.rooms.streamers.is_here(&record.streamer)
+            && !self.core.rooms.streamers.is_here(&record.streamer)
         {
             // The time begins now, and not when the next walk finds the streamer gone.
-            self.absent_streamers
-                .found_absent(&record.live, self.clock.now());
+            self.core
+                .absent_streamers
+                .found_absent(&record.live, self.core.clock.now());
         }
         Ok(Opened { record, created })
     }
 
     /// The room of a live that the store says is open.
     pub(super) async fn load(&self, live: &LiveId) -> Result<Arc<Room>, LiveError> {
-        match self.store.load_live(live).await? {
+        match self.core.store_for_clients.load_live(live).await? {
             Some(record) if record.state == LiveState::Open => {
                 Ok(self.install(record, false).await?)
             }
@@ -187,7 +199,7 @@ impl LivesParts {
     /// Makes the room of an open live, with what the store already holds: other gateways' fans, or
     /// a dead gateway's.
     async fn install(&self, record: LiveRecord, created: bool) -> StoreResult<Arc<Room>> {
-        if let Some(room) = self.rooms.of_epoch(&record) {
+        if let Some(room) = self.core.rooms.of_epoch(&record) {
             return Ok(room);
         }
         let (slices, bans) = if created {
@@ -195,11 +207,11 @@ impl LivesParts {
         } else {
             tokio::try_join!(
                 self.look_at_slices(&record),
-                load_bans(self.store.as_ref(), &record)
+                load_bans(self.core.store_for_clients.as_ref(), &record)
             )?
         };
-        let now = self.clock.now();
-        let room = self.rooms.prepare(record, bans, now);
+        let now = self.core.clock.now();
+        let room = self.core.rooms.prepare(record, bans, now);
         let mut holders = Vec::new();
         for (place, found) in slices.into_iter().enumerate() {
             holders.extend(found.entries.into_iter().map(|(gateway, _)| gateway));
@@ -207,7 +219,7 @@ impl LivesParts {
                 room.note_size(place, found.size, now);
             }
         }
-        let (room, old) = match self.rooms.install(room) {
+        let (room, old) = match self.core.rooms.install(room) {
             Installed::Known(room) => return Ok(room),
             Installed::New(room, old) => (room, old),
         };
@@ -216,12 +228,12 @@ impl LivesParts {
         }
         // After the room can be found, so that it misses no change of the roster.
         room.figures
-            .note_peers(|peers| peers.holds(&holders, &self.gateways.roster()));
-        self.note_stream(&room, &room.record).await?;
+            .note_peers(|peers| peers.holds(&holders, &self.core.gateways.roster()));
+        self.features.record_read(&room, &room.record).await?;
         // The check that follows the subscription finds what changed between the reading and the
         // subscription.
-        self.store.subscribe(&room.record.live);
-        self.checks.admit(&room);
+        self.core.store_for_clients.subscribe(&room.record.live);
+        self.core.checks.admit(&room);
         Ok(room)
     }
 }

@@ -14,7 +14,7 @@ const RANKED_BY_NOW: Millis = 10_000;
 impl Walk {
     /// Finishes follows and other changes of several keys that a gateway left half done.
     pub(super) async fn finish_changes(&self) {
-        let (finished, all) = self.store.finish_changes().await;
+        let (finished, all) = self.core.store.finish_changes().await;
         for (user, streamer) in &finished.follows {
             self.follows.tell(user, streamer);
         }
@@ -31,7 +31,9 @@ impl Walk {
 
     /// Writes events of open lives that a gateway left pending.
     pub(super) async fn finish_events(&self, open: &[LiveRecord]) {
-        if let Err(why) = announce(self.store.as_ref(), open, self.events_kept).await {
+        if let Err(why) =
+            announce(self.core.store.as_ref(), open, self.core.config.events_kept).await
+        {
             tracing::warn!(
                 error = %why,
                 "events that wait in records were not written, will try again"
@@ -53,7 +55,7 @@ impl Walk {
         &self,
         records: &[StoreResult<Option<LiveRecord>>],
     ) -> StoreResult<()> {
-        let now = self.clock.unix();
+        let now = self.core.clock.unix();
         let mut lives: Vec<LiveId> = Vec::new();
         let mut figures: Vec<Figures> = Vec::new();
         for record in records.iter().flatten().flatten() {
@@ -65,7 +67,7 @@ impl Walk {
                 figures.push(figures_of(record.counted));
             }
         }
-        let ranked = self.store.ranked_figures(&lives).await?;
+        let ranked = self.core.store.ranked_figures(&lives).await?;
         let mut wrong: Vec<(LiveId, Figures)> = Vec::new();
         for ((live, figures), ranked) in lives.into_iter().zip(figures).zip(ranked) {
             if ranked != Some(figures) {
@@ -75,7 +77,7 @@ impl Walk {
         if wrong.is_empty() {
             Ok(())
         } else {
-            self.store.rank_lives(&wrong).await
+            self.core.store.rank_lives(&wrong).await
         }
     }
 }

@@ -15,7 +15,7 @@ impl Walk {
     /// Takes out the users whom dead gateways hold in sets of the platform.
     pub(super) async fn visit_platform(&self, memory: &mut WalkState, occasion: Occasion) {
         let mut slices: Vec<(SliceId, Epoch)> = Vec::new();
-        for platform in self.rooms.platforms() {
+        for platform in self.core.rooms.platforms() {
             slices.extend(
                 platform
                     .slices()

@@ -45,8 +45,9 @@ impl Walk {
     pub(super) async fn look(&self, slices: Vec<(SliceId, Epoch)>) -> Vec<FoundSlice> {
         let ids: Vec<SliceId> = slices.iter().map(|(id, _)| id.clone()).collect();
         let looks = self
+            .core
             .store
-            .look(&ids, &self.gateways.id(), Entries::All)
+            .look(&ids, &self.core.gateways.id(), Entries::All)
             .await;
         slices
             .into_iter()
@@ -71,7 +72,7 @@ impl Walk {
                 live_id = %record.live, slice = slice.index, epoch = %older,
                 "closing a slice of an older epoch"
             );
-            self.store.close_slice(slice, older).await?;
+            self.core.store.close_slice(slice, older).await?;
             return Ok(None);
         }
         self.put_right(found).await.map(Some)

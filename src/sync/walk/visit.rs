@@ -38,7 +38,7 @@ impl Walk {
         lives: Vec<LiveId>,
         occasion: Occasion,
     ) {
-        let records = self.store.load_lives(&lives).await;
+        let records = self.core.store.load_lives(&lives).await;
         if let Err(why) = self.repair_ranks(&records).await {
             tracing::debug!(error = %why, "ranks were not compared with the records");
         }
@@ -61,8 +61,7 @@ impl Walk {
         }
         let mut found = self.look(slices).await.into_iter();
         if occasion == Occasion::Regular {
-            self.feeds.announce_missing(&open).await;
-            self.attendance.begin_missing(&open).await;
+            self.features.walked(&open).await;
         }
         let mut visits = Vec::with_capacity(lives.len());
         for (live, record) in lives.into_iter().zip(records) {
@@ -106,8 +105,11 @@ impl Walk {
             Ok(Visited::Done) => {}
             Ok(Visited::Unrecorded) => {
                 // A gateway that holds the live writes the record again.
-                self.outbox.doubt(&live);
-                memory.unrecorded.entry(live).or_insert(self.clock.now());
+                self.core.to_peers.doubt(&live);
+                memory
+                    .unrecorded
+                    .entry(live)
+                    .or_insert(self.core.clock.now());
             }
             Ok(Visited::Open(slices)) => {
                 if slices.iter().any(|slice| !slice.size.is_in_order()) {
@@ -136,7 +138,7 @@ impl Walk {
         };
         match record.state {
             LiveState::Closed => {
-                self.store.delist(&visit.live).await?;
+                self.core.store.delist(&visit.live).await?;
                 Ok(Visited::Done)
             }
             LiveState::Closing => {
@@ -158,7 +160,7 @@ impl Walk {
         record: &LiveRecord,
         found: Vec<FoundSlice>,
     ) -> StoreResult<Visited> {
-        self.lives.found_stream(record);
+        self.features.found_open(record);
         let mut result = Ok(());
         let mut slices = Vec::with_capacity(found.len());
         for slice in found {
@@ -176,7 +178,7 @@ impl Walk {
             && !counted.figures.is_zero()
         {
             // If it is too early, the next walk does it.
-            let counted = count_nobody(self.store.as_ref(), &record.live, record.epoch).await;
+            let counted = count_nobody(self.core.store.as_ref(), &record.live, record.epoch).await;
             result = both(result, counted.map(drop));
         }
         both(result, self.judge_streamer(record).await).map(|()| Visited::Open(slices))
@@ -188,10 +190,11 @@ impl Walk {
             return Ok(());
         }
         if self.streamer_timeout.is_connected(record).await? {
-            self.absent_streamers.found_present(&record.live);
+            self.core.absent_streamers.found_present(&record.live);
         } else {
-            self.absent_streamers
-                .found_absent(&record.live, self.clock.now());
+            self.core
+                .absent_streamers
+                .found_absent(&record.live, self.core.clock.now());
         }
         Ok(())
     }

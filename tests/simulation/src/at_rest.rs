@@ -8,12 +8,12 @@ use std::time::Duration;
 use rollcall::base::clock::{UnixMillis, unix_now};
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet, UserId};
+use rollcall::features::attendance::store::Attendance;
 use rollcall::presence::figures::Quality;
+use rollcall::store::LatestStays;
+use rollcall::store::LiveEpoch;
 use rollcall::store::slice::Slice;
-use rollcall::store::{
-    Attendance, Claim, ClaimedUser, Entries, Fence, Figures, LiveEpoch, OnlineUsers, Sessions,
-    SliceEntry,
-};
+use rollcall::store::{Claim, ClaimedUser, Entries, Fence, Figures, OnlineUsers, SliceEntry};
 use tokio::time::Instant;
 
 use crate::crowd::truth::Truth;

@@ -1,4 +1,4 @@
-//! The way from one gateway to the store: every call of [`Store`] becomes a message that travels
+//! The way from one gateway to the store: every call of [`WholeStore`] becomes a message that travels
 //! there, is carried out when it arrives, and is answered.
 
 mod arguments;
@@ -16,6 +16,17 @@ use rollcall::base::ids::{
 use rollcall::base::session_key::SessionKey;
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::config::{AttendanceForm, SeenIds};
+use rollcall::features::WholeStore;
+use rollcall::features::attendance::store::*;
+use rollcall::features::erasure::store::*;
+use rollcall::features::feeds::store::fanout_jobs::*;
+use rollcall::features::feeds::store::lists::*;
+use rollcall::features::feeds::store::statuses::*;
+use rollcall::features::feeds::store::timelines::*;
+use rollcall::features::history::store::*;
+use rollcall::features::media::store::*;
+use rollcall::features::profiles::store::*;
+use rollcall::features::webhooks::store::*;
 use rollcall::store::memory::MemoryStore;
 use rollcall::store::*;
 use tokio::sync::watch;
@@ -284,6 +295,12 @@ calls! {
         [read] follow_page(user: &UserId, edge: Edge, after: Option<&Followed>, limit: usize)
             -> Vec<Followed>, at user(user);
         else
+        async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
+            let call = Call { name: "finish_changes", link: self.number, node: self.list(), writes: true };
+            let run = move |store: &MemoryStore| at_once(store.finish_changes());
+            self.network.call(call, run, |why| (FinishedChanges::default(), Err(why))).await
+        }
+
         async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>> {
             batches!(self, read are_following(pairs), pairs, |(_, streamer)| self.user(streamer))
         }
@@ -294,12 +311,6 @@ calls! {
     Profiles {
         [write] put_profile(user: &UserId, login: &Login, name: &str) -> PutProfile, at user(user);
         [read] profile(user: &UserId) -> Option<Profile>, at user(user);
-        else
-        async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
-            let call = Call { name: "finish_changes", link: self.number, node: self.list(), writes: true };
-            let run = move |store: &MemoryStore| at_once(store.finish_changes());
-            self.network.call(call, run, |why| (FinishedChanges::default(), Err(why))).await
-        }
     }
 }
 
@@ -430,6 +441,12 @@ calls! {
 }
 
 calls! {
+    LatestStays {
+        [read] latest_sessions(of: &LiveEpoch, slices: u32, users: &[UserId]) -> Vec<Option<Stay>>, at live(&of.live);
+    }
+}
+
+calls! {
     Sessions {
         [read] count_sessions(of: &LiveEpoch, slices: u32, span: Span) -> u64, at live(&of.live);
         [read] sessions_in_slice(
@@ -439,7 +456,6 @@ calls! {
             after: Option<&SessionPlace>,
             limit: usize
         ) -> Vec<Session>, at slice(slice);
-        [read] latest_sessions(of: &LiveEpoch, slices: u32, users: &[UserId]) -> Vec<Option<Stay>>, at live(&of.live);
         [read] were_there(of: &LiveEpoch, attended: &Attended, users: &[UserId], span: Span)
             -> Vec<bool>, at live(&of.live);
     }
@@ -522,8 +538,8 @@ impl Status for Link {
     }
 }
 
-impl Store for Link {
-    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
+impl WholeStore for Link {
+    fn for_clients(self: Arc<Self>) -> Arc<dyn WholeStore> {
         self
     }
 }

@@ -1,9 +1,10 @@
 //! Answers to requests that may be repeated.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::store::{AnswerName, Store};
+use rollcall::store::AnswerName;
 use tokio::time::Instant;
 
 use super::{LONG, on_each};
@@ -13,7 +14,9 @@ on_each!(
     an_answer_is_forgotten_after_its_time,
 );
 
-async fn a_name_is_claimed_once_and_its_answer_takes_the_place_of_the_claim(store: Arc<dyn Store>) {
+async fn a_name_is_claimed_once_and_its_answer_takes_the_place_of_the_claim(
+    store: Arc<dyn WholeStore>,
+) {
     let one = AnswerName::of_digest(&[1; 16]);
     let other = AnswerName::of_digest(&[2; 16]);
     let claim = async |name: &AnswerName, text: &str| {
@@ -34,7 +37,7 @@ async fn a_name_is_claimed_once_and_its_answer_takes_the_place_of_the_claim(stor
     assert_eq!(claim(&other, "fourth").await, "other");
 }
 
-async fn an_answer_is_forgotten_after_its_time(store: Arc<dyn Store>) {
+async fn an_answer_is_forgotten_after_its_time(store: Arc<dyn WholeStore>) {
     let name = AnswerName::of_digest(&[3; 16]);
     let soon = Duration::from_millis(50);
     store.claim_answer(&name, "claim", LONG).await.unwrap();

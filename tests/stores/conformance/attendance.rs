@@ -1,5 +1,6 @@
 //! Attendance: which fans came to which lives, in sets and in bitmaps, with equal answers.
 
+use rollcall::features::WholeStore;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -8,9 +9,12 @@ use rand::{RngExt, SeedableRng};
 use rollcall::base::clock::{UnixMillis, unix_now};
 use rollcall::base::ids::{Epoch, SliceId, UserId};
 use rollcall::config::AttendanceForm;
-use rollcall::store::{
-    AttendanceQuestion, Attended, Attending, LiveEpoch, Span, Store, find_attendees,
-};
+use rollcall::features::attendance::attendees::AttendanceQuestion;
+use rollcall::features::attendance::attendees::find_attendees;
+use rollcall::features::attendance::store::Attended;
+use rollcall::features::attendance::store::Attending;
+use rollcall::store::LiveEpoch;
+use rollcall::store::Span;
 
 use super::{Caller, live, on_each, user, users};
 
@@ -46,7 +50,7 @@ fn question(which: Attending, lives: &[LiveEpoch], within: Option<Span>) -> Atte
 
 /// All who are asked for, in pages of `limit`, each with the whole count.
 async fn found(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn WholeStore>,
     question: &AttendanceQuestion,
     limit: usize,
 ) -> BTreeSet<UserId> {
@@ -74,14 +78,14 @@ async fn found(
     }
 }
 
-async fn note(store: &Arc<dyn Store>, of: &LiveEpoch, came: &[UserId]) {
+async fn note(store: &Arc<dyn WholeStore>, of: &LiveEpoch, came: &[UserId]) {
     for some in came.chunks(1_000) {
         assert!(store.note_attendance(of, some).await.unwrap().is_empty());
     }
 }
 
 /// Lives at random, and every question beside a model.
-async fn answers_as_a_model_does(store: &Arc<dyn Store>, sizes: &[usize], limit: usize) {
+async fn answers_as_a_model_does(store: &Arc<dyn WholeStore>, sizes: &[usize], limit: usize) {
     let seed = rand::random();
     eprintln!("seed {seed}");
     let mut rng = StdRng::seed_from_u64(seed);
@@ -130,7 +134,7 @@ async fn answers_as_a_model_does(store: &Arc<dyn Store>, sizes: &[usize], limit:
     );
 }
 
-async fn sets_answer_as_a_model_does(store: Arc<dyn Store>) {
+async fn sets_answer_as_a_model_does(store: Arc<dyn WholeStore>) {
     store
         .fix_attendance_form(AttendanceForm::Set)
         .await
@@ -138,7 +142,7 @@ async fn sets_answer_as_a_model_does(store: Arc<dyn Store>) {
     answers_as_a_model_does(&store, &[40, 30, 2_000], 7).await;
 }
 
-async fn bitmaps_answer_as_a_model_does(store: Arc<dyn Store>) {
+async fn bitmaps_answer_as_a_model_does(store: Arc<dyn WholeStore>) {
     store
         .fix_attendance_form(AttendanceForm::Bitmap)
         .await
@@ -146,7 +150,7 @@ async fn bitmaps_answer_as_a_model_does(store: Arc<dyn Store>) {
     answers_as_a_model_does(&store, &[40, 30, 2_000], 7).await;
 }
 
-async fn one_live_and_lives_without_anybody(store: Arc<dyn Store>) {
+async fn one_live_and_lives_without_anybody(store: Arc<dyn WholeStore>) {
     note(&store, &of("a"), &users(0, 5)).await;
     let ask = |which, names: &[&str]| {
         question(
@@ -199,7 +203,7 @@ async fn one_live_and_lives_without_anybody(store: Arc<dyn Store>) {
 }
 
 /// More users of one part than one step looks at.
-async fn a_part_of_thousands_is_read_page_by_page(store: Arc<dyn Store>) {
+async fn a_part_of_thousands_is_read_page_by_page(store: Arc<dyn WholeStore>) {
     let part = user(0).slice_index(1_024);
     let mine: Vec<UserId> = (0..)
         .map(user)
@@ -232,7 +236,7 @@ async fn a_part_of_thousands_is_read_page_by_page(store: Arc<dyn Store>) {
     }
 }
 
-async fn only_those_who_were_there_in_that_time(store: Arc<dyn Store>) {
+async fn only_those_who_were_there_in_that_time(store: Arc<dyn WholeStore>) {
     // Each of four fans is there for 100 ms of both lives, one after the other; a stranger all the
     // time.
     for (name, begin) in [("a", 1_000), ("b", 5_000)] {
@@ -264,7 +268,7 @@ async fn only_those_who_were_there_in_that_time(store: Arc<dyn Store>) {
     }
 }
 
-async fn epochs_are_known_by_their_streamer_and_forgotten_in_time(store: Arc<dyn Store>) {
+async fn epochs_are_known_by_their_streamer_and_forgotten_in_time(store: Arc<dyn WholeStore>) {
     let now = unix_now();
     let day = 24 * 3_600 * 1_000;
     for (name, opened_at) in [("a", now - 2 * day), ("b", now - day), ("c", now)] {

@@ -1,5 +1,6 @@
 //! The counts that other services read: in the record, and the ranks by them.
 
+use rollcall::features::WholeStore;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::ids::LiveId;
 use rollcall::store::{
-    Arrived, COUNT_EVERY, CountReply, Figures, LiveRecord, Peaks, Rank, RankedLive, Standing, Store,
+    Arrived, COUNT_EVERY, CountReply, Figures, LiveRecord, Peaks, Rank, RankedLive, Standing,
 };
 use tokio::time::{Instant, sleep};
 
@@ -26,13 +27,13 @@ on_each!(
     the_largest_lives_are_paged_as_a_model_says,
 );
 
-async fn count(store: &Arc<dyn Store>, record: &LiveRecord, figures: Figures) -> CountReply {
+async fn count(store: &Arc<dyn WholeStore>, record: &LiveRecord, figures: Figures) -> CountReply {
     count_after(store, record, peaks(figures.viewers, figures.fans), figures).await
 }
 
 /// Tells these figures, and that there were more before.
 async fn count_after(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn WholeStore>,
     record: &LiveRecord,
     peaks: Peaks,
     figures: Figures,
@@ -42,7 +43,7 @@ async fn count_after(
     store.count_live(&wish).await.unwrap()
 }
 
-async fn stored(store: &Arc<dyn Store>, record: &LiveRecord) -> Option<Figures> {
+async fn stored(store: &Arc<dyn WholeStore>, record: &LiveRecord) -> Option<Figures> {
     store
         .load_live(&record.live)
         .await
@@ -51,7 +52,7 @@ async fn stored(store: &Arc<dyn Store>, record: &LiveRecord) -> Option<Figures> 
         .map(|counted| counted.figures)
 }
 
-async fn figures_are_written_on_change_and_not_more_often_than_allowed(store: Arc<dyn Store>) {
+async fn figures_are_written_on_change_and_not_more_often_than_allowed(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     assert_eq!(
         (record.counted, count(&store, &record, figures(0, 0)).await),
@@ -95,7 +96,7 @@ async fn figures_are_written_on_change_and_not_more_often_than_allowed(store: Ar
     assert_eq!(stored(&store, &record).await, Some(figures(0, 0)));
 }
 
-async fn whoever_closes_a_live_finds_the_peaks_of_those_who_counted(store: Arc<dyn Store>) {
+async fn whoever_closes_a_live_finds_the_peaks_of_those_who_counted(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     let told = LiveRecord {
         peaks: peaks(1, 9),
@@ -122,7 +123,7 @@ async fn whoever_closes_a_live_finds_the_peaks_of_those_who_counted(store: Arc<d
     assert_eq!(closing.peaks, peaks(5, 9));
 }
 
-async fn figures_are_of_one_epoch_and_gone_with_the_close(store: Arc<dyn Store>) {
+async fn figures_are_of_one_epoch_and_gone_with_the_close(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     let other = later(&record, 1);
     assert_eq!(
@@ -161,7 +162,7 @@ async fn figures_are_of_one_epoch_and_gone_with_the_close(store: Arc<dyn Store>)
     );
 }
 
-async fn a_record_that_is_written_again_has_no_figures_yet(store: Arc<dyn Store>) {
+async fn a_record_that_is_written_again_has_no_figures_yet(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "41").await;
     assert_eq!(
         count(&store, &record, figures(3, 1)).await,
@@ -176,14 +177,14 @@ async fn a_record_that_is_written_again_has_no_figures_yet(store: Arc<dyn Store>
     assert_eq!(stored(&store, &elsewhere).await, None);
 }
 
-async fn top(store: &Arc<dyn Store>, rank: Rank) -> Vec<(String, u64)> {
+async fn top(store: &Arc<dyn WholeStore>, rank: Rank) -> Vec<(String, u64)> {
     let top = store.top_lives(rank, None, 1_000).await.unwrap();
     top.into_iter()
         .map(|ranked| (ranked.live.to_string(), ranked.figure))
         .collect()
 }
 
-async fn lives_are_ranked_while_they_are_on_the_list(store: Arc<dyn Store>) {
+async fn lives_are_ranked_while_they_are_on_the_list(store: Arc<dyn WholeStore>) {
     let (a, b) = (opened(&store, "a").await, opened(&store, "b").await);
     assert_eq!(
         top(&store, Rank::Viewers).await,
@@ -226,7 +227,7 @@ async fn lives_are_ranked_while_they_are_on_the_list(store: Arc<dyn Store>) {
     assert_eq!(store.ranked_figures(&[]).await.unwrap(), []);
 }
 
-async fn the_largest_lives_are_paged_as_a_model_says(store: Arc<dyn Store>) {
+async fn the_largest_lives_are_paged_as_a_model_says(store: Arc<dyn WholeStore>) {
     let mut dice = StdRng::seed_from_u64(7);
     let mut model: BTreeMap<LiveId, Figures> = BTreeMap::new();
     let first = opened(&store, "L0").await;

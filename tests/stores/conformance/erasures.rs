@@ -1,17 +1,38 @@
 //! Erasures: a job is asked for once and remembers how far it got, and its steps remove everything
 //! that names a user, and nothing else.
 
+use rollcall::features::WholeStore;
+use rollcall::features::attendance::store::Attended;
 use std::sync::Arc;
 
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{ErasureId, GatewayId, Group, ListName, Login, PostId, SliceId, UserId};
 use rollcall::base::user_digest::UserDigest;
 use rollcall::base::webhook_name::WebhookName;
-use rollcall::store::{
-    About, AnswerName, BuryReply, CloseReply, ERASED_ANSWER, Edge, Entry, ErasedSome,
-    ErasureProgress, Event, Found, LiveRecord, LiveState, OpenLive, PersonalData, Post, Publisher,
-    Publishing, QueueKind, Standing, StatusId, Store, Terms, Timeline, WebhookQueue,
-};
+use rollcall::features::erasure::store::ErasedSome;
+use rollcall::features::erasure::store::ErasureProgress;
+use rollcall::features::erasure::store::Found;
+use rollcall::features::erasure::store::PersonalData;
+use rollcall::features::feeds::store::statuses::Entry;
+use rollcall::features::feeds::store::statuses::Post;
+use rollcall::features::feeds::store::statuses::StatusId;
+use rollcall::features::feeds::store::timelines::Timeline;
+use rollcall::features::media::store::Publisher;
+use rollcall::features::media::store::Publishing;
+use rollcall::store::About;
+use rollcall::store::AnswerName;
+use rollcall::store::BuryReply;
+use rollcall::store::CloseReply;
+use rollcall::store::ERASED_ANSWER;
+use rollcall::store::Edge;
+use rollcall::store::Event;
+use rollcall::store::LiveRecord;
+use rollcall::store::LiveState;
+use rollcall::store::OpenLive;
+use rollcall::store::QueueKind;
+use rollcall::store::Standing;
+use rollcall::store::Terms;
+use rollcall::store::WebhookQueue;
 
 use super::{
     Caller, LONG, closing, end, finish, given_up, is_seen, live, on_each, opened_as, reads_new,
@@ -26,7 +47,7 @@ on_each!(
 );
 
 /// One pass over everything.
-async fn pass(store: &Arc<dyn Store>, user: &UserId) -> ErasedSome {
+async fn pass(store: &Arc<dyn WholeStore>, user: &UserId) -> ErasedSome {
     let mut all = ErasedSome::default();
     let mut progress = ErasureProgress::default();
     loop {
@@ -44,14 +65,14 @@ async fn pass(store: &Arc<dyn Store>, user: &UserId) -> ErasedSome {
 }
 
 /// Passes until one finds nothing. Answers what the first one found.
-async fn erased(store: &Arc<dyn Store>, user: &UserId) -> Found {
+async fn erased(store: &Arc<dyn WholeStore>, user: &UserId) -> Found {
     let first = pass(store, user).await;
     assert!(first.is_dirty && first.open_lives.is_empty(), "{first:?}");
     assert_eq!(pass(store, user).await, ErasedSome::default());
     first.found
 }
 
-async fn an_erasure_is_asked_for_once_and_its_report_stays(store: Arc<dyn Store>) {
+async fn an_erasure_is_asked_for_once_and_its_report_stays(store: Arc<dyn WholeStore>) {
     let worker = GatewayId::random();
     let before = store.erasure_news(0).await.unwrap();
     assert!(before.running.is_empty() && before.ended.is_empty() && before.oldest.is_none());
@@ -101,7 +122,7 @@ async fn an_erasure_is_asked_for_once_and_its_report_stays(store: Arc<dyn Store>
     );
 }
 
-async fn posts(store: &Arc<dyn Store>, author: &UserId) -> Entry {
+async fn posts(store: &Arc<dyn WholeStore>, author: &UserId) -> Entry {
     let entry = Entry {
         at: 1_000,
         id: StatusId::of_post(author.clone(), PostId::parse("p1").unwrap()),
@@ -116,7 +137,7 @@ async fn posts(store: &Arc<dyn Store>, author: &UserId) -> Entry {
 }
 
 /// An event of user `n` that one webhook did not accept, and another is sent again.
-async fn is_kept_for_webhooks(store: &Arc<dyn Store>, record: &LiveRecord, n: usize) {
+async fn is_kept_for_webhooks(store: &Arc<dyn WholeStore>, record: &LiveRecord, n: usize) {
     let sender = GatewayId::random();
     let queue = WebhookQueue {
         webhook: WebhookName::parse("crm").unwrap(),
@@ -141,7 +162,7 @@ async fn is_kept_for_webhooks(store: &Arc<dyn Store>, record: &LiveRecord, n: us
 }
 
 /// Users 1 and 2, of whom the same is known, in a live of user 9.
-async fn two_users(store: &Arc<dyn Store>) -> LiveRecord {
+async fn two_users(store: &Arc<dyn WholeStore>) -> LiveRecord {
     let list = ListName::parse("cooks").unwrap();
     let wish = OpenLive {
         terms: Terms {
@@ -153,7 +174,7 @@ async fn two_users(store: &Arc<dyn Store>) -> LiveRecord {
     let record = opened_as(store, &wish).await;
     let of = record.live_epoch();
     store
-        .begin_attendance(&of, &record.attended())
+        .begin_attendance(&of, &Attended::of(&record))
         .await
         .unwrap();
     let mut gateway = Caller::new(store, "g1")
@@ -203,7 +224,7 @@ async fn two_users(store: &Arc<dyn Store>) -> LiveRecord {
     record
 }
 
-async fn what_names_a_user_goes_and_what_names_others_stays(store: Arc<dyn Store>) {
+async fn what_names_a_user_goes_and_what_names_others_stays(store: Arc<dyn WholeStore>) {
     let record = two_users(&store).await;
     let found = erased(&store, &user(1)).await;
     for (kind, count) in [
@@ -293,7 +314,7 @@ fn granted(to: &str, streamer: &UserId) -> Publishing {
     }
 }
 
-async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn Store>) {
+async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn WholeStore>) {
     let record = two_users(&store).await;
     let streamer = record.streamer.clone();
     let other = opened_as(&store, &wish_of("43", user(8))).await;
@@ -375,7 +396,7 @@ async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn Store>)
     assert!(store.load_live(&live("43")).await.unwrap().is_some());
 }
 
-async fn who_is_online_is_found_and_left_to_the_gateways(store: Arc<dyn Store>) {
+async fn who_is_online_is_found_and_left_to_the_gateways(store: Arc<dyn WholeStore>) {
     let record = opened_as(&store, &wish("42")).await;
     let mut gateway = Caller::new(&store, "g1").in_epoch(record.epoch.0);
     let one = [user(1)];

@@ -1,17 +1,37 @@
 //! Events: what records note, the stream with its one sender at a time, and what was given up.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{Epoch, GatewayId};
 use rollcall::base::webhook_name::WebhookName;
-use rollcall::store::{
-    About, Arrived, BuryReply, CountLive, CountReply, DELIVERIES_KEPT, DeadEvent, Delivery,
-    EntryId, Event, EventAges, Figures, Happened, LiveRecord, MAX_EVENTS, NotedCounts, Peaks,
-    PendingEvent, QueueKind, ReadEvents, ReadFrom, RemoveReply, RemoveUser, SenderTurn, Store,
-    WebhookQueue,
-};
+use rollcall::features::webhooks::store::DELIVERIES_KEPT;
+use rollcall::features::webhooks::store::Delivery;
+use rollcall::store::About;
+use rollcall::store::Arrived;
+use rollcall::store::BuryReply;
+use rollcall::store::CountLive;
+use rollcall::store::CountReply;
+use rollcall::store::DeadEvent;
+use rollcall::store::EntryId;
+use rollcall::store::Event;
+use rollcall::store::EventAges;
+use rollcall::store::Figures;
+use rollcall::store::Happened;
+use rollcall::store::LiveRecord;
+use rollcall::store::MAX_EVENTS;
+use rollcall::store::NotedCounts;
+use rollcall::store::Peaks;
+use rollcall::store::PendingEvent;
+use rollcall::store::QueueKind;
+use rollcall::store::ReadEvents;
+use rollcall::store::ReadFrom;
+use rollcall::store::RemoveReply;
+use rollcall::store::RemoveUser;
+use rollcall::store::SenderTurn;
+use rollcall::store::WebhookQueue;
 
 use super::{
     LONG, counting, end, figures, finish, gateway, given_up, live, loaded, on_each, opened_untold,
@@ -34,7 +54,7 @@ on_each!(
     a_record_notes_no_more_than_it_can_hold,
 );
 
-async fn pending(store: &Arc<dyn Store>, name: &str) -> Vec<PendingEvent> {
+async fn pending(store: &Arc<dyn WholeStore>, name: &str) -> Vec<PendingEvent> {
     loaded(store, name).await.events.pending
 }
 
@@ -48,7 +68,7 @@ fn whats(pending: &[PendingEvent]) -> Vec<Happened> {
 
 /// Removes a user; whether an event tells it.
 async fn remove(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn WholeStore>,
     record: &LiveRecord,
     n: usize,
     ban: Option<Duration>,
@@ -69,7 +89,7 @@ async fn remove(
     }
 }
 
-async fn a_record_notes_its_events_in_order_until_they_are_settled(store: Arc<dyn Store>) {
+async fn a_record_notes_its_events_in_order_until_they_are_settled(store: Arc<dyn WholeStore>) {
     let record = opened_untold(&store, &wish("42")).await;
     assert_eq!(whats(&record.events.pending), [Happened::Opened]);
     assert!(record.events.pending[0].number >= record.opened_at);
@@ -99,7 +119,7 @@ async fn a_record_notes_its_events_in_order_until_they_are_settled(store: Arc<dy
     );
 }
 
-async fn a_closed_record_has_no_events_left(store: Arc<dyn Store>) {
+async fn a_closed_record_has_no_events_left(store: Arc<dyn WholeStore>) {
     let record = opened_untold(&store, &wish("42")).await;
     store.begin_close(&end(&record)).await.unwrap();
     store.begin_close(&end(&record)).await.unwrap();
@@ -116,7 +136,7 @@ async fn a_closed_record_has_no_events_left(store: Arc<dyn Store>) {
     assert!(matches!(last, rollcall::store::Standing::Open { .. }));
 }
 
-async fn counts_are_noted_on_change_and_not_more_often_than_allowed(store: Arc<dyn Store>) {
+async fn counts_are_noted_on_change_and_not_more_often_than_allowed(store: Arc<dyn WholeStore>) {
     let record = opened_untold(&store, &wish("42")).await;
     let note = async || store.note_counts(&record.live, record.epoch).await.unwrap();
     let figures = figures(3, 1);
@@ -173,7 +193,7 @@ fn event(n: usize) -> Event {
     }
 }
 
-async fn append(store: &Arc<dyn Store>, from: usize, to: usize, kept: u64) {
+async fn append(store: &Arc<dyn WholeStore>, from: usize, to: usize, kept: u64) {
     let events: Vec<Event> = (from..to).map(event).collect();
     for some in events.chunks(MAX_EVENTS) {
         store.append_events(some, kept).await.unwrap();
@@ -193,12 +213,17 @@ fn queue() -> WebhookQueue {
     stream_for("default")
 }
 
-async fn look(store: &Arc<dyn Store>, who: &GatewayId, from: ReadFrom, count: usize) -> SenderTurn {
+async fn look(
+    store: &Arc<dyn WholeStore>,
+    who: &GatewayId,
+    from: ReadFrom,
+    count: usize,
+) -> SenderTurn {
     look_at(store, &queue(), who, from, count).await
 }
 
 async fn look_at(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn WholeStore>,
     queue: &WebhookQueue,
     who: &GatewayId,
     from: ReadFrom,
@@ -217,7 +242,7 @@ async fn look_at(
 
 /// The entries and the ids of what the sender reads, how many wait, and how many were lost.
 async fn read(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn WholeStore>,
     who: &GatewayId,
     from: ReadFrom,
     count: usize,
@@ -245,7 +270,7 @@ fn ids(from: usize, to: usize) -> Vec<String> {
 
 const BEGINNING: ReadFrom = ReadFrom::Unacknowledged(EntryId(0, 0));
 
-async fn the_next_sender_first_reads_what_the_last_one_left(store: Arc<dyn Store>) {
+async fn the_next_sender_first_reads_what_the_last_one_left(store: Arc<dyn WholeStore>) {
     let (one, other) = (gateway("one"), gateway("other"));
     assert_eq!(
         read(&store, &one, ReadFrom::New, 10).await,
@@ -296,7 +321,7 @@ async fn the_next_sender_first_reads_what_the_last_one_left(store: Arc<dyn Store
     assert_eq!(read(&store, &other, ReadFrom::New, 10).await.1, ids(5, 6));
 }
 
-async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn Store>) {
+async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn WholeStore>) {
     let (one, other) = (gateway("one"), gateway("other"));
     append(&store, 0, 3, 1_000).await;
     let (entries, ..) = read(&store, &one, ReadFrom::New, 10).await;
@@ -359,7 +384,7 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
     assert_eq!(status.waiting, 0);
 }
 
-async fn what_was_erased_is_not_given_up(store: Arc<dyn Store>) {
+async fn what_was_erased_is_not_given_up(store: Arc<dyn WholeStore>) {
     let one = gateway("one");
     let replays = WebhookQueue {
         kind: QueueKind::Replay,
@@ -390,7 +415,7 @@ async fn what_was_erased_is_not_given_up(store: Arc<dyn Store>) {
     assert_eq!(listed[0].1.event, event(1));
 }
 
-async fn webhooks_know_nothing_of_each_other(store: Arc<dyn Store>) {
+async fn webhooks_know_nothing_of_each_other(store: Arc<dyn WholeStore>) {
     let (one, other) = (gateway("one"), gateway("other"));
     let (first, second) = (stream_for("first"), stream_for("second"));
     let ids_in = |turn: SenderTurn| {
@@ -437,7 +462,7 @@ async fn webhooks_know_nothing_of_each_other(store: Arc<dyn Store>) {
     );
 }
 
-async fn a_span_of_the_stream_is_read_and_sent_again_to_one_webhook(store: Arc<dyn Store>) {
+async fn a_span_of_the_stream_is_read_and_sent_again_to_one_webhook(store: Arc<dyn WholeStore>) {
     let one = gateway("one");
     append(&store, 0, 150, 1_000).await;
     let page = store
@@ -476,7 +501,7 @@ async fn a_span_of_the_stream_is_read_and_sent_again_to_one_webhook(store: Arc<d
     assert_eq!(stream.len(), 50, "the stream is as it was");
 }
 
-async fn the_last_attempts_of_a_webhook_are_listed_newest_first(store: Arc<dyn Store>) {
+async fn the_last_attempts_of_a_webhook_are_listed_newest_first(store: Arc<dyn WholeStore>) {
     let webhook = stream_for("crm").webhook;
     assert_eq!(store.deliveries(&webhook, None, 10).await.unwrap(), []);
     let attempt = |n: u32, failure: Option<&str>| Delivery {
@@ -522,7 +547,7 @@ async fn the_last_attempts_of_a_webhook_are_listed_newest_first(store: Arc<dyn S
     assert_eq!(others, []);
 }
 
-async fn the_cap_trims_and_what_nobody_read_is_told(store: Arc<dyn Store>) {
+async fn the_cap_trims_and_what_nobody_read_is_told(store: Arc<dyn WholeStore>) {
     let one = gateway("one");
     append(&store, 0, 10, 100).await;
     let (first, got, ..) = read(&store, &one, ReadFrom::New, 10).await;
@@ -550,7 +575,7 @@ async fn the_cap_trims_and_what_nobody_read_is_told(store: Arc<dyn Store>) {
     assert_eq!(next + 100 + rest, 1_000);
 }
 
-async fn an_event_that_several_append_is_in_the_stream_once(store: Arc<dyn Store>) {
+async fn an_event_that_several_append_is_in_the_stream_once(store: Arc<dyn WholeStore>) {
     let one = gateway("one");
     for [from, to] in [[0, 3], [0, 5], [2, 4], [4, 6]] {
         append(&store, from, to, 100).await;
@@ -576,7 +601,7 @@ async fn an_event_that_several_append_is_in_the_stream_once(store: Arc<dyn Store
     assert_eq!(waiting, 2);
 }
 
-async fn old_events_go_and_what_nobody_read_is_told(store: Arc<dyn Store>) {
+async fn old_events_go_and_what_nobody_read_is_told(store: Arc<dyn WholeStore>) {
     let one = gateway("one");
     append(&store, 0, 3, 100).await;
     let (_, got, ..) = read(&store, &one, ReadFrom::New, 2).await;
@@ -603,7 +628,7 @@ async fn old_events_go_and_what_nobody_read_is_told(store: Arc<dyn Store>) {
     assert_eq!((got, lost), (ids(3, 4), 1));
 }
 
-async fn a_record_notes_no_more_than_it_can_hold(store: Arc<dyn Store>) {
+async fn a_record_notes_no_more_than_it_can_hold(store: Arc<dyn WholeStore>) {
     let record = opened_untold(&store, &wish("42")).await;
     let mut told = 0;
     while remove(&store, &record, told, None).await {

@@ -1,13 +1,25 @@
 //! Statuses, timelines, lists, the jobs for followers, and the feeds that are made of them.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, GatewayId, ListName, PostId, UserId};
-use rollcall::store::{
-    Entry, FanoutTask, Followed, Job, MAX_LIST, MAX_TIMELINE, Post, PutInList, StatusId, Store,
-    Timeline, View, forget_author, merge_author, refill, status_page,
-};
+use rollcall::features::feeds::store::fanout_jobs::FanoutTask;
+use rollcall::features::feeds::store::fanout_jobs::Job;
+use rollcall::features::feeds::store::feeds::View;
+use rollcall::features::feeds::store::feeds::forget_author;
+use rollcall::features::feeds::store::feeds::merge_author;
+use rollcall::features::feeds::store::feeds::refill;
+use rollcall::features::feeds::store::feeds::status_page;
+use rollcall::features::feeds::store::lists::MAX_LIST;
+use rollcall::features::feeds::store::lists::PutInList;
+use rollcall::features::feeds::store::statuses::Entry;
+use rollcall::features::feeds::store::statuses::Post;
+use rollcall::features::feeds::store::statuses::StatusId;
+use rollcall::features::feeds::store::timelines::MAX_TIMELINE;
+use rollcall::features::feeds::store::timelines::Timeline;
+use rollcall::store::Followed;
 use tokio::time::Instant;
 
 use super::{end, live, loaded, on_each, opened_as, user, wish_of};
@@ -38,7 +50,7 @@ fn entry(author: usize, n: u64) -> Entry {
     }
 }
 
-async fn posted(store: &Arc<dyn Store>, author: usize, n: u64) -> Entry {
+async fn posted(store: &Arc<dyn WholeStore>, author: usize, n: u64) -> Entry {
     let entry = entry(author, n);
     let post = Post {
         at: entry.at,
@@ -49,7 +61,7 @@ async fn posted(store: &Arc<dyn Store>, author: usize, n: u64) -> Entry {
     entry
 }
 
-async fn an_announcement_stays_as_it_was_made_first(store: Arc<dyn Store>) {
+async fn an_announcement_stays_as_it_was_made_first(store: Arc<dyn WholeStore>) {
     let first = posted(&store, 1, 1).await;
     let again = Post {
         at: first.at + 5,
@@ -61,7 +73,7 @@ async fn an_announcement_stays_as_it_was_made_first(store: Arc<dyn Store>) {
     assert_eq!(store.count_posts(&user(1)).await.unwrap(), 1);
 }
 
-async fn on_air(store: &Arc<dyn Store>, name: &str, streamer: usize) -> Entry {
+async fn on_air(store: &Arc<dyn WholeStore>, name: &str, streamer: usize) -> Entry {
     let record = opened_as(store, &wish_of(name, user(streamer))).await;
     let entry = Entry::of_live(&record);
     store
@@ -75,7 +87,7 @@ async fn on_air(store: &Arc<dyn Store>, name: &str, streamer: usize) -> Entry {
 }
 
 async fn read(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn WholeStore>,
     timeline: &Timeline,
     after: Option<&Entry>,
     limit: usize,
@@ -89,7 +101,7 @@ async fn read(
 }
 
 /// The statuses of a view, in pages of this size.
-async fn seen(store: &Arc<dyn Store>, view: View<'_>, limit: usize) -> Vec<Entry> {
+async fn seen(store: &Arc<dyn WholeStore>, view: View<'_>, limit: usize) -> Vec<Entry> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
         let page = status_page(store.as_ref(), view, after.as_ref(), limit)
@@ -104,7 +116,7 @@ async fn seen(store: &Arc<dyn Store>, view: View<'_>, limit: usize) -> Vec<Entry
     }
 }
 
-async fn a_timeline_keeps_the_newest_once_and_pages_miss_nobody(store: Arc<dyn Store>) {
+async fn a_timeline_keeps_the_newest_once_and_pages_miss_nobody(store: Arc<dyn WholeStore>) {
     let home = Timeline::Home(user(1));
     // Many at a time, so that pages begin in the middle of one.
     let all: Vec<Entry> = (0..60)
@@ -157,7 +169,9 @@ async fn a_timeline_keeps_the_newest_once_and_pages_miss_nobody(store: Arc<dyn S
     );
 }
 
-async fn a_streamer_s_lives_are_paged_to_their_end_however_many_are_on_air(store: Arc<dyn Store>) {
+async fn a_streamer_s_lives_are_paged_to_their_end_however_many_are_on_air(
+    store: Arc<dyn WholeStore>,
+) {
     let many = MAX_TIMELINE + 3;
     for n in 0..many {
         on_air(&store, &format!("l{n}"), 9).await;
@@ -170,7 +184,7 @@ async fn a_streamer_s_lives_are_paged_to_their_end_however_many_are_on_air(store
     );
 }
 
-async fn a_write_that_is_too_late_is_refused_or_needless(store: Arc<dyn Store>) {
+async fn a_write_that_is_too_late_is_refused_or_needless(store: Arc<dyn WholeStore>) {
     let homes: Vec<Timeline> = (0..40).map(|n| Timeline::Home(user(n))).collect();
     let (early, late) = (entry(9, 1), entry(9, 2));
     store
@@ -190,7 +204,7 @@ async fn a_write_that_is_too_late_is_refused_or_needless(store: Arc<dyn Store>) 
     assert_eq!(is_late, store.kind() == "redis");
 }
 
-async fn an_author_s_oldest_announcements_are_forgotten(store: Arc<dyn Store>) {
+async fn an_author_s_oldest_announcements_are_forgotten(store: Arc<dyn WholeStore>) {
     for n in 0..MAX_TIMELINE as u64 + 3 {
         posted(&store, 9, n).await;
     }
@@ -220,7 +234,7 @@ async fn an_author_s_oldest_announcements_are_forgotten(store: Arc<dyn Store>) {
     );
 }
 
-async fn a_list_has_each_member_once_and_is_bounded(store: Arc<dyn Store>) {
+async fn a_list_has_each_member_once_and_is_bounded(store: Arc<dyn WholeStore>) {
     let cooks = ListName::parse("cooks").unwrap();
     for n in 0..MAX_LIST {
         assert_eq!(
@@ -264,7 +278,7 @@ async fn a_list_has_each_member_once_and_is_bounded(store: Arc<dyn Store>) {
     );
 }
 
-async fn a_job_is_taken_once_and_remembers_how_far_it_got(store: Arc<dyn Store>) {
+async fn a_job_is_taken_once_and_remembers_how_far_it_got(store: Arc<dyn WholeStore>) {
     let (one, other) = (GatewayId::random(), GatewayId::random());
     assert!(store.take_fanouts(&one, 10).await.unwrap().jobs.is_empty());
     let job = Job {
@@ -321,7 +335,7 @@ async fn a_job_is_taken_once_and_remembers_how_far_it_got(store: Arc<dyn Store>)
     store.finish_fanout(&one, &again).await.unwrap();
 }
 
-async fn authors_who_are_pulled_keep_their_first_time(store: Arc<dyn Store>) {
+async fn authors_who_are_pulled_keep_their_first_time(store: Arc<dyn WholeStore>) {
     assert_eq!(store.pulled_since(&user(9)).await.unwrap(), None);
     for at in [70, 80] {
         store.set_pulled(&user(9), Some(at)).await.unwrap();
@@ -332,7 +346,7 @@ async fn authors_who_are_pulled_keep_their_first_time(store: Arc<dyn Store>) {
     assert!(store.pulled_authors().await.unwrap().is_empty());
 }
 
-async fn a_feed_shows_what_stands_and_drops_the_rest(store: Arc<dyn Store>) {
+async fn a_feed_shows_what_stands_and_drops_the_rest(store: Arc<dyn WholeStore>) {
     for streamer in 9..12 {
         store.follow(&user(1), &user(streamer)).await.unwrap();
     }
@@ -372,7 +386,7 @@ async fn a_feed_shows_what_stands_and_drops_the_rest(store: Arc<dyn Store>) {
     );
 }
 
-async fn a_follow_brings_what_stands_and_an_unfollow_takes_it(store: Arc<dyn Store>) {
+async fn a_follow_brings_what_stands_and_an_unfollow_takes_it(store: Arc<dyn WholeStore>) {
     let (first, gone) = (posted(&store, 9, 1).await, posted(&store, 9, 2).await);
     let air = on_air(&store, "42", 9).await;
     let (home, feed) = (Timeline::Home(user(1)), Timeline::Feed(user(1)));
@@ -407,7 +421,7 @@ async fn a_follow_brings_what_stands_and_an_unfollow_takes_it(store: Arc<dyn Sto
     );
 }
 
-async fn what_was_lost_is_filled_again_but_not_what_is_pulled(store: Arc<dyn Store>) {
+async fn what_was_lost_is_filled_again_but_not_what_is_pulled(store: Arc<dyn WholeStore>) {
     for author in 5..30 {
         store.follow(&user(1), &user(author)).await.unwrap();
     }
@@ -467,7 +481,7 @@ async fn what_was_lost_is_filled_again_but_not_what_is_pulled(store: Arc<dyn Sto
     );
 }
 
-async fn a_home_merges_announcements_and_lives_by_time(store: Arc<dyn Store>) {
+async fn a_home_merges_announcements_and_lives_by_time(store: Arc<dyn WholeStore>) {
     let cooks = ListName::parse("cooks").unwrap();
     let mut all = Vec::new();
     for author in 2..30 {

@@ -1,9 +1,10 @@
 //! The follow graph.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use rollcall::store::{Edge, FinishedChanges, Followed, Store};
+use rollcall::store::{Edge, FinishedChanges, Followed};
 
 use super::{on_each, paged, user, users};
 
@@ -20,7 +21,7 @@ on_each!(
 );
 
 async fn page(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn WholeStore>,
     n: usize,
     edge: Edge,
     last: Option<&Followed>,
@@ -30,7 +31,7 @@ async fn page(
     page.unwrap()
 }
 
-async fn a_follow_is_new_once_and_seen_from_both_ends(store: Arc<dyn Store>) {
+async fn a_follow_is_new_once_and_seen_from_both_ends(store: Arc<dyn WholeStore>) {
     assert!(store.follow(&user(1), &user(9)).await.unwrap());
     let first = page(&store, 1, Edge::Following, None, 10).await;
     assert!(!store.follow(&user(1), &user(9)).await.unwrap());
@@ -56,7 +57,7 @@ async fn a_follow_is_new_once_and_seen_from_both_ends(store: Arc<dyn Store>) {
     );
 }
 
-async fn an_unfollow_takes_the_edge_out_at_both_ends(store: Arc<dyn Store>) {
+async fn an_unfollow_takes_the_edge_out_at_both_ends(store: Arc<dyn WholeStore>) {
     assert!(!store.unfollow(&user(1), &user(9)).await.unwrap());
     store.follow(&user(1), &user(9)).await.unwrap();
     store.follow(&user(2), &user(9)).await.unwrap();
@@ -70,7 +71,7 @@ async fn an_unfollow_takes_the_edge_out_at_both_ends(store: Arc<dyn Store>) {
     assert_eq!(store.follower_count(&user(9)).await.unwrap(), 1);
 }
 
-async fn a_fan_check_answers_in_the_order_of_the_question(store: Arc<dyn Store>) {
+async fn a_fan_check_answers_in_the_order_of_the_question(store: Arc<dyn WholeStore>) {
     assert!(store.follows(&user(9), &[]).await.unwrap().is_empty());
     assert_eq!(
         store.follows(&user(9), &users(0, 2)).await.unwrap(),
@@ -91,7 +92,7 @@ async fn a_fan_check_answers_in_the_order_of_the_question(store: Arc<dyn Store>)
     );
 }
 
-async fn a_fan_check_of_many_streamers_answers_for_each(store: Arc<dyn Store>) {
+async fn a_fan_check_of_many_streamers_answers_for_each(store: Arc<dyn WholeStore>) {
     assert!(store.follows_each(&[]).await.is_empty());
     for n in (0..600).step_by(3) {
         store.follow(&user(n), &user(1_000 + n)).await.unwrap();
@@ -106,7 +107,7 @@ async fn a_fan_check_of_many_streamers_answers_for_each(store: Arc<dyn Store>) {
     }
 }
 
-async fn a_fan_check_by_the_users_own_end_says_the_same(store: Arc<dyn Store>) {
+async fn a_fan_check_by_the_users_own_end_says_the_same(store: Arc<dyn WholeStore>) {
     assert!(store.are_following(&[]).await.is_empty());
     for n in (0..1_000).step_by(3) {
         store.follow(&user(n), &user(2_000 + n % 7)).await.unwrap();
@@ -128,7 +129,7 @@ async fn a_fan_check_by_the_users_own_end_says_the_same(store: Arc<dyn Store>) {
 }
 
 /// Follows come within the same milliseconds, so there are ties.
-async fn pages_go_from_the_newest_to_the_oldest_and_miss_nobody(store: Arc<dyn Store>) {
+async fn pages_go_from_the_newest_to_the_oldest_and_miss_nobody(store: Arc<dyn WholeStore>) {
     for fan in users(10, 60) {
         store.follow(&fan, &user(9)).await.unwrap();
     }
@@ -147,7 +148,7 @@ async fn pages_go_from_the_newest_to_the_oldest_and_miss_nobody(store: Arc<dyn S
     }
 }
 
-async fn the_newest_followed_are_those_of_the_pages(store: Arc<dyn Store>) {
+async fn the_newest_followed_are_those_of_the_pages(store: Arc<dyn WholeStore>) {
     assert!(store.newest_followed(&user(9), 5).await.unwrap().is_empty());
     let follows = users(10, 1_015).into_iter().map(|star| {
         let store = Arc::clone(&store);
@@ -173,7 +174,7 @@ async fn the_newest_followed_are_those_of_the_pages(store: Arc<dyn Store>) {
     }
 }
 
-async fn a_page_goes_on_although_its_last_entry_is_gone(store: Arc<dyn Store>) {
+async fn a_page_goes_on_although_its_last_entry_is_gone(store: Arc<dyn WholeStore>) {
     for fan in users(10, 30) {
         store.follow(&fan, &user(9)).await.unwrap();
     }
@@ -184,7 +185,7 @@ async fn a_page_goes_on_although_its_last_entry_is_gone(store: Arc<dyn Store>) {
 }
 
 /// Both ends of an edge say the same afterwards, whichever call came last.
-async fn follows_and_unfollows_at_a_time_leave_whole_edges(store: Arc<dyn Store>) {
+async fn follows_and_unfollows_at_a_time_leave_whole_edges(store: Arc<dyn WholeStore>) {
     let calls = (0..60).map(|n| {
         let store = Arc::clone(&store);
         async move {

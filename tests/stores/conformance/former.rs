@@ -1,14 +1,15 @@
 //! Leases of former gateways, and leases that Redis keeps for long. A lease of a former version is
 //! `<ms>:<ms>` or `<ms>:<ms>:<number>`: it is not touched, and not taken for one of this version's.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 
-use rollcall::store::{Burial, Lease, RenewLease, Store};
+use rollcall::store::{Burial, Lease, RenewLease};
 
 use super::{connect, gateway, living_gateway, renewal, renewed};
 use crate::redis_server::RedisServer;
 
-pub(super) async fn redis() -> (RedisServer, Arc<dyn Store>) {
+pub(super) async fn redis() -> (RedisServer, Arc<dyn WholeStore>) {
     let server = RedisServer::start().await;
     let store = Arc::new(connect(&server.url()).await);
     (server, store)

@@ -1,12 +1,14 @@
 //! How the figures of a live moved, and what is left of it when it is over.
 
+use rollcall::features::WholeStore;
+use rollcall::features::history::store::PastLive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, UserId};
 use rollcall::store::{
     Arrived, COUNT_EVERY, CloseLive, CloseReply, CountReply, Figures, FinishClose, HISTORY_STEP,
-    LiveRecord, Peaks, Store, Summary, Uniques,
+    LiveRecord, Peaks, Summary, Uniques,
 };
 use tokio::time::{Instant, sleep};
 
@@ -24,7 +26,7 @@ on_each!(
 
 /// Writes as soon as it may be.
 async fn count(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn WholeStore>,
     record: &LiveRecord,
     figures: Figures,
     (joins, leaves): (u64, u64),
@@ -44,7 +46,7 @@ async fn count(
 
 type Row = (u64, u64, u64, u64);
 
-async fn points(store: &Arc<dyn Store>, record: &LiveRecord) -> Vec<Row> {
+async fn points(store: &Arc<dyn WholeStore>, record: &LiveRecord) -> Vec<Row> {
     let points = store
         .history(&record.live_epoch(), 0, u64::MAX)
         .await
@@ -69,11 +71,11 @@ async fn points(store: &Arc<dyn Store>, record: &LiveRecord) -> Vec<Row> {
     points.iter().map(row).collect()
 }
 
-async fn loaded(store: &Arc<dyn Store>, record: &LiveRecord) -> LiveRecord {
+async fn loaded(store: &Arc<dyn WholeStore>, record: &LiveRecord) -> LiveRecord {
     store.load_live(&record.live).await.unwrap().unwrap()
 }
 
-async fn a_write_of_figures_is_a_point_and_a_bucket_has_one(store: Arc<dyn Store>) {
+async fn a_write_of_figures_is_a_point_and_a_bucket_has_one(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     assert_eq!(points(&store, &record).await, []);
     assert_eq!(
@@ -121,7 +123,7 @@ async fn a_write_of_figures_is_a_point_and_a_bucket_has_one(store: Arc<dyn Store
     assert_eq!(loaded(&store, &record).await.sums.watched_ms, watched);
 }
 
-async fn totals_of_who_came_only_grow_whoever_writes_them(store: Arc<dyn Store>) {
+async fn totals_of_who_came_only_grow_whoever_writes_them(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     assert_eq!(
         count(&store, &record, figures(3, 0), (6, 3)).await,
@@ -140,7 +142,7 @@ async fn totals_of_who_came_only_grow_whoever_writes_them(store: Arc<dyn Store>)
     assert_eq!(points(&store, &record).await.last(), Some(&(3, 0, 8, 3)));
 }
 
-async fn an_epoch_that_is_over_gets_no_points_and_counts_nobody(store: Arc<dyn Store>) {
+async fn an_epoch_that_is_over_gets_no_points_and_counts_nobody(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     let other = later(&record, 1);
     assert_eq!(
@@ -188,7 +190,7 @@ async fn an_epoch_that_is_over_gets_no_points_and_counts_nobody(store: Arc<dyn S
     );
 }
 
-async fn the_summary_says_what_the_slices_counted(store: Arc<dyn Store>) {
+async fn the_summary_says_what_the_slices_counted(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     assert_eq!(record.summary(), None);
     count(&store, &record, figures(4, 2), (6, 2)).await;
@@ -239,7 +241,7 @@ async fn the_summary_says_what_the_slices_counted(store: Arc<dyn Store>) {
     assert_eq!(closed.summary().unwrap().unique_viewers, None);
 }
 
-async fn past_lives_are_listed_newest_first(store: Arc<dyn Store>) {
+async fn past_lives_are_listed_newest_first(store: Arc<dyn WholeStore>) {
     let streamer = UserId::parse("s1").unwrap();
     let record = opened(&store, "42").await;
     let closed = closing(&store, &record).await;
@@ -260,21 +262,21 @@ async fn past_lives_are_listed_newest_first(store: Arc<dyn Store>) {
     assert_eq!(store.past_lives(&streamer, None, 1_000).await.unwrap(), all);
     let paged = paged(async |last| {
         store
-            .past_lives(&streamer, last.map(Summary::past).as_ref(), 2)
+            .past_lives(&streamer, last.map(PastLive::of).as_ref(), 2)
             .await
     })
     .await;
     assert_eq!(paged, all);
     assert_eq!(
         store
-            .past_live(&streamer, &past(2).past().of)
+            .past_live(&streamer, &PastLive::of(&past(2)).of)
             .await
             .unwrap(),
         Some(past(2))
     );
     assert_eq!(
         store
-            .past_live(&closed.streamer, &past(2).past().of)
+            .past_live(&closed.streamer, &PastLive::of(&past(2)).of)
             .await
             .unwrap(),
         None,

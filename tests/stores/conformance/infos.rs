@@ -1,11 +1,12 @@
 //! What a live is opened with, and what back ends write about it later.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::store::{
     ChangeLive, ChangeReply, Info, LiveChange, LiveRecord, OpenLive, OpenReply, OpenedBy, Standing,
-    Store, Terms,
+    Terms,
 };
 
 use super::{end, finish, later, live, named, on_each, opened, opened_as, wish};
@@ -19,7 +20,11 @@ on_each!(
     lost_changes_are_written_again,
 );
 
-async fn change(store: &Arc<dyn Store>, record: &LiveRecord, change: LiveChange) -> ChangeReply {
+async fn change(
+    store: &Arc<dyn WholeStore>,
+    record: &LiveRecord,
+    change: LiveChange,
+) -> ChangeReply {
     let request = ChangeLive {
         live: record.live.clone(),
         epoch: record.epoch,
@@ -29,7 +34,11 @@ async fn change(store: &Arc<dyn Store>, record: &LiveRecord, change: LiveChange)
     store.change_live(&request).await.unwrap()
 }
 
-async fn write(store: &Arc<dyn Store>, record: &LiveRecord, json: Option<&str>) -> ChangeReply {
+async fn write(
+    store: &Arc<dyn WholeStore>,
+    record: &LiveRecord,
+    json: Option<&str>,
+) -> ChangeReply {
     let news = LiveChange {
         info: Some(json.map(Into::into)),
         ..LiveChange::default()
@@ -37,7 +46,7 @@ async fn write(store: &Arc<dyn Store>, record: &LiveRecord, json: Option<&str>) 
     change(store, record, news).await
 }
 
-async fn written(store: &Arc<dyn Store>, record: &LiveRecord, json: Option<&str>) -> Info {
+async fn written(store: &Arc<dyn WholeStore>, record: &LiveRecord, json: Option<&str>) -> Info {
     let ChangeReply::Changed(version) = write(store, record, json).await else {
         panic!("not written")
     };
@@ -47,7 +56,7 @@ async fn written(store: &Arc<dyn Store>, record: &LiveRecord, json: Option<&str>
     }
 }
 
-async fn load(store: &Arc<dyn Store>, record: &LiveRecord) -> LiveRecord {
+async fn load(store: &Arc<dyn WholeStore>, record: &LiveRecord) -> LiveRecord {
     store
         .load_live(&record.live)
         .await
@@ -55,7 +64,7 @@ async fn load(store: &Arc<dyn Store>, record: &LiveRecord) -> LiveRecord {
         .expect("a record")
 }
 
-async fn a_live_keeps_the_terms_with_which_it_was_opened(store: Arc<dyn Store>) {
+async fn a_live_keeps_the_terms_with_which_it_was_opened(store: Arc<dyn WholeStore>) {
     let terms = Terms {
         title: Some("Köche & Ko. \"live\"".to_owned()),
         streamer_timeout: Some(Duration::ZERO),
@@ -121,7 +130,7 @@ async fn a_live_keeps_the_terms_with_which_it_was_opened(store: Arc<dyn Store>) 
     }
 }
 
-async fn information_grows_in_version_and_can_be_cleared(store: Arc<dyn Store>) {
+async fn information_grows_in_version_and_can_be_cleared(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     assert_eq!(record.info, Info::default());
     let mut last = 0;
@@ -143,7 +152,7 @@ async fn information_grows_in_version_and_can_be_cleared(store: Arc<dyn Store>) 
     }
 }
 
-async fn information_is_of_one_epoch_and_gone_with_the_close(store: Arc<dyn Store>) {
+async fn information_is_of_one_epoch_and_gone_with_the_close(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     let absent = named(&record, "43");
     assert_eq!(write(&store, &absent, Some("1")).await, ChangeReply::Absent);
@@ -158,7 +167,7 @@ async fn information_is_of_one_epoch_and_gone_with_the_close(store: Arc<dyn Stor
     assert_eq!(opened(&store, "42").await.info, Info::default());
 }
 
-async fn lost_information_is_written_again_and_later_information_stays(store: Arc<dyn Store>) {
+async fn lost_information_is_written_again_and_later_information_stays(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     let first = written(&store, &record, Some("1")).await;
     // The record was lost as a whole.
@@ -220,7 +229,9 @@ fn changes(title: Option<Option<&str>>, streamer_timeout: Option<Option<Duration
     }
 }
 
-async fn the_title_and_the_streamer_timeout_change_and_nothing_else_does(store: Arc<dyn Store>) {
+async fn the_title_and_the_streamer_timeout_change_and_nothing_else_does(
+    store: Arc<dyn WholeStore>,
+) {
     let terms = Terms {
         title: Some("One".to_owned()),
         attendance: true,
@@ -291,7 +302,7 @@ async fn the_title_and_the_streamer_timeout_change_and_nothing_else_does(store: 
     assert_eq!(load(&store, &record).await.terms, terms);
 }
 
-async fn lost_changes_are_written_again(store: Arc<dyn Store>) {
+async fn lost_changes_are_written_again(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     let terms = Terms {
         title: Some("New".to_owned()),

@@ -1,10 +1,11 @@
 //! Gateways' leases: renewals count up, burials compare the count, and a death is final.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::ids::GatewayId;
-use rollcall::store::{Burial, Lease, LeaseReply, Leases, LivingGateway, RenewLease, Store};
+use rollcall::store::{Burial, Lease, LeaseReply, Leases, LivingGateway, RenewLease};
 
 use super::{gateway, living_gateway, on_each, renewal};
 
@@ -23,7 +24,7 @@ on_each!(
 );
 
 async fn renew(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn WholeStore>,
     name: &str,
     held: Option<Lease>,
     burials: &[(&str, Option<u64>)],
@@ -46,7 +47,7 @@ async fn renew(
 }
 
 async fn renewed(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn WholeStore>,
     name: &str,
     held: Option<Lease>,
     burials: &[(&str, Option<u64>)],
@@ -79,7 +80,7 @@ fn names(all: &[&str]) -> Vec<GatewayId> {
     all.iter().map(|name| gateway(name)).collect()
 }
 
-async fn a_lease_counts_its_renewals(store: Arc<dyn Store>) {
+async fn a_lease_counts_its_renewals(store: Arc<dyn WholeStore>) {
     let first = renewed(&store, "a", None, &[]).await;
     assert_eq!(
         (dead(&first), first.own.count, first.living),
@@ -102,7 +103,9 @@ async fn a_lease_counts_its_renewals(store: Arc<dyn Store>) {
     assert_eq!(other.living, living(&[("a", 2), ("b", 1)]));
 }
 
-async fn a_lease_that_is_absent_begins_anew_above_the_count_that_is_known(store: Arc<dyn Store>) {
+async fn a_lease_that_is_absent_begins_anew_above_the_count_that_is_known(
+    store: Arc<dyn WholeStore>,
+) {
     let lost = Lease {
         born: 17,
         count: 40,
@@ -112,7 +115,9 @@ async fn a_lease_that_is_absent_begins_anew_above_the_count_that_is_known(store:
     assert_eq!(renewed(&store, "a", Some(anew), &[]).await.own.count, 42);
 }
 
-async fn a_lease_that_stands_still_is_buried_and_one_that_moved_on_is_not(store: Arc<dyn Store>) {
+async fn a_lease_that_stands_still_is_buried_and_one_that_moved_on_is_not(
+    store: Arc<dyn WholeStore>,
+) {
     let b = renewed(&store, "b", None, &[]).await.own;
     renewed(&store, "b", Some(b), &[]).await;
     let mut d = renewed(&store, "d", None, &[]).await.own;
@@ -129,7 +134,7 @@ async fn a_lease_that_stands_still_is_buried_and_one_that_moved_on_is_not(store:
     assert_eq!(leases.living, living(&[("d", d.count + 1)]));
 }
 
-async fn a_gateway_without_a_lease_is_buried_as_such(store: Arc<dyn Store>) {
+async fn a_gateway_without_a_lease_is_buried_as_such(store: Arc<dyn WholeStore>) {
     let a = renewed(
         &store,
         "a",
@@ -152,7 +157,7 @@ async fn a_gateway_without_a_lease_is_buried_as_such(store: Arc<dyn Store>) {
     assert_eq!(renew(&store, "ghost", None, &[]).await, LeaseReply::Dead);
 }
 
-async fn the_dead_stay_dead(store: Arc<dyn Store>) {
+async fn the_dead_stay_dead(store: Arc<dyn WholeStore>) {
     let a = renewed(&store, "a", None, &[]).await.own;
     let b = renewed(&store, "b", None, &[("a", Some(1))]).await;
     assert_eq!(dead(&b), names(&["a"]));
@@ -168,7 +173,7 @@ async fn the_dead_stay_dead(store: Arc<dyn Store>) {
     }
 }
 
-async fn a_store_that_came_back_as_it_was_buries_the_gateway(store: Arc<dyn Store>) {
+async fn a_store_that_came_back_as_it_was_buries_the_gateway(store: Arc<dyn WholeStore>) {
     // Fewer renewals than were answered before.
     let a = renewed(&store, "a", None, &[]).await.own;
     assert_eq!(
@@ -201,14 +206,14 @@ async fn a_store_that_came_back_as_it_was_buries_the_gateway(store: Arc<dyn Stor
     assert_eq!(renew(&store, "a", Some(a), &[]).await, LeaseReply::Dead);
 }
 
-async fn a_renewal_whose_answer_was_lost_does_no_harm(store: Arc<dyn Store>) {
+async fn a_renewal_whose_answer_was_lost_does_no_harm(store: Arc<dyn WholeStore>) {
     let a = renewed(&store, "a", None, &[]).await.own;
     renewed(&store, "a", Some(a), &[]).await;
     let leases = super::renewed(&store, &renewal("a", Some(a), 3)).await;
     assert_eq!(leases.own, Lease { count: 3, ..a });
 }
 
-async fn a_renewal_that_arrives_again_renews_nothing(store: Arc<dyn Store>) {
+async fn a_renewal_that_arrives_again_renews_nothing(store: Arc<dyn WholeStore>) {
     let a = renewed(&store, "a", None, &[]).await.own;
     let second = renewed(&store, "a", Some(a), &[]).await.own;
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -230,7 +235,7 @@ async fn a_renewal_that_arrives_again_renews_nothing(store: Arc<dyn Store>) {
     assert_eq!(leases.dead, [(gateway("b"), b.born)]);
 }
 
-async fn a_lease_says_where_its_gateway_is_not_heard(store: Arc<dyn Store>) {
+async fn a_lease_says_where_its_gateway_is_not_heard(store: Arc<dyn WholeStore>) {
     let renew = async |held: Option<Lease>, number, unheard: &[u32]| {
         let renewal = RenewLease {
             unheard: unheard.iter().copied().collect(),
@@ -257,7 +262,7 @@ async fn a_lease_says_where_its_gateway_is_not_heard(store: Arc<dyn Store>) {
     says(&renewed(&store, "b", Some(other.own), &[]).await, &[]);
 }
 
-async fn a_gateway_that_ends_is_dead_at_once(store: Arc<dyn Store>) {
+async fn a_gateway_that_ends_is_dead_at_once(store: Arc<dyn WholeStore>) {
     let a = renewed(&store, "a", None, &[]).await.own;
     for _ in 0..2 {
         store.end_lease(&gateway("a")).await.unwrap();
@@ -283,7 +288,7 @@ async fn a_gateway_that_ends_is_dead_at_once(store: Arc<dyn Store>) {
     );
 }
 
-async fn a_dead_gateway_buries_nobody(store: Arc<dyn Store>) {
+async fn a_dead_gateway_buries_nobody(store: Arc<dyn WholeStore>) {
     renewed(&store, "a", None, &[]).await;
     let b = renewed(&store, "b", None, &[]).await.own;
     store.end_lease(&gateway("b")).await.unwrap();

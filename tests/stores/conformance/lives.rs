@@ -1,5 +1,6 @@
 //! The records of lives: opening, closing, keeping, listing.
 
+use rollcall::features::WholeStore;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rollcall::base::ids::{Epoch, SliceId};
 use rollcall::store::{
     CloseLive, CloseReason, CloseReply, ListedLive, LiveRecord, LiveState, OpenLive, OpenReply,
-    OpenedBy, Peaks, RecordEvents, Standing, Store,
+    OpenedBy, Peaks, RecordEvents, Standing,
 };
 
 use super::{
@@ -35,7 +36,7 @@ on_each!(
     one_gateway_has_the_sweepers_turn,
 );
 
-async fn closed(store: &Arc<dyn Store>, record: &LiveRecord) -> LiveRecord {
+async fn closed(store: &Arc<dyn WholeStore>, record: &LiveRecord) -> LiveRecord {
     assert!(matches!(
         store.begin_close(&end(record)).await.unwrap(),
         CloseReply::Closing(_)
@@ -45,18 +46,18 @@ async fn closed(store: &Arc<dyn Store>, record: &LiveRecord) -> LiveRecord {
     record
 }
 
-async fn keep(store: &Arc<dyn Store>, record: &LiveRecord) -> Standing {
+async fn keep(store: &Arc<dyn WholeStore>, record: &LiveRecord) -> Standing {
     store
         .keep_live(record, "it is written again")
         .await
         .unwrap()
 }
 
-async fn listed(store: &Arc<dyn Store>) -> Vec<ListedLive> {
+async fn listed(store: &Arc<dyn WholeStore>) -> Vec<ListedLive> {
     store.lives_page(None, 1_000).await.unwrap()
 }
 
-async fn load(store: &Arc<dyn Store>, name: &str) -> Option<LiveRecord> {
+async fn load(store: &Arc<dyn WholeStore>, name: &str) -> Option<LiveRecord> {
     store.load_live(&live(name)).await.unwrap()
 }
 
@@ -67,7 +68,7 @@ fn seconds() -> u64 {
         .as_secs()
 }
 
-async fn many_records_are_loaded_for_each(store: Arc<dyn Store>) {
+async fn many_records_are_loaded_for_each(store: Arc<dyn WholeStore>) {
     let mut opened = Vec::new();
     for n in 0..300 {
         opened.push(if n % 3 == 0 {
@@ -86,7 +87,7 @@ async fn many_records_are_loaded_for_each(store: Arc<dyn Store>) {
     assert_eq!(records, opened);
 }
 
-async fn a_live_opens_once(store: Arc<dyn Store>) {
+async fn a_live_opens_once(store: Arc<dyn WholeStore>) {
     assert_eq!(load(&store, "42").await, None);
     let streamers = OpenLive {
         slices: 2,
@@ -121,7 +122,7 @@ async fn a_live_opens_once(store: Arc<dyn Store>) {
     );
 }
 
-async fn another_streamer_does_not_get_an_open_live(store: Arc<dyn Store>) {
+async fn another_streamer_does_not_get_an_open_live(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     let other = wish_of("42", user(2));
     assert_eq!(
@@ -145,7 +146,7 @@ async fn another_streamer_does_not_get_an_open_live(store: Arc<dyn Store>) {
     );
 }
 
-async fn a_live_closes_in_two_steps_and_opens_anew_with_a_higher_epoch(store: Arc<dyn Store>) {
+async fn a_live_closes_in_two_steps_and_opens_anew_with_a_higher_epoch(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     let peaks = peaks(9, 4);
     let wish = CloseLive {
@@ -193,7 +194,7 @@ async fn a_live_closes_in_two_steps_and_opens_anew_with_a_higher_epoch(store: Ar
 }
 
 /// No epoch is used again, though all data be lost.
-async fn an_epoch_is_at_least_the_time_in_seconds(store: Arc<dyn Store>) {
+async fn an_epoch_is_at_least_the_time_in_seconds(store: Arc<dyn WholeStore>) {
     let before = seconds();
     let record = opened(&store, "42").await;
     // A machine's clocks may be a little apart.
@@ -205,7 +206,9 @@ async fn an_epoch_is_at_least_the_time_in_seconds(store: Arc<dyn Store>) {
     assert!(record.epoch.0 >= record.opened_at / 1_000);
 }
 
-async fn an_epoch_is_above_all_that_the_record_and_the_fences_have_seen(store: Arc<dyn Store>) {
+async fn an_epoch_is_above_all_that_the_record_and_the_fences_have_seen(
+    store: Arc<dyn WholeStore>,
+) {
     let of_two = OpenLive {
         slices: 2,
         ..wish("42")
@@ -231,7 +234,7 @@ async fn an_epoch_is_above_all_that_the_record_and_the_fences_have_seen(store: A
     assert_eq!(opened_as(&store, &of_two).await.epoch, Epoch(far.0 + 41));
 }
 
-async fn a_close_is_of_one_epoch(store: Arc<dyn Store>) {
+async fn a_close_is_of_one_epoch(store: Arc<dyn WholeStore>) {
     let first = opened(&store, "42").await;
     closed(&store, &first).await;
     let second = opened(&store, "42").await;
@@ -251,7 +254,7 @@ async fn a_close_is_of_one_epoch(store: Arc<dyn Store>) {
     );
 }
 
-async fn a_close_can_be_asked_for_twice(store: Arc<dyn Store>) {
+async fn a_close_can_be_asked_for_twice(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     let first = closing(&store, &record).await;
     let peaks = peaks(3, 1);
@@ -272,7 +275,7 @@ async fn a_close_can_be_asked_for_twice(store: Arc<dyn Store>) {
     assert_eq!(finish(&store, &record).await, Some(done));
 }
 
-async fn finishing_needs_the_epoch_and_a_close_under_way(store: Arc<dyn Store>) {
+async fn finishing_needs_the_epoch_and_a_close_under_way(store: Arc<dyn WholeStore>) {
     assert_eq!(
         finish_close(&store, &live("42"), Epoch(1), LONG)
             .await
@@ -291,7 +294,7 @@ async fn finishing_needs_the_epoch_and_a_close_under_way(store: Arc<dyn Store>) 
     assert_eq!(listed(&store).await.len(), 1);
 }
 
-async fn a_live_that_is_kept_raises_its_peaks_and_never_lowers_them(store: Arc<dyn Store>) {
+async fn a_live_that_is_kept_raises_its_peaks_and_never_lowers_them(store: Arc<dyn WholeStore>) {
     let mut record = opened(&store, "42").await;
     for (viewers, fans, expected) in [(5, 2, (5, 2)), (3, 4, (5, 4)), (0, 0, (5, 4))] {
         record.peaks = Peaks { viewers, fans };
@@ -301,7 +304,7 @@ async fn a_live_that_is_kept_raises_its_peaks_and_never_lowers_them(store: Arc<d
     }
 }
 
-async fn a_live_that_is_over_is_not_kept(store: Arc<dyn Store>) {
+async fn a_live_that_is_over_is_not_kept(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     let closing = closing(&store, &record).await;
     assert_eq!(keep(&store, &record).await, Standing::Over(closing));
@@ -312,7 +315,7 @@ async fn a_live_that_is_over_is_not_kept(store: Arc<dyn Store>) {
     assert_eq!(keep(&store, &record).await, Standing::Over(next));
 }
 
-async fn a_live_that_is_kept_has_its_lost_record_written_again(store: Arc<dyn Store>) {
+async fn a_live_that_is_kept_has_its_lost_record_written_again(store: Arc<dyn WholeStore>) {
     let peaks = peaks(8, 2);
     let record = LiveRecord {
         live: live("42"),
@@ -335,7 +338,7 @@ async fn a_live_that_is_kept_has_its_lost_record_written_again(store: Arc<dyn St
 
 /// The store fell back to the end of an earlier epoch, or into the middle of one; the gateway knows
 /// of a later one.
-async fn a_record_of_an_older_epoch_is_written_again(store: Arc<dyn Store>) {
+async fn a_record_of_an_older_epoch_is_written_again(store: Arc<dyn WholeStore>) {
     let first = opened(&store, "42").await;
     let later = |n| later(&first, n);
     assert_eq!(
@@ -359,7 +362,7 @@ async fn a_record_of_an_older_epoch_is_written_again(store: Arc<dyn Store>) {
     assert_eq!(keep(&store, &first).await, Standing::Over(later(3)));
 }
 
-async fn open_lives_are_paged_by_age_and_miss_none(store: Arc<dyn Store>) {
+async fn open_lives_are_paged_by_age_and_miss_none(store: Arc<dyn WholeStore>) {
     let model = opened(&store, "model").await;
     // Ties on purpose: three lives a time.
     for n in 0..30_u64 {
@@ -388,7 +391,7 @@ async fn open_lives_are_paged_by_age_and_miss_none(store: Arc<dyn Store>) {
     );
 }
 
-async fn a_live_is_on_the_list_once(store: Arc<dyn Store>) {
+async fn a_live_is_on_the_list_once(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     for opened_at in [5, 5, 3, record.opened_at] {
         store.list_live(&live("42"), opened_at).await.unwrap();
@@ -405,7 +408,7 @@ async fn a_live_is_on_the_list_once(store: Arc<dyn Store>) {
     assert_eq!(listed(&store).await, []);
 }
 
-async fn delisting_spares_open_lives(store: Arc<dyn Store>) {
+async fn delisting_spares_open_lives(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     store.delist(&live("42")).await.unwrap();
     assert_eq!(listed(&store).await.len(), 1);
@@ -426,7 +429,7 @@ async fn delisting_spares_open_lives(store: Arc<dyn Store>) {
     );
 }
 
-async fn one_gateway_has_the_sweepers_turn(store: Arc<dyn Store>) {
+async fn one_gateway_has_the_sweepers_turn(store: Arc<dyn WholeStore>) {
     let (a, b) = (gateway("a"), gateway("b"));
     let long = Duration::from_secs(60);
     let nobody = HashSet::new();

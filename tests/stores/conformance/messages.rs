@@ -1,13 +1,13 @@
 //! A message goes out with the write it tells of: a call that changes a record publishes on the
 //! live's channel in the same step, and a call that changes nothing publishes nothing.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::ids::Epoch;
 use rollcall::store::{
-    BusEvent, BusEvents, Channel, LiftBan, LiftReply, LiveRecord, RemoveReply, RemoveUser,
-    Standing, Store,
+    BusEvent, BusEvents, Channel, LiftBan, LiftReply, LiveRecord, RemoveReply, RemoveUser, Standing,
 };
 
 use super::{LONG, OPEN, end, finish, later, live, on_each, opened, user, wish, wish_of};
@@ -21,12 +21,12 @@ on_each!(
 
 /// Whoever listens to live 42.
 struct Listener {
-    store: Arc<dyn Store>,
+    store: Arc<dyn WholeStore>,
     hearing: BusEvents,
 }
 
 impl Listener {
-    async fn of(store: &Arc<dyn Store>) -> Self {
+    async fn of(store: &Arc<dyn WholeStore>) -> Self {
         let mut hearing = store.events();
         store.subscribe(&live("42"));
         let ready = BusEvent::Ready(Channel::Live(live("42")));
@@ -68,7 +68,7 @@ impl Listener {
     }
 }
 
-async fn an_opening_is_told(store: Arc<dyn Store>) {
+async fn an_opening_is_told(store: Arc<dyn WholeStore>) {
     let mut listener = Listener::of(&store).await;
     opened(&store, "42").await;
     assert_eq!(listener.heard().await, ["42 opened"]);
@@ -78,7 +78,7 @@ async fn an_opening_is_told(store: Arc<dyn Store>) {
     assert!(listener.heard().await.is_empty());
 }
 
-async fn a_close_is_told_when_it_begins(store: Arc<dyn Store>) {
+async fn a_close_is_told_when_it_begins(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     let mut listener = Listener::of(&store).await;
     let other = later(&record, 1);
@@ -94,7 +94,7 @@ async fn a_close_is_told_when_it_begins(store: Arc<dyn Store>) {
     assert!(listener.heard().await.is_empty());
 }
 
-async fn a_removal_and_the_lifting_of_a_ban_are_told(store: Arc<dyn Store>) {
+async fn a_removal_and_the_lifting_of_a_ban_are_told(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     let mut listener = Listener::of(&store).await;
     let remove = |epoch| RemoveUser {
@@ -133,7 +133,7 @@ async fn a_removal_and_the_lifting_of_a_ban_are_told(store: Arc<dyn Store>) {
     assert!(listener.heard().await.is_empty());
 }
 
-async fn a_record_that_is_written_again_is_told(store: Arc<dyn Store>) {
+async fn a_record_that_is_written_again_is_told(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     let mut listener = Listener::of(&store).await;
     assert_eq!(store.keep_live(&record, "again").await.unwrap(), OPEN);

@@ -1,11 +1,12 @@
 //! What slices keep besides who is there: since when each viewer of a live is there; and the users
 //! online on the platform, whose slices are apart from those of lives.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 
 use rollcall::base::clock::UnixMillis;
 use rollcall::base::ids::{Epoch, Group, SliceId, UserId};
-use rollcall::store::{OpenLive, Store};
+use rollcall::store::OpenLive;
 
 use super::{
     Caller, fans, live, on_each, opened_as, slice, streamers_slice, sweep, users, users_slice, wish,
@@ -16,11 +17,11 @@ async fn changes(caller: &mut Caller, at: UnixMillis, joins: &[UserId], leaves: 
     caller.changes_at(at, joins, leaves).await.card
 }
 
-async fn since(store: &Arc<dyn Store>, asked: &[UserId]) -> Vec<Option<UnixMillis>> {
+async fn since(store: &Arc<dyn WholeStore>, asked: &[UserId]) -> Vec<Option<UnixMillis>> {
     store.since_of(&slice(), asked).await.unwrap()
 }
 
-async fn a_viewer_is_there_since_the_earliest_time_that_a_gateway_says(store: Arc<dyn Store>) {
+async fn a_viewer_is_there_since_the_earliest_time_that_a_gateway_says(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     changes(&mut a, 1_000, &users(0, 3), &[]).await;
     changes(&mut b, 2_000, &users(1, 4), &[]).await;
@@ -38,7 +39,7 @@ async fn a_viewer_is_there_since_the_earliest_time_that_a_gateway_says(store: Ar
     assert_eq!(since(&store, &users(0, 1)).await, [Some(9_000)]);
 }
 
-async fn times_go_with_sweeps_and_closes(store: Arc<dyn Store>) {
+async fn times_go_with_sweeps_and_closes(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     changes(&mut a, 1_000, &users(0, 3), &[]).await;
     changes(&mut b, 2_000, &users(2, 4), &[]).await;
@@ -62,7 +63,7 @@ async fn times_go_with_sweeps_and_closes(store: Arc<dyn Store>) {
     );
 }
 
-async fn a_whole_batch_has_times(store: Arc<dyn Store>) {
+async fn a_whole_batch_has_times(store: Arc<dyn WholeStore>) {
     let mut a = Caller::new(&store, "a");
     for _ in 0..2 {
         assert_eq!(changes(&mut a, 5, &users(0, 1_000), &[]).await, 1_000);
@@ -72,7 +73,7 @@ async fn a_whole_batch_has_times(store: Arc<dyn Store>) {
     assert_eq!(since(&store, &users(0, 1_000)).await, vec![None; 1_000]);
 }
 
-async fn slices_of_a_live_and_of_the_platform_are_apart(store: Arc<dyn Store>) {
+async fn slices_of_a_live_and_of_the_platform_are_apart(store: Arc<dyn WholeStore>) {
     let mut of_live = Caller::new(&store, "a");
     changes(&mut of_live, 1, &users(0, 2), &[]).await;
     let online = users_slice(7);
@@ -107,7 +108,7 @@ async fn slices_of_a_live_and_of_the_platform_are_apart(store: Arc<dyn Store>) {
     assert_eq!(of_users.moves_on().await.card, 3);
 }
 
-async fn a_live_has_the_slices_that_it_was_opened_with(store: Arc<dyn Store>) {
+async fn a_live_has_the_slices_that_it_was_opened_with(store: Arc<dyn WholeStore>) {
     let record = opened_as(
         &store,
         &OpenLive {

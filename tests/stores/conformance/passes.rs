@@ -1,11 +1,12 @@
 //! A pass takes the claims of dead gateways out of a slice, and brings its public sets in line with
 //! the claims.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 
 use rollcall::base::ids::{Group, UserId};
 use rollcall::store::{
-    ApplyReply, Drift, Pass, PassCursor, PassPhase, Refusal, SliceEntry, Store, StoreError,
+    ApplyReply, Drift, Pass, PassCursor, PassPhase, Refusal, SliceEntry, StoreError,
 };
 
 use super::former::redis;
@@ -27,7 +28,7 @@ on_each!(
     a_pass_changes_nothing_where_all_is_right,
 );
 
-async fn filled(store: &Arc<dyn Store>, name: &str, from: usize, to: usize) -> Caller {
+async fn filled(store: &Arc<dyn WholeStore>, name: &str, from: usize, to: usize) -> Caller {
     let mut caller = Caller::new(store, name);
     caller.registers(&[]).await;
     for batch in users(from, to).chunks(1_000) {
@@ -36,7 +37,7 @@ async fn filled(store: &Arc<dyn Store>, name: &str, from: usize, to: usize) -> C
     caller
 }
 
-async fn a_sweep_goes_in_pages_and_ends_with_the_entry(store: Arc<dyn Store>) {
+async fn a_sweep_goes_in_pages_and_ends_with_the_entry(store: Arc<dyn WholeStore>) {
     let mut a = filled(&store, "a", 0, 2_500).await;
     let mut pass = Pass {
         dead: vec![(gateway("a"), 0)],
@@ -72,7 +73,7 @@ async fn a_sweep_goes_in_pages_and_ends_with_the_entry(store: Arc<dyn Store>) {
     assert!(found.size.is_in_order() && !found.has_keys);
 }
 
-async fn a_sweep_keeps_whom_others_hold(store: Arc<dyn Store>) {
+async fn a_sweep_keeps_whom_others_hold(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     a.registers(&users(0, 10)).await;
     b.registers(&users(5, 15)).await;
@@ -83,7 +84,7 @@ async fn a_sweep_keeps_whom_others_hold(store: Arc<dyn Store>) {
     assert_eq!(b.moves_on().await.card, 10);
 }
 
-async fn a_sweep_of_a_gateway_that_let_go_of_all_takes_its_entry(store: Arc<dyn Store>) {
+async fn a_sweep_of_a_gateway_that_let_go_of_all_takes_its_entry(store: Arc<dyn WholeStore>) {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 2)).await;
     a.leaves(&users(0, 2)).await;
@@ -94,7 +95,7 @@ async fn a_sweep_of_a_gateway_that_let_go_of_all_takes_its_entry(store: Arc<dyn 
     assert!(is_refused(&a.call(a.entry, &[], &[]).await, None));
 }
 
-async fn a_gateway_that_is_swept_is_dead_and_then_begins_anew(store: Arc<dyn Store>) {
+async fn a_gateway_that_is_swept_is_dead_and_then_begins_anew(store: Arc<dyn WholeStore>) {
     let mut a = filled(&store, "a", 0, 1_500).await;
     let first = Pass {
         dead: vec![(gateway("a"), 0)],
@@ -111,7 +112,7 @@ async fn a_gateway_that_is_swept_is_dead_and_then_begins_anew(store: Arc<dyn Sto
     assert_eq!(a.registers(&users(0, 3)).await.card, 3);
 }
 
-async fn a_sweep_knows_only_the_dead_that_it_is_told_of(store: Arc<dyn Store>) {
+async fn a_sweep_knows_only_the_dead_that_it_is_told_of(store: Arc<dyn WholeStore>) {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 3)).await;
     let before = a.looks().await;
@@ -120,7 +121,7 @@ async fn a_sweep_knows_only_the_dead_that_it_is_told_of(store: Arc<dyn Store>) {
     assert_eq!(a.looks().await, before);
 }
 
-async fn a_pass_changes_nothing_where_all_is_right(store: Arc<dyn Store>) {
+async fn a_pass_changes_nothing_where_all_is_right(store: Arc<dyn WholeStore>) {
     filled(&store, "a", 0, 2_500).await;
     let mut b = filled(&store, "b", 2_400, 2_600).await;
     b.are_no_fans(&users(2_500, 2_600)).await;

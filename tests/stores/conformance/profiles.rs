@@ -1,9 +1,10 @@
 //! Profiles, and who has a login.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 
 use rollcall::base::ids::Login;
-use rollcall::store::{Profile, PutProfile, Store};
+use rollcall::features::profiles::store::{Profile, PutProfile};
 
 use super::{on_each, user};
 
@@ -19,14 +20,14 @@ fn login(text: &str) -> Login {
     Login::parse(text).expect("a login")
 }
 
-async fn put(store: &Arc<dyn Store>, n: usize, text: &str) -> PutProfile {
+async fn put(store: &Arc<dyn WholeStore>, n: usize, text: &str) -> PutProfile {
     store
         .put_profile(&user(n), &login(text), &format!("the {n}th"))
         .await
         .expect("an answer")
 }
 
-async fn the_first_profile_makes_the_signup_and_later_ones_keep_it(store: Arc<dyn Store>) {
+async fn the_first_profile_makes_the_signup_and_later_ones_keep_it(store: Arc<dyn WholeStore>) {
     assert_eq!(store.profile(&user(1)).await.unwrap(), None);
     let PutProfile::Created(first) = put(&store, 1, "Ann").await else {
         panic!("a first profile")
@@ -45,7 +46,7 @@ async fn the_first_profile_makes_the_signup_and_later_ones_keep_it(store: Arc<dy
     assert_eq!(store.profile(&user(1)).await.unwrap(), Some(renamed));
 }
 
-async fn a_login_has_one_user_whatever_its_case(store: Arc<dyn Store>) {
+async fn a_login_has_one_user_whatever_its_case(store: Arc<dyn WholeStore>) {
     put(&store, 1, "Ann").await;
     for taken in ["Ann", "ann", "ANN"] {
         assert_eq!(
@@ -67,7 +68,7 @@ async fn a_login_has_one_user_whatever_its_case(store: Arc<dyn Store>) {
     assert_eq!(put(&store, 2, "ann").await, PutProfile::LoginTaken);
 }
 
-async fn another_login_frees_the_former_one(store: Arc<dyn Store>) {
+async fn another_login_frees_the_former_one(store: Arc<dyn WholeStore>) {
     put(&store, 1, "ann").await;
     put(&store, 2, "bob").await;
     assert_eq!(put(&store, 1, "bob").await, PutProfile::LoginTaken);
@@ -93,7 +94,7 @@ async fn another_login_frees_the_former_one(store: Arc<dyn Store>) {
     assert_eq!(put(&store, 3, "cid").await, PutProfile::LoginTaken);
 }
 
-async fn of_many_who_claim_a_login_at_a_time_one_gets_it(store: Arc<dyn Store>) {
+async fn of_many_who_claim_a_login_at_a_time_one_gets_it(store: Arc<dyn WholeStore>) {
     let claims = (0..20).map(|n| {
         let store = Arc::clone(&store);
         async move { put(&store, n, if n % 2 == 0 { "star" } else { "STAR" }).await }
@@ -112,7 +113,7 @@ async fn of_many_who_claim_a_login_at_a_time_one_gets_it(store: Arc<dyn Store>) 
     }
 }
 
-async fn a_user_who_changes_login_over_and_over_has_one_in_the_end(store: Arc<dyn Store>) {
+async fn a_user_who_changes_login_over_and_over_has_one_in_the_end(store: Arc<dyn WholeStore>) {
     let changes = (0..12).map(|n| {
         let store = Arc::clone(&store);
         async move { put(&store, 1, &format!("name{}", n % 4)).await }

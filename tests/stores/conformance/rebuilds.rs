@@ -1,13 +1,12 @@
 //! A slice forgets its claims if it is older than a gateway knows, or if somebody else wrote there.
 //! Then gateways say again whom they hold: a rebuild. The public sets stay meanwhile.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, Group, SliceId, UserId};
-use rollcall::store::{
-    Apply, ApplyReply, Arrived, Fence, Pass, REBUILD, Refusal, SliceSize, Store,
-};
+use rollcall::store::{Apply, ApplyReply, Arrived, Fence, Pass, REBUILD, Refusal, SliceSize};
 use tokio::time::sleep;
 
 use super::former::redis;
@@ -35,7 +34,7 @@ fn counted(size: SliceSize) -> (u64, u64, u64) {
     (joins, leaves, size.card)
 }
 
-async fn a_slice_that_only_gateways_change_forgets_nothing(store: Arc<dyn Store>) {
+async fn a_slice_that_only_gateways_change_forgets_nothing(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     let first = a.registers(&users(0, 5)).await;
     let mut sizes = vec![
@@ -85,7 +84,7 @@ fn newer_than(size: SliceSize) -> [SliceSize; 3] {
     ]
 }
 
-async fn a_slice_that_is_older_than_a_gateway_knows_forgets(store: Arc<dyn Store>) {
+async fn a_slice_that_is_older_than_a_gateway_knows_forgets(store: Arc<dyn WholeStore>) {
     for by_call in [true, false] {
         for case in 0..3 {
             let slice = SliceId::of_live(live(&format!("L{case}{by_call}")), 1, 1);
@@ -128,7 +127,7 @@ async fn a_slice_that_is_older_than_a_gateway_knows_forgets(store: Arc<dyn Store
     }
 }
 
-async fn a_complaint_makes_the_slice_forget_once(store: Arc<dyn Store>) {
+async fn a_complaint_makes_the_slice_forget_once(store: Arc<dyn WholeStore>) {
     let mut a = Caller::new(&store, "a");
     let before = a.registers(&users(0, 5)).await;
     let complain = async |wrong| {
@@ -151,7 +150,7 @@ async fn a_complaint_makes_the_slice_forget_once(store: Arc<dyn Store>) {
     assert_eq!(claims(&store, &slice()).await.len(), 5);
 }
 
-async fn a_slice_that_was_lost_goes_on_from_what_a_gateway_knows(store: Arc<dyn Store>) {
+async fn a_slice_that_was_lost_goes_on_from_what_a_gateway_knows(store: Arc<dyn WholeStore>) {
     let mut a = Caller::new(&store, "a");
     // As if the store had lost a slice with ten members, of whom three are told again first.
     let known = SliceSize {
@@ -181,7 +180,7 @@ async fn a_slice_that_was_lost_goes_on_from_what_a_gateway_knows(store: Arc<dyn 
     assert_eq!((counted(size), size.rebuild), ((14, 4, 10), true));
 }
 
-async fn nobody_leaves_in_a_rebuild_and_the_figures_stand_still(store: Arc<dyn Store>) {
+async fn nobody_leaves_in_a_rebuild_and_the_figures_stand_still(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     a.registers(&users(0, 3)).await;
     let before = b.registers(&users(3, 6)).await;
@@ -217,7 +216,7 @@ async fn nobody_leaves_in_a_rebuild_and_the_figures_stand_still(store: Arc<dyn S
     assert_eq!(said, [user(1), user(7)]);
 }
 
-async fn a_rebuild_goes_with_its_epoch(store: Arc<dyn Store>) {
+async fn a_rebuild_goes_with_its_epoch(store: Arc<dyn WholeStore>) {
     let mut a = Caller::new(&store, "a");
     let call = Apply {
         known: SliceSize {
@@ -236,7 +235,7 @@ async fn a_rebuild_goes_with_its_epoch(store: Arc<dyn Store>) {
 }
 
 /// Puts a slice of a live into a rebuild, in which three of ten are said again.
-async fn rebuilding(store: &Arc<dyn Store>, name: &str) -> Caller {
+async fn rebuilding(store: &Arc<dyn WholeStore>, name: &str) -> Caller {
     let slice = SliceId::of_live(live(name), 1, 1);
     let mut a = Caller::new(store, "a").in_slice(slice);
     let size = a.registers(&users(0, 10)).await;
@@ -249,7 +248,7 @@ async fn rebuilding(store: &Arc<dyn Store>, name: &str) -> Caller {
     a
 }
 
-async fn a_rebuild_ends_after_a_while_when_all_have_said_all(store: Arc<dyn Store>) {
+async fn a_rebuild_ends_after_a_while_when_all_have_said_all(store: Arc<dyn WholeStore>) {
     let mut complete = rebuilding(&store, "complete").await;
     let mut with_more = rebuilding(&store, "more").await;
     with_more.says_some(&[]).await;
@@ -317,7 +316,7 @@ async fn a_rebuild_ends_after_a_while_when_all_have_said_all(store: Arc<dyn Stor
 // ----------------------------------------------------------------- what other programs write
 
 /// A slice of two gateways, of three users each.
-async fn written_by_others() -> (RedisServer, Arc<dyn Store>, Caller, Caller) {
+async fn written_by_others() -> (RedisServer, Arc<dyn WholeStore>, Caller, Caller) {
     let (server, store) = redis().await;
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     a.registers(&users(0, 3)).await;

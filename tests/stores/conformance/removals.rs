@@ -1,13 +1,14 @@
 //! Removals: numbered, of one epoch, gone with its close; bans that end by the store's clock;
 //! numbers that leap when some were lost.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, UserId};
 use rollcall::store::{
     Ban, ChangeKind, Happened, LEAP, LiftReply, LiveRecord, MAX_BANS, MAX_BATCH, RemoveReply,
-    Standing, Store,
+    Standing,
 };
 
 use super::{LONG, end, finish, later, lifting, live, loaded, on_each, opened, removal, user};
@@ -28,7 +29,7 @@ on_each!(
 );
 
 /// The epoch of live 42.
-async fn epoch(store: &Arc<dyn Store>) -> Epoch {
+async fn epoch(store: &Arc<dyn WholeStore>) -> Epoch {
     store
         .load_live(&live("42"))
         .await
@@ -36,12 +37,12 @@ async fn epoch(store: &Arc<dyn Store>) -> Epoch {
         .map_or(Epoch(1), |record| record.epoch)
 }
 
-async fn remove(store: &Arc<dyn Store>, n: usize, ban: Option<Duration>) -> RemoveReply {
+async fn remove(store: &Arc<dyn WholeStore>, n: usize, ban: Option<Duration>) -> RemoveReply {
     remove_in(store, epoch(store).await, n, ban).await
 }
 
 async fn remove_in(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn WholeStore>,
     epoch: Epoch,
     n: usize,
     ban: Option<Duration>,
@@ -50,16 +51,16 @@ async fn remove_in(
     store.remove_user(&wish).await.unwrap()
 }
 
-async fn lift(store: &Arc<dyn Store>, n: usize) -> LiftReply {
+async fn lift(store: &Arc<dyn WholeStore>, n: usize) -> LiftReply {
     lift_in(store, epoch(store).await, n).await
 }
 
-async fn lift_in(store: &Arc<dyn Store>, epoch: Epoch, n: usize) -> LiftReply {
+async fn lift_in(store: &Arc<dyn WholeStore>, epoch: Epoch, n: usize) -> LiftReply {
     let wish = lifting(epoch, n);
     store.lift_ban(&wish).await.unwrap()
 }
 
-async fn restore(store: &Arc<dyn Store>, bans: &[(UserId, Duration)]) {
+async fn restore(store: &Arc<dyn WholeStore>, bans: &[(UserId, Duration)]) {
     store
         .restore_bans(&live("42"), epoch(store).await, bans)
         .await
@@ -67,7 +68,11 @@ async fn restore(store: &Arc<dyn Store>, bans: &[(UserId, Duration)]) {
 }
 
 /// A removal that must be noted: its number, and when the ban ends.
-async fn removed(store: &Arc<dyn Store>, n: usize, ban: Option<Duration>) -> (u64, Option<u64>) {
+async fn removed(
+    store: &Arc<dyn WholeStore>,
+    n: usize,
+    ban: Option<Duration>,
+) -> (u64, Option<u64>) {
     match remove(store, n, ban).await {
         RemoveReply::Done { number, until, .. } => (number, until),
         other => panic!("{other:?}"),
@@ -75,7 +80,10 @@ async fn removed(store: &Arc<dyn Store>, n: usize, ban: Option<Duration>) -> (u6
 }
 
 /// User, number, and whether the user may join; the last number.
-async fn since(store: &Arc<dyn Store>, number: u64) -> (Vec<(UserId, u64, &'static str)>, u64) {
+async fn since(
+    store: &Arc<dyn WholeStore>,
+    number: u64,
+) -> (Vec<(UserId, u64, &'static str)>, u64) {
     let read = store
         .removals_since(&live("42"), epoch(store).await, number)
         .await
@@ -95,12 +103,12 @@ async fn since(store: &Arc<dyn Store>, number: u64) -> (Vec<(UserId, u64, &'stat
     (changes.collect(), read.last)
 }
 
-async fn banned(store: &Arc<dyn Store>) -> Vec<UserId> {
+async fn banned(store: &Arc<dyn WholeStore>) -> Vec<UserId> {
     let page = store.bans_page(&live("42"), None, MAX_BATCH).await.unwrap();
     page.into_iter().map(|ban| ban.user).collect()
 }
 
-async fn kept(store: &Arc<dyn Store>, record: &LiveRecord, removals: u64) -> Standing {
+async fn kept(store: &Arc<dyn WholeStore>, record: &LiveRecord, removals: u64) -> Standing {
     let record = LiveRecord {
         removals,
         ..record.clone()
@@ -108,7 +116,7 @@ async fn kept(store: &Arc<dyn Store>, record: &LiveRecord, removals: u64) -> Sta
     store.keep_live(&record, "").await.unwrap()
 }
 
-async fn removals_are_numbered_and_read_from_a_number_on(store: Arc<dyn Store>) {
+async fn removals_are_numbered_and_read_from_a_number_on(store: Arc<dyn WholeStore>) {
     opened(&store, "42").await;
     assert_eq!(since(&store, 0).await, (vec![], 0));
     assert_eq!(removed(&store, 1, None).await, (1, None));
@@ -130,7 +138,7 @@ async fn removals_are_numbered_and_read_from_a_number_on(store: Arc<dyn Store>) 
     assert_eq!(since(&store, 4).await, (vec![], 4));
 }
 
-async fn a_ban_ends_by_itself(store: Arc<dyn Store>) {
+async fn a_ban_ends_by_itself(store: Arc<dyn WholeStore>) {
     opened(&store, "42").await;
     removed(&store, 1, Some(Duration::from_millis(1))).await;
     removed(&store, 2, Some(LONG)).await;
@@ -147,7 +155,7 @@ async fn a_ban_ends_by_itself(store: Arc<dyn Store>) {
     assert_eq!(lift(&store, 1).await, LiftReply::NotBanned);
 }
 
-async fn a_ban_is_replaced_by_a_later_one_and_kept_by_a_plain_removal(store: Arc<dyn Store>) {
+async fn a_ban_is_replaced_by_a_later_one_and_kept_by_a_plain_removal(store: Arc<dyn WholeStore>) {
     opened(&store, "42").await;
     let (_, long) = removed(&store, 1, Some(LONG)).await;
     assert_eq!(removed(&store, 1, None).await, (2, long));
@@ -157,7 +165,7 @@ async fn a_ban_is_replaced_by_a_later_one_and_kept_by_a_plain_removal(store: Arc
     assert_eq!(banned(&store).await, [user(1)]);
 }
 
-async fn a_ban_is_lifted_once(store: Arc<dyn Store>) {
+async fn a_ban_is_lifted_once(store: Arc<dyn WholeStore>) {
     opened(&store, "42").await;
     assert_eq!(lift(&store, 1).await, LiftReply::NotBanned);
     removed(&store, 1, None).await;
@@ -174,7 +182,7 @@ async fn a_ban_is_lifted_once(store: Arc<dyn Store>) {
     assert_eq!(since(&store, 0).await, (vec![(user(1), 4, "banned")], 4));
 }
 
-async fn removals_are_of_an_open_epoch(store: Arc<dyn Store>) {
+async fn removals_are_of_an_open_epoch(store: Arc<dyn WholeStore>) {
     assert_eq!(remove(&store, 1, None).await, RemoveReply::Absent);
     assert_eq!(lift(&store, 1).await, LiftReply::Absent);
     assert_eq!(
@@ -204,7 +212,7 @@ async fn removals_are_of_an_open_epoch(store: Arc<dyn Store>) {
     );
 }
 
-async fn a_close_forgets_them_and_the_next_epoch_begins_with_none(store: Arc<dyn Store>) {
+async fn a_close_forgets_them_and_the_next_epoch_begins_with_none(store: Arc<dyn WholeStore>) {
     let first = opened(&store, "42").await;
     removed(&store, 1, Some(LONG)).await;
     store.begin_close(&end(&first)).await.unwrap();
@@ -225,7 +233,7 @@ async fn a_close_forgets_them_and_the_next_epoch_begins_with_none(store: Arc<dyn
     );
 }
 
-async fn the_record_and_its_keeping_tell_the_last_number(store: Arc<dyn Store>) {
+async fn the_record_and_its_keeping_tell_the_last_number(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     assert_eq!(record.removals, 0);
     removed(&store, 1, None).await;
@@ -239,7 +247,7 @@ async fn the_record_and_its_keeping_tell_the_last_number(store: Arc<dyn Store>) 
     }
 }
 
-async fn numbers_leap_over_those_that_were_lost(store: Arc<dyn Store>) {
+async fn numbers_leap_over_those_that_were_lost(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     removed(&store, 1, Some(LONG)).await;
     // The store fell back: a gateway knows of a seventh removal.
@@ -267,7 +275,7 @@ async fn numbers_leap_over_those_that_were_lost(store: Arc<dyn Store>) {
     assert_eq!(loaded(&store, "42").await.removals, 0);
 }
 
-async fn what_is_restored_never_overrides_what_is_known(store: Arc<dyn Store>) {
+async fn what_is_restored_never_overrides_what_is_known(store: Arc<dyn WholeStore>) {
     opened(&store, "42").await;
     removed(&store, 1, None).await;
     removed(&store, 2, Some(LONG)).await;
@@ -294,7 +302,7 @@ async fn what_is_restored_never_overrides_what_is_known(store: Arc<dyn Store>) {
     assert_eq!(loaded(&store, "42").await.removals, 6);
 }
 
-async fn changes_come_in_batches(store: Arc<dyn Store>) {
+async fn changes_come_in_batches(store: Arc<dyn WholeStore>) {
     opened(&store, "42").await;
     let many: Vec<_> = (1..=MAX_BATCH + 5).map(|n| (user(n), LONG)).collect();
     for some in many.chunks(MAX_BATCH) {
@@ -310,7 +318,7 @@ async fn changes_come_in_batches(store: Arc<dyn Store>) {
     );
 }
 
-async fn bans_are_paged_by_their_end(store: Arc<dyn Store>) {
+async fn bans_are_paged_by_their_end(store: Arc<dyn WholeStore>) {
     opened(&store, "42").await;
     for n in [3, 1, 2] {
         removed(&store, n, Some(Duration::from_secs(60 * n as u64))).await;
@@ -331,7 +339,7 @@ async fn bans_are_paged_by_their_end(store: Arc<dyn Store>) {
     assert_eq!(seen, [user(1), user(2), user(3)]);
 }
 
-async fn bans_are_bounded(store: Arc<dyn Store>) {
+async fn bans_are_bounded(store: Arc<dyn WholeStore>) {
     opened(&store, "42").await;
     let many: Vec<_> = (1..=MAX_BANS).map(|n| (user(n), LONG)).collect();
     for some in many.chunks(MAX_BATCH) {

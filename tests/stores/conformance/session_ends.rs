@@ -1,9 +1,10 @@
 //! The ends of sessions without a socket.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 
 use rollcall::base::session_key::{KEY_BYTES, SessionKey};
-use rollcall::store::{BusEvent, Channel, EndedSession, Over, Store};
+use rollcall::store::{BusEvent, Channel, EndedSession, Over};
 
 use super::on_each;
 
@@ -20,7 +21,7 @@ fn end(of: u8, below: u32, why: Over) -> EndedSession {
     }
 }
 
-async fn of_two_ends_of_a_session_the_one_with_more_ids_stays(store: Arc<dyn Store>) {
+async fn of_two_ends_of_a_session_the_one_with_more_ids_stays(store: Arc<dyn WholeStore>) {
     let keys = [1, 2, 3].map(|of| end(of, 0, Over::Left).key);
     assert_eq!(store.ended_sessions(&keys).await.unwrap(), []);
     let first = [end(1, 7, Over::Switched), end(3, u32::MAX, Over::Removed)];
@@ -34,7 +35,7 @@ async fn of_two_ends_of_a_session_the_one_with_more_ids_stays(store: Arc<dyn Sto
     assert_eq!(store.ended_sessions(&[]).await.unwrap(), []);
 }
 
-async fn who_writes_an_end_also_tells_it(store: Arc<dyn Store>) {
+async fn who_writes_an_end_also_tells_it(store: Arc<dyn WholeStore>) {
     let mut events = store.events();
     // A subscription may take a moment.
     let is_heard = async {

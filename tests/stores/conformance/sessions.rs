@@ -1,6 +1,7 @@
 //! Sessions: from when to when each user was in a live with attendance, over all gateways, in the
 //! very steps that add users to the set of all viewers and remove them.
 
+use rollcall::features::WholeStore;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -8,10 +9,17 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::clock::UnixMillis;
 use rollcall::base::ids::{Epoch, SliceId, UserId};
-use rollcall::store::{
-    ApplyReply, Attended, LiveEpoch, MANY_SESSIONS, MOST_SESSIONS, Pass, SHORT_BREAK, Session,
-    SessionPlace, Span, Stays, Store,
-};
+use rollcall::features::attendance::store::Attended;
+use rollcall::store::ApplyReply;
+use rollcall::store::LiveEpoch;
+use rollcall::store::MANY_SESSIONS;
+use rollcall::store::MOST_SESSIONS;
+use rollcall::store::Pass;
+use rollcall::store::SHORT_BREAK;
+use rollcall::store::Session;
+use rollcall::store::SessionPlace;
+use rollcall::store::Span;
+use rollcall::store::Stays;
 
 use super::former::redis;
 use super::{Caller, live, on_each, passes, sweep, user, users};
@@ -45,7 +53,7 @@ struct Gateway {
 }
 
 impl Gateway {
-    fn new(store: &Arc<dyn Store>, name: &str, epoch: u64) -> Self {
+    fn new(store: &Arc<dyn WholeStore>, name: &str, epoch: u64) -> Self {
         let part = |index| {
             Caller::new(store, name)
                 .in_slice(viewers(index))
@@ -73,7 +81,12 @@ impl Gateway {
 }
 
 /// Every session of an epoch that began within `span`, in pages.
-async fn listed(store: &Arc<dyn Store>, of: &LiveEpoch, span: Span, limit: usize) -> Vec<Session> {
+async fn listed(
+    store: &Arc<dyn WholeStore>,
+    of: &LiveEpoch,
+    span: Span,
+    limit: usize,
+) -> Vec<Session> {
     let mut all: Vec<Session> = Vec::new();
     loop {
         let after = all.last().map(|last| last.place.clone());
@@ -98,7 +111,7 @@ async fn listed(store: &Arc<dyn Store>, of: &LiveEpoch, span: Span, limit: usize
 
 /// Begin and end of each session, in their order.
 async fn times(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn WholeStore>,
     epoch: u64,
 ) -> Vec<(UserId, UnixMillis, Option<UnixMillis>)> {
     let all = listed(store, &of(epoch), Span::ALL, 3).await;
@@ -108,7 +121,7 @@ async fn times(
 }
 
 async fn a_session_is_from_the_first_join_to_the_last_leave_over_all_gateways(
-    store: Arc<dyn Store>,
+    store: Arc<dyn WholeStore>,
 ) {
     let (mut a, mut b) = (Gateway::new(&store, "a", 7), Gateway::new(&store, "b", 7));
     a.changes(1_000, &users(0, 2), &[]).await;
@@ -178,7 +191,7 @@ async fn a_session_is_from_the_first_join_to_the_last_leave_over_all_gateways(
     );
 }
 
-async fn a_move_is_no_break_in_whichever_order_the_gateways_are_heard(store: Arc<dyn Store>) {
+async fn a_move_is_no_break_in_whichever_order_the_gateways_are_heard(store: Arc<dyn WholeStore>) {
     let (mut old, mut new) = (
         Gateway::new(&store, "old", 7),
         Gateway::new(&store, "new", 7),
@@ -197,13 +210,13 @@ async fn a_move_is_no_break_in_whichever_order_the_gateways_are_heard(store: Arc
 }
 
 /// The gateway died at this time.
-async fn is_swept(store: &Arc<dyn Store>, name: &str, at: UnixMillis) {
+async fn is_swept(store: &Arc<dyn WholeStore>, name: &str, at: UnixMillis) {
     for index in 1..=SLICES {
         sweep(store, &viewers(index), 7, &[(name, at)]).await;
     }
 }
 
-async fn a_sweep_ends_sessions(store: Arc<dyn Store>) {
+async fn a_sweep_ends_sessions(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Gateway::new(&store, "a", 7), Gateway::new(&store, "b", 7));
     a.changes(1_000, &users(0, 3), &[]).await;
     b.changes(2_000, &users(2, 3), &[]).await;
@@ -224,7 +237,9 @@ async fn a_sweep_ends_sessions(store: Arc<dyn Store>) {
     assert_eq!(times(&store, 7).await[2].2, Some(1_000));
 }
 
-async fn a_sweep_of_several_gateways_ends_a_session_when_the_last_was_heard(store: Arc<dyn Store>) {
+async fn a_sweep_of_several_gateways_ends_a_session_when_the_last_was_heard(
+    store: Arc<dyn WholeStore>,
+) {
     for name in ["a", "b"] {
         let mut gateway = Gateway::new(&store, name, 7);
         gateway.changes(1_000, &users(0, 1), &[]).await;
@@ -237,7 +252,7 @@ async fn a_sweep_of_several_gateways_ends_a_session_when_the_last_was_heard(stor
 }
 
 /// Nobody leaves the set of viewers in a rebuild, so nobody's session ends there.
-async fn a_rebuild_is_no_break(store: Arc<dyn Store>) {
+async fn a_rebuild_is_no_break(store: Arc<dyn WholeStore>) {
     let mut a = Gateway::new(&store, "a", 7);
     a.changes(1_000, &users(0, 6), &[]).await;
     for part in &mut a.parts {
@@ -258,7 +273,7 @@ async fn a_rebuild_is_no_break(store: Arc<dyn Store>) {
     assert_eq!(times(&store, 7).await, all);
 }
 
-async fn sessions_outlast_the_close_and_epochs_are_apart(store: Arc<dyn Store>) {
+async fn sessions_outlast_the_close_and_epochs_are_apart(store: Arc<dyn WholeStore>) {
     let mut a = Gateway::new(&store, "a", 7);
     a.changes(1_000, &users(0, 2), &[]).await;
     a.changes(2_000, &[], &users(0, 1)).await;
@@ -324,7 +339,7 @@ async fn sessions_of_another_type_are_removed_so_that_users_can_join_again() {
     );
 }
 
-async fn a_whole_batch_has_sessions_and_a_user_may_have_many(store: Arc<dyn Store>) {
+async fn a_whole_batch_has_sessions_and_a_user_may_have_many(store: Arc<dyn WholeStore>) {
     let mut a = Gateway::new(&store, "a", 7);
     let crowd = users(0, 1_400);
     for part in 0..2 {
@@ -376,7 +391,7 @@ async fn a_whole_batch_has_sessions_and_a_user_may_have_many(store: Arc<dyn Stor
 }
 
 /// Who comes and goes all the time takes no more room than this.
-async fn a_user_has_so_many_sessions_and_no_more(store: Arc<dyn Store>) {
+async fn a_user_has_so_many_sessions_and_no_more(store: Arc<dyn WholeStore>) {
     let mut a = Gateway::new(&store, "a", 7);
     let (quick, slow) = (users(0, 1), users(1, 2));
     for n in 1..=MANY_SESSIONS + 30 {
@@ -404,7 +419,7 @@ async fn a_user_has_so_many_sessions_and_no_more(store: Arc<dyn Store>) {
 }
 
 /// Three gateways at random, beside a model that knows who holds whom.
-async fn random_histories_agree_with_a_model(store: Arc<dyn Store>) {
+async fn random_histories_agree_with_a_model(store: Arc<dyn WholeStore>) {
     const USERS: usize = 12;
     const NAMES: [&str; 3] = ["a", "b", "c"];
     let seed = rand::random();

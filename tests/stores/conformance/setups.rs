@@ -1,5 +1,6 @@
 //! What many cases ask a store for, with what hardly any of them cares about.
 
+use rollcall::features::WholeStore;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use rollcall::base::ids::{
 use rollcall::store::{
     Arrived, CloseReply, CountLive, DeadEvent, Event, Figures, Lease, LeaseReply, Leases, LiftBan,
     LiveRecord, OpenLive, Peaks, ReadEvents, ReadFrom, RemoveUser, RenewLease, SenderTurn,
-    Standing, Store, StoreResult, StreamEvent, WebhookQueue,
+    Standing, StoreResult, StreamEvent, WebhookQueue,
 };
 
 use super::{LONG, end, finish_close, gateway, live, slice, user, wish};
@@ -61,7 +62,7 @@ pub fn wish_of(name: &str, streamer: UserId) -> OpenLive {
 }
 
 /// The record of the live of this name.
-pub async fn loaded(store: &Arc<dyn Store>, name: &str) -> LiveRecord {
+pub async fn loaded(store: &Arc<dyn WholeStore>, name: &str) -> LiveRecord {
     let record = store.load_live(&live(name)).await.expect("an answer");
     record.expect("a record")
 }
@@ -83,7 +84,7 @@ pub fn later(record: &LiveRecord, epochs: u64) -> LiveRecord {
 }
 
 /// Begins the close of an open live.
-pub async fn closing(store: &Arc<dyn Store>, record: &LiveRecord) -> LiveRecord {
+pub async fn closing(store: &Arc<dyn WholeStore>, record: &LiveRecord) -> LiveRecord {
     match store.begin_close(&end(record)).await.expect("an answer") {
         CloseReply::Closing(closing) => closing,
         other => panic!("{other:?}"),
@@ -91,7 +92,7 @@ pub async fn closing(store: &Arc<dyn Store>, record: &LiveRecord) -> LiveRecord 
 }
 
 /// Ends a close in which nobody was counted. The record stays for long.
-pub async fn finish(store: &Arc<dyn Store>, record: &LiveRecord) -> Option<LiveRecord> {
+pub async fn finish(store: &Arc<dyn WholeStore>, record: &LiveRecord) -> Option<LiveRecord> {
     finish_close(store, &record.live, record.epoch, LONG)
         .await
         .expect("an answer")
@@ -134,7 +135,7 @@ pub fn lifting(epoch: Epoch, n: usize) -> LiftBan {
 }
 
 /// Whether user `n` is a fan who is in live 42.
-pub async fn is_fan(store: &Arc<dyn Store>, n: usize) -> bool {
+pub async fn is_fan(store: &Arc<dyn WholeStore>, n: usize) -> bool {
     let answer = store.is_member(&slice(), Group::Fans, &user(n)).await;
     answer.expect("an answer")
 }
@@ -156,7 +157,7 @@ pub fn counting(
 }
 
 /// Renews a lease of a gateway that lives.
-pub async fn renewed(store: &Arc<dyn Store>, renewal: &RenewLease) -> Leases {
+pub async fn renewed(store: &Arc<dyn WholeStore>, renewal: &RenewLease) -> Leases {
     match store.renew_lease(renewal).await.expect("an answer") {
         LeaseReply::Renewed(leases) => leases,
         LeaseReply::Dead => panic!("the gateway is dead: {renewal:?}"),
@@ -164,7 +165,7 @@ pub async fn renewed(store: &Arc<dyn Store>, renewal: &RenewLease) -> Leases {
 }
 
 /// A user was seen at this time.
-pub async fn is_seen(store: &Arc<dyn Store>, user: &UserId, at: UnixMillis) {
+pub async fn is_seen(store: &Arc<dyn WholeStore>, user: &UserId, at: UnixMillis) {
     let seen = [(user.clone(), at)];
     let noted = store.note_seen(&seen, Duration::ZERO).await;
     noted.expect("an answer");
@@ -181,7 +182,7 @@ pub fn given_up(event: Event) -> DeadEvent {
 
 /// What a gateway has to send that it has not read yet. It has the turn of the queue.
 pub async fn reads_new(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn WholeStore>,
     queue: &WebhookQueue,
     gateway: &GatewayId,
 ) -> Vec<StreamEvent> {

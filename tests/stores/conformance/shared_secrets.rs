@@ -1,14 +1,15 @@
 //! The secrets that gateways share.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 
-use rollcall::store::{MAX_SECRETS, Store};
+use rollcall::store::MAX_SECRETS;
 
 use super::on_each;
 
 on_each!(the_first_secret_signs_and_the_others_are_added,);
 
-async fn the_first_secret_signs_and_the_others_are_added(store: Arc<dyn Store>) {
+async fn the_first_secret_signs_and_the_others_are_added(store: Arc<dyn WholeStore>) {
     let share = async |own: &[&str]| {
         let own: Vec<String> = own.iter().map(ToString::to_string).collect();
         store.share_secrets(&own).await.unwrap()

@@ -1,12 +1,13 @@
 //! Joins, leaves, numbers of calls, epochs and pages of a slice. `passes` has sweeps and strays,
 //! `rebuilds` what happens when a slice forgets.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 
 use rollcall::base::ids::{Epoch, Group, OnlineSet, SliceId, UserId};
 use rollcall::store::{
     Apply, ApplyReply, Arrived, Claim, ClaimedUser, Entries, Fence, Refusal, SliceEntry, SliceLook,
-    SliceSize, SliceTotals, Store, Uniques,
+    SliceSize, SliceTotals, Uniques,
 };
 
 use super::{
@@ -46,7 +47,7 @@ on_each!(
     different_users_are_counted_once_each,
 );
 
-async fn a_fan_who_joins_is_in_and_one_who_leaves_is_out(store: Arc<dyn Store>) {
+async fn a_fan_who_joins_is_in_and_one_who_leaves_is_out(store: Arc<dyn WholeStore>) {
     let mut a = Caller::new(&store, "a");
     assert_eq!(a.registers(&users(0, 3)).await.card, 3);
     assert_eq!(a.changes(&users(3, 5), &users(0, 1)).await.card, 4);
@@ -60,7 +61,9 @@ async fn a_fan_who_joins_is_in_and_one_who_leaves_is_out(store: Arc<dyn Store>) 
     assert_eq!(fence(&store, &slice()).await.unwrap(), Some(Epoch(1)));
 }
 
-async fn a_user_on_two_gateways_counts_once_and_stays_until_both_let_go(store: Arc<dyn Store>) {
+async fn a_user_on_two_gateways_counts_once_and_stays_until_both_let_go(
+    store: Arc<dyn WholeStore>,
+) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     a.registers(&users(0, 2)).await;
     assert_eq!(b.registers(&users(1, 3)).await.card, 3);
@@ -70,7 +73,7 @@ async fn a_user_on_two_gateways_counts_once_and_stays_until_both_let_go(store: A
     assert_eq!(fans(&store, &slice()).await, users(2, 3));
 }
 
-async fn a_call_that_follows_an_entry_needs_one(store: Arc<dyn Store>) {
+async fn a_call_that_follows_an_entry_needs_one(store: Arc<dyn WholeStore>) {
     let mut a = Caller::new(&store, "a");
     let nothing = Refusal {
         entry: None,
@@ -87,7 +90,7 @@ async fn a_call_that_follows_an_entry_needs_one(store: Arc<dyn Store>) {
     assert_eq!(a.looks().await.entry, None);
 }
 
-async fn a_call_that_follows_another_number_is_refused(store: Arc<dyn Store>) {
+async fn a_call_that_follows_another_number_is_refused(store: Arc<dyn WholeStore>) {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 1)).await;
     a.joins(&users(1, 2)).await;
@@ -102,7 +105,7 @@ async fn a_call_that_follows_another_number_is_refused(store: Arc<dyn Store>) {
     assert_eq!(a.joins(&users(7, 8)).await.card, 3);
 }
 
-async fn a_refusal_tells_the_entry_and_the_size(store: Arc<dyn Store>) {
+async fn a_refusal_tells_the_entry_and_the_size(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     let size = a.registers(&users(0, 3)).await;
     for (caller, entry) in [(&mut a, Some(1)), (&mut b, None)] {
@@ -123,7 +126,7 @@ async fn a_refusal_tells_the_entry_and_the_size(store: Arc<dyn Store>) {
     assert_eq!(reply, ApplyReply::Refused(nothing));
 }
 
-async fn an_entry_is_made_once(store: Arc<dyn Store>) {
+async fn an_entry_is_made_once(store: Arc<dyn WholeStore>) {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 1)).await;
     assert!(is_refused(&a.call(None, &users(5, 6), &[]).await, Some(1)));
@@ -131,7 +134,9 @@ async fn an_entry_is_made_once(store: Arc<dyn Store>) {
     assert_eq!(a.moves_on().await.card, 1);
 }
 
-async fn a_call_that_was_carried_out_twice_does_nothing_the_second_time(store: Arc<dyn Store>) {
+async fn a_call_that_was_carried_out_twice_does_nothing_the_second_time(
+    store: Arc<dyn WholeStore>,
+) {
     let mut a = Caller::new(&store, "a");
     let registers = a.next(None, &users(0, 2), &[]);
     let leaves = a.next(Some(1), &[], &users(0, 1));
@@ -146,7 +151,7 @@ async fn a_call_that_was_carried_out_twice_does_nothing_the_second_time(store: A
 }
 
 /// A gateway that begins anew numbers on from any number that it has not used.
-async fn a_number_may_be_lower_than_the_last(store: Arc<dyn Store>) {
+async fn a_number_may_be_lower_than_the_last(store: Arc<dyn WholeStore>) {
     let mut a = Caller {
         number: 50,
         ..Caller::new(&store, "a")
@@ -157,7 +162,7 @@ async fn a_number_may_be_lower_than_the_last(store: Arc<dyn Store>) {
     assert_eq!(a.looks().await.entry, Some(at(11)));
 }
 
-async fn an_entry_stays_without_users_and_goes_with_a_bye(store: Arc<dyn Store>) {
+async fn an_entry_stays_without_users_and_goes_with_a_bye(store: Arc<dyn WholeStore>) {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 2)).await;
     assert_eq!(a.leaves(&users(0, 2)).await.card, 0);
@@ -178,7 +183,7 @@ async fn an_entry_stays_without_users_and_goes_with_a_bye(store: Arc<dyn Store>)
     assert_eq!((size.card, size.rebuild), (1, false));
 }
 
-async fn an_entry_is_complete_when_its_gateway_has_said_all(store: Arc<dyn Store>) {
+async fn an_entry_is_complete_when_its_gateway_has_said_all(store: Arc<dyn WholeStore>) {
     let mut a = Caller::new(&store, "a");
     let is_complete = async |a: &Caller| match a.looks().await.entry {
         Some(SliceEntry::At {
@@ -197,7 +202,7 @@ async fn an_entry_is_complete_when_its_gateway_has_said_all(store: Arc<dyn Store
 }
 
 /// What a gateway claimed under an entry that it took away is not its own under the next.
-async fn a_new_entry_has_nothing_to_do_with_the_last_one(store: Arc<dyn Store>) {
+async fn a_new_entry_has_nothing_to_do_with_the_last_one(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     a.registers(&users(0, 3)).await;
     b.registers(&users(2, 4)).await;
@@ -215,7 +220,7 @@ async fn a_new_entry_has_nothing_to_do_with_the_last_one(store: Arc<dyn Store>) 
     );
 }
 
-async fn a_closed_epoch_takes_nobody(store: Arc<dyn Store>) {
+async fn a_closed_epoch_takes_nobody(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     a.registers(&users(0, 3)).await;
     for _ in 0..2 {
@@ -234,7 +239,7 @@ async fn a_closed_epoch_takes_nobody(store: Arc<dyn Store>) {
     }
 }
 
-async fn a_newer_epoch_refuses_the_older_and_wipes_its_leftovers(store: Arc<dyn Store>) {
+async fn a_newer_epoch_refuses_the_older_and_wipes_its_leftovers(store: Arc<dyn WholeStore>) {
     let (mut old, mut new) = (Caller::new(&store, "old"), Caller::new(&store, "new"));
     old.registers(&users(0, 5)).await;
     new.epoch = 3;
@@ -265,7 +270,7 @@ async fn a_newer_epoch_refuses_the_older_and_wipes_its_leftovers(store: Arc<dyn 
     assert_eq!(old.registers(&users(8, 10)).await.card, 3);
 }
 
-async fn a_closed_older_epoch_gives_way_too(store: Arc<dyn Store>) {
+async fn a_closed_older_epoch_gives_way_too(store: Arc<dyn WholeStore>) {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 5)).await;
     store.close_slice(&slice(), Epoch(1)).await.unwrap();
@@ -278,14 +283,14 @@ async fn a_closed_older_epoch_gives_way_too(store: Arc<dyn Store>) {
     assert_eq!(a.call(None, &users(1, 2), &[]).await, ApplyReply::Over);
 }
 
-async fn an_older_close_leaves_a_newer_epoch_alone(store: Arc<dyn Store>) {
+async fn an_older_close_leaves_a_newer_epoch_alone(store: Arc<dyn WholeStore>) {
     let mut a = Caller::new(&store, "a").in_epoch(2);
     a.registers(&users(0, 2)).await;
     store.close_slice(&slice(), Epoch(1)).await.unwrap();
     assert_eq!(a.moves_on().await.card, 2);
 }
 
-async fn a_batch_of_a_thousand_goes_in_and_out(store: Arc<dyn Store>) {
+async fn a_batch_of_a_thousand_goes_in_and_out(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     a.registers(&users(0, 1_000)).await;
     b.registers(&users(500, 1_500)).await;
@@ -294,7 +299,7 @@ async fn a_batch_of_a_thousand_goes_in_and_out(store: Arc<dyn Store>) {
     assert_eq!((size.card, size.differs), (1_000, false));
 }
 
-async fn pages_show_everybody_of_a_big_slice(store: Arc<dyn Store>) {
+async fn pages_show_everybody_of_a_big_slice(store: Arc<dyn WholeStore>) {
     let mut a = Caller::new(&store, "a");
     a.registers(&[]).await;
     for batch in users(0, 4_500).chunks(1_000) {
@@ -304,7 +309,7 @@ async fn pages_show_everybody_of_a_big_slice(store: Arc<dyn Store>) {
     assert_eq!(claimed(&store, &slice(), &a.name).await, users(0, 4_500));
 }
 
-async fn slices_of_one_live_are_apart(store: Arc<dyn Store>) {
+async fn slices_of_one_live_are_apart(store: Arc<dyn WholeStore>) {
     let of = |index, of| SliceId::of_live(live("42"), index, of);
     let mut callers: Vec<Caller> = [of(1, 1), of(1, 4), of(2, 4)]
         .map(|slice| Caller::new(&store, "a").in_slice(slice))
@@ -321,7 +326,7 @@ async fn slices_of_one_live_are_apart(store: Arc<dyn Store>) {
     assert_eq!(fence(&store, &of(2, 8)).await.unwrap(), Some(Epoch(1)));
 }
 
-async fn a_slice_that_nobody_used_is_empty(store: Arc<dyn Store>) {
+async fn a_slice_that_nobody_used_is_empty(store: Arc<dyn WholeStore>) {
     let unused = SliceLook {
         is_intact: true,
         ..SliceLook::default()
@@ -336,7 +341,7 @@ async fn a_slice_that_nobody_used_is_empty(store: Arc<dyn Store>) {
     }
 }
 
-async fn a_close_of_a_slice_that_nobody_used_holds(store: Arc<dyn Store>) {
+async fn a_close_of_a_slice_that_nobody_used_holds(store: Arc<dyn WholeStore>) {
     store.close_slice(&slice(), Epoch(4)).await.unwrap();
     let mut a = Caller::new(&store, "a").in_epoch(4);
     assert_eq!(a.call(None, &users(0, 1), &[]).await, ApplyReply::Over);
@@ -346,7 +351,7 @@ async fn a_close_of_a_slice_that_nobody_used_holds(store: Arc<dyn Store>) {
     assert_eq!(a.registers(&users(0, 1)).await.card, 1);
 }
 
-async fn leaving_twice_or_without_having_joined_changes_nothing(store: Arc<dyn Store>) {
+async fn leaving_twice_or_without_having_joined_changes_nothing(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     a.registers(&users(0, 3)).await;
     b.registers(&[]).await;
@@ -357,7 +362,7 @@ async fn leaving_twice_or_without_having_joined_changes_nothing(store: Arc<dyn S
     assert_eq!(fans(&store, &slice()).await, users(1, 3));
 }
 
-async fn a_look_tells_how_the_slice_stands_for_its_gateway(store: Arc<dyn Store>) {
+async fn a_look_tells_how_the_slice_stands_for_its_gateway(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     let incarnation = a.registers(&users(0, 3)).await.incarnation;
     a.leaves(&users(0, 1)).await;
@@ -385,7 +390,7 @@ async fn a_look_tells_how_the_slice_stands_for_its_gateway(store: Arc<dyn Store>
     }
 }
 
-async fn many_slices_are_looked_at_at_once(store: Arc<dyn Store>) {
+async fn many_slices_are_looked_at_at_once(store: Arc<dyn WholeStore>) {
     let slices: Vec<_> = SliceId::all(OnlineSet::Live(live("42")), 256).collect();
     for (slice, name, fans) in [
         (&slices[3], "a", 2),
@@ -420,7 +425,7 @@ async fn many_slices_are_looked_at_at_once(store: Arc<dyn Store>) {
     }
 }
 
-async fn claims_are_in_the_order_in_which_they_were_made(store: Arc<dyn Store>) {
+async fn claims_are_in_the_order_in_which_they_were_made(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     a.registers(&users(0, 2)).await;
     b.are_no_fans(&users(1, 2)).await;
@@ -458,7 +463,7 @@ async fn claims_are_in_the_order_in_which_they_were_made(store: Arc<dyn Store>) 
     assert_eq!(claims(&store, &slice()).await, [first, second[3].clone()]);
 }
 
-async fn every_change_has_a_higher_version(store: Arc<dyn Store>) {
+async fn every_change_has_a_higher_version(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     let mut last = 0;
     let mut is_higher = |version: u64| {
@@ -490,14 +495,14 @@ async fn every_change_has_a_higher_version(store: Arc<dyn Store>) {
 }
 
 /// Members and fans of the slice, as the sets have them.
-async fn both(store: &Arc<dyn Store>) -> [Vec<UserId>; 2] {
+async fn both(store: &Arc<dyn WholeStore>) -> [Vec<UserId>; 2] {
     [
         members(store, &slice(), Group::All).await,
         fans(store, &slice()).await,
     ]
 }
 
-async fn a_member_is_a_fan_as_long_as_a_gateway_says_so(store: Arc<dyn Store>) {
+async fn a_member_is_a_fan_as_long_as_a_gateway_says_so(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     let size = a.are_no_fans(&users(0, 3)).await;
     assert_eq!((size.card, size.fans), (3, 0));
@@ -526,7 +531,7 @@ async fn a_member_is_a_fan_as_long_as_a_gateway_says_so(store: Arc<dyn Store>) {
     assert_eq!(both(&store).await, [users(0, 3), vec![]]);
 }
 
-async fn who_leaves_is_no_fan(store: Arc<dyn Store>) {
+async fn who_leaves_is_no_fan(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     a.registers(&users(0, 4)).await;
     b.are_no_fans(&users(2, 6)).await;
@@ -550,7 +555,7 @@ fn counted(size: SliceSize) -> (u64, u64, u64) {
     (joins, leaves, size.card)
 }
 
-async fn who_comes_first_and_who_leaves_last_is_counted_once(store: Arc<dyn Store>) {
+async fn who_comes_first_and_who_leaves_last_is_counted_once(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     assert_eq!(counted(a.registers(&users(0, 5)).await), (5, 0, 5));
     assert_eq!(
@@ -602,7 +607,7 @@ async fn who_comes_first_and_who_leaves_last_is_counted_once(store: Arc<dyn Stor
     }
 }
 
-async fn different_users_are_counted_once_each(store: Arc<dyn Store>) {
+async fn different_users_are_counted_once_each(store: Arc<dyn WholeStore>) {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 800)).await;
     for from in [400, 800, 0] {

@@ -1,8 +1,9 @@
 //! How many lives a streamer may open.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 
-use rollcall::store::{ClaimLimits, Claimed, Store};
+use rollcall::store::{ClaimLimits, Claimed};
 
 use super::{live, on_each, user};
 
@@ -14,7 +15,7 @@ on_each!(
 const MANY: u64 = 1 << 40;
 
 async fn claims(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn WholeStore>,
     streamer: usize,
     name: &str,
     limits: ClaimLimits,
@@ -25,7 +26,7 @@ async fn claims(
         .unwrap()
 }
 
-async fn a_streamer_claims_so_many_lives_and_a_release_makes_room(store: Arc<dyn Store>) {
+async fn a_streamer_claims_so_many_lives_and_a_release_makes_room(store: Arc<dyn WholeStore>) {
     let two = ClaimLimits {
         open: 2,
         a_day: MANY,
@@ -67,7 +68,7 @@ async fn a_streamer_claims_so_many_lives_and_a_release_makes_room(store: Arc<dyn
     ));
 }
 
-async fn a_streamer_opens_so_many_lives_a_day_whatever_becomes_of_them(store: Arc<dyn Store>) {
+async fn a_streamer_opens_so_many_lives_a_day_whatever_becomes_of_them(store: Arc<dyn WholeStore>) {
     let three = ClaimLimits {
         open: MANY,
         a_day: 3,

@@ -1,15 +1,18 @@
 //! What media servers told of the streams of a live.
 
+use rollcall::features::WholeStore;
+use rollcall::features::media::store::OpenEpoch;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::ids::Epoch;
 use rollcall::base::media_event::{StreamNews, StreamSession};
 use rollcall::base::media_server::MediaServerName;
-use rollcall::store::{
-    End, Happened, Heard, KnownStreams, LiveRecord, OpenLive, OpenedBy, Publisher, Publishing,
-    Store, StreamChange, StreamStatus, Streams, StreamsReply, WriteStreams,
+use rollcall::features::media::store::{
+    End, Heard, KnownStreams, Publisher, Publishing, Streams, StreamsReply, WriteStreams,
 };
+use rollcall::store::{Happened, LiveRecord, OpenLive, OpenedBy};
+use rollcall::store::{StreamChange, StreamStatus};
 
 use super::{end, live, on_each, opened, opened_as, user, wish};
 
@@ -45,14 +48,14 @@ fn beginning(record: &LiveRecord, seen: u64) -> WriteStreams {
     }
 }
 
-async fn written(store: &Arc<dyn Store>, request: &WriteStreams) -> Option<LiveRecord> {
+async fn written(store: &Arc<dyn WholeStore>, request: &WriteStreams) -> Option<LiveRecord> {
     match store.write_streams(request).await.unwrap() {
         StreamsReply::Written(record) => record.map(|record| *record),
         other => panic!("{other:?}"),
     }
 }
 
-async fn by_stream(store: &Arc<dyn Store>) -> LiveRecord {
+async fn by_stream(store: &Arc<dyn WholeStore>) -> LiveRecord {
     let wish = OpenLive {
         by: OpenedBy::Media,
         ..wish("42")
@@ -60,7 +63,7 @@ async fn by_stream(store: &Arc<dyn Store>) -> LiveRecord {
     opened_as(store, &wish).await
 }
 
-async fn a_state_is_written_only_by_a_caller_who_read_the_last_one(store: Arc<dyn Store>) {
+async fn a_state_is_written_only_by_a_caller_who_read_the_last_one(store: Arc<dyn WholeStore>) {
     let record = by_stream(&store).await;
     let nothing = store.load_streams(&record.live).await.unwrap();
     assert_eq!(nothing, KnownStreams::default());
@@ -86,7 +89,7 @@ async fn a_state_is_written_only_by_a_caller_who_read_the_last_one(store: Arc<dy
     assert!(after.version > known.version, "{after:?}");
 }
 
-async fn the_record_of_the_open_epoch_notes_the_stream_and_its_events(store: Arc<dyn Store>) {
+async fn the_record_of_the_open_epoch_notes_the_stream_and_its_events(store: Arc<dyn WholeStore>) {
     let record = by_stream(&store).await;
     assert_eq!((record.opened_by, record.stream), (OpenedBy::Media, None));
     let first = beginning(&record, 0);
@@ -107,8 +110,8 @@ async fn the_record_of_the_open_epoch_notes_the_stream_and_its_events(store: Arc
         news: StreamNews::Done,
         ..publishes("a")
     };
-    let rollcall::store::Step::Write(ended) =
-        known.streams.hear(&done, record.open_epoch(), NOW + 1)
+    let rollcall::features::media::store::Step::Write(ended) =
+        known.streams.hear(&done, OpenEpoch::of(&record), NOW + 1)
     else {
         panic!("it ends")
     };
@@ -127,7 +130,7 @@ async fn the_record_of_the_open_epoch_notes_the_stream_and_its_events(store: Arc
     assert_eq!(off.events, on.events, "no event was asked for");
 }
 
-async fn an_epoch_that_is_over_is_left_alone(store: Arc<dyn Store>) {
+async fn an_epoch_that_is_over_is_left_alone(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     let request = beginning(&record, 0);
     let other = WriteStreams {
@@ -151,7 +154,7 @@ async fn an_epoch_that_is_over_is_left_alone(store: Arc<dyn Store>) {
     assert_ne!(store.load_streams(&record.live).await.unwrap().version, 0);
 }
 
-async fn a_state_outlives_its_record(store: Arc<dyn Store>) {
+async fn a_state_outlives_its_record(store: Arc<dyn WholeStore>) {
     let request = WriteStreams {
         live: live("43"),
         seen: 0,
@@ -167,7 +170,7 @@ async fn a_state_outlives_its_record(store: Arc<dyn Store>) {
     assert_eq!(store.load_streams(&record.live).await.unwrap(), known);
 }
 
-async fn a_stream_key_is_found_by_its_digest(store: Arc<dyn Store>) {
+async fn a_stream_key_is_found_by_its_digest(store: Arc<dyn WholeStore>) {
     assert_eq!(store.find_publishing("d1").await.unwrap(), None);
     let with = |of: &str, publisher: Option<bool>| Publishing {
         live: live(of),

@@ -2,11 +2,12 @@
 //! online notes it, and the call that puts them in forgets it, so that everybody is in one of the
 //! two at every moment.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 
 use rollcall::base::clock::{UnixMillis, unix_now};
 use rollcall::base::ids::{SliceId, USERS_SLICES, UserId};
-use rollcall::store::{Apply, ApplyReply, OnlineCount, Span, Store};
+use rollcall::store::{Apply, ApplyReply, OnlineCount, Span};
 
 use super::{Caller, is_refused, is_seen, on_each, sweep, user, users_slice};
 
@@ -32,7 +33,7 @@ fn online(user: &UserId) -> SliceId {
     users_slice(user.slice_index(USERS_SLICES))
 }
 
-fn gateway(store: &Arc<dyn Store>, name: &str) -> Caller {
+fn gateway(store: &Arc<dyn WholeStore>, name: &str) -> Caller {
     Caller::new(store, name).in_slice(online(&user(0)))
 }
 
@@ -70,7 +71,7 @@ async fn goes(caller: &mut Caller, leaves: &[(&UserId, UnixMillis)]) {
 }
 
 /// For each user: whether the user is online, and when the user was seen last.
-async fn known(store: &Arc<dyn Store>, users: &[UserId]) -> Vec<(bool, Option<UnixMillis>)> {
+async fn known(store: &Arc<dyn WholeStore>, users: &[UserId]) -> Vec<(bool, Option<UnixMillis>)> {
     let known = store.presence_of(users).await.unwrap();
     known
         .into_iter()
@@ -78,11 +79,11 @@ async fn known(store: &Arc<dyn Store>, users: &[UserId]) -> Vec<(bool, Option<Un
         .collect()
 }
 
-async fn count(store: &Arc<dyn Store>) -> OnlineCount {
+async fn count(store: &Arc<dyn WholeStore>) -> OnlineCount {
     store.count_online(Span::ALL).await.unwrap()
 }
 
-async fn a_call_forgets_who_comes_and_notes_who_goes(store: Arc<dyn Store>) {
+async fn a_call_forgets_who_comes_and_notes_who_goes(store: Arc<dyn WholeStore>) {
     let (mut a, users) = (gateway(&store, "a"), mates(3));
     is_seen(&store, &users[0], 5).await;
     comes(&mut a, &users).await;
@@ -117,7 +118,7 @@ async fn a_call_forgets_who_comes_and_notes_who_goes(store: Arc<dyn Store>) {
     );
 }
 
-async fn the_last_gateway_that_lets_go_notes_it(store: Arc<dyn Store>) {
+async fn the_last_gateway_that_lets_go_notes_it(store: Arc<dyn WholeStore>) {
     let (mut a, mut b, users) = (gateway(&store, "a"), gateway(&store, "b"), mates(1));
     comes(&mut a, &users).await;
     comes(&mut b, &users).await;
@@ -127,7 +128,7 @@ async fn the_last_gateway_that_lets_go_notes_it(store: Arc<dyn Store>) {
     assert_eq!(known(&store, &users).await, [(false, Some(60))]);
 }
 
-async fn a_refused_call_notes_nothing(store: Arc<dyn Store>) {
+async fn a_refused_call_notes_nothing(store: Arc<dyn WholeStore>) {
     let (mut a, users) = (gateway(&store, "a"), mates(2));
     is_seen(&store, &users[1], 5).await;
     comes(&mut a, &users[..1]).await;
@@ -151,7 +152,7 @@ async fn a_refused_call_notes_nothing(store: Arc<dyn Store>) {
     );
 }
 
-async fn a_sweep_notes_whom_nobody_else_holds(store: Arc<dyn Store>) {
+async fn a_sweep_notes_whom_nobody_else_holds(store: Arc<dyn WholeStore>) {
     let (mut a, mut b, users) = (gateway(&store, "a"), gateway(&store, "b"), mates(3));
     comes(&mut a, &users[..2]).await;
     comes(&mut b, &users[1..3]).await;

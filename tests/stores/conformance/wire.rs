@@ -1,11 +1,12 @@
 //! Messages between gateways reach those who listen, in order, and nobody else; a subscriber that
 //! lost messages is told so.
 
+use rollcall::features::WholeStore;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::store::{BusEvent, BusEvents, Channel, Store};
+use rollcall::store::{BusEvent, BusEvents, Channel};
 
 use super::{connect, live, on_each};
 use crate::link::Link;
@@ -49,11 +50,11 @@ async fn next_word(hearing: &mut BusEvents) -> (Channel, String) {
     }
 }
 
-async fn tell(store: &Arc<dyn Store>, name: &str, word: &str) {
+async fn tell(store: &Arc<dyn WholeStore>, name: &str, word: &str) {
     store.publish(&there(name), word.to_owned()).await.unwrap();
 }
 
-async fn words_are_heard_in_the_order_in_which_they_were_told(store: Arc<dyn Store>) {
+async fn words_are_heard_in_the_order_in_which_they_were_told(store: Arc<dyn WholeStore>) {
     let mut hearing = store.events();
     store.subscribe(&live("42"));
     ready(&mut hearing, there("42")).await;
@@ -77,7 +78,7 @@ async fn words_are_heard_in_the_order_in_which_they_were_told(store: Arc<dyn Sto
     }
 }
 
-async fn who_does_not_listen_does_not_hear(store: Arc<dyn Store>) {
+async fn who_does_not_listen_does_not_hear(store: Arc<dyn WholeStore>) {
     let mut hearing = store.events();
     for name in ["42", "43"] {
         store.subscribe(&live(name));
@@ -101,7 +102,7 @@ async fn who_does_not_listen_does_not_hear(store: Arc<dyn Store>) {
     }
 }
 
-async fn listening_twice_is_listening_once(store: Arc<dyn Store>) {
+async fn listening_twice_is_listening_once(store: Arc<dyn WholeStore>) {
     let mut hearing = store.events();
     store.subscribe(&live("42"));
     store.subscribe(&live("42"));
@@ -126,7 +127,7 @@ fn heard(text: &str) -> BusEvent {
     }
 }
 
-async fn listening_anew_is_ready_anew(store: Arc<dyn Store>) {
+async fn listening_anew_is_ready_anew(store: Arc<dyn WholeStore>) {
     let mut hearing = store.events();
     for _ in 0..3 {
         store.subscribe(&live("42"));
@@ -137,7 +138,7 @@ async fn listening_anew_is_ready_anew(store: Arc<dyn Store>) {
     }
 }
 
-async fn who_does_not_keep_up_is_told_so(store: Arc<dyn Store>) {
+async fn who_does_not_keep_up_is_told_so(store: Arc<dyn WholeStore>) {
     let mut hearing = store.events();
     store.subscribe(&live("42"));
     ready(&mut hearing, there("42")).await;
@@ -160,7 +161,7 @@ async fn who_does_not_keep_up_is_told_so(store: Arc<dyn Store>) {
 async fn two_stores_on_one_redis_hear_each_other() {
     let server = RedisServer::start().await;
     let (here, away) = (connect(&server.url()).await, connect(&server.url()).await);
-    let (here, away): (Arc<dyn Store>, Arc<dyn Store>) = (Arc::new(here), Arc::new(away));
+    let (here, away): (Arc<dyn WholeStore>, Arc<dyn WholeStore>) = (Arc::new(here), Arc::new(away));
     let (mut at_home, mut abroad) = (here.events(), away.events());
     for (store, hearing) in [(&here, &mut at_home), (&away, &mut abroad)] {
         store.subscribe(&live("42"));
@@ -190,7 +191,7 @@ async fn two_stores_on_one_redis_hear_each_other() {
 async fn a_lost_connection_is_made_anew_with_all_its_channels() {
     let server = RedisServer::start().await;
     let link = Link::to(server.addr()).await;
-    let store: Arc<dyn Store> = Arc::new(connect(&link.url()).await);
+    let store: Arc<dyn WholeStore> = Arc::new(connect(&link.url()).await);
     let mut hearing = store.events();
     let lives: Vec<String> = (0..50).map(|n| n.to_string()).collect();
     for name in &lives {

@@ -6,6 +6,7 @@
 //! Epochs, times and versions follow each store's own clock. So a history names epochs by the order
 //! in which they began, and answers are compared without times.
 
+use rollcall::features::WholeStore;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use rollcall::store::Fence;
 use rollcall::store::{
     Apply, ApplyReply, Burial, CloseLive, CloseReason, CloseReply, Lease, LeaseReply, LiveRecord,
     OpenLive, OpenReply, Pass, Peaks, Refusal, RemoveUser, RenewLease, SliceEntry, SliceLook,
-    SliceSize, Standing, Store,
+    SliceSize, Standing,
 };
 
 use super::agree_on;
@@ -198,7 +199,7 @@ fn sorted<T: ToString>(all: impl IntoIterator<Item = T>) -> Vec<String> {
 
 /// A store, and what its callers remember of it.
 struct Side {
-    store: Arc<dyn Store>,
+    store: Arc<dyn WholeStore>,
     /// The epochs that the store told of, oldest first.
     epochs: Vec<Epoch>,
     /// The record as it was told last while it was open.
@@ -209,7 +210,7 @@ struct Side {
 }
 
 impl Side {
-    fn of(store: Arc<dyn Store>) -> Self {
+    fn of(store: Arc<dyn WholeStore>) -> Self {
         let (epochs, sent, leases) = (Vec::new(), Vec::new(), BTreeMap::new());
         Self {
             store,

@@ -2,11 +2,12 @@
 //! of an older epoch. The memory store and the Redis store must give the same answer at every step.
 //! Bans are endless, so no answer hangs on the time.
 
+use rollcall::features::WholeStore;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use rollcall::base::ids::Epoch;
-use rollcall::store::{ChangeKind, LiveRecord, LiveState, OpenReply, RemoveReply, Standing, Store};
+use rollcall::store::{ChangeKind, LiveRecord, LiveState, OpenReply, RemoveReply, Standing};
 
 use super::agree_on;
 use crate::conformance::{LONG, end, finish_close, lifting, live, memory, removal, user, wish};
@@ -62,7 +63,7 @@ fn record_said(record: &LiveRecord) -> String {
 }
 
 /// The answer to a step, and how the live stands after it, without times.
-async fn take(store: &Arc<dyn Store>, step: &Step) -> String {
+async fn take(store: &Arc<dyn WholeStore>, step: &Step) -> String {
     let id = live("42");
     let record = store.load_live(&id).await.unwrap();
     let present = record.as_ref().map_or(0, |record| record.epoch.0);
@@ -150,7 +151,7 @@ async fn take(store: &Arc<dyn Store>, step: &Step) -> String {
     )
 }
 
-async fn changes(store: &Arc<dyn Store>, epoch: Epoch, since: u64) -> String {
+async fn changes(store: &Arc<dyn WholeStore>, epoch: Epoch, since: u64) -> String {
     let Some(read) = store
         .removals_since(&live("42"), epoch, since)
         .await

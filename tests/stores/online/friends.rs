@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::clock::UnixMillis;
-use rollcall::store::{FriendsOf, MAX_FOLLOWED, friends_seen};
+use rollcall::features::friends::online::{FriendsOf, friends_seen};
+use rollcall::store::MAX_FOLLOWED;
 
 use super::{Platform, on_each_platform};
 use crate::conformance::user;

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use rollcall::edge::datagrams::wire::{Ack, Answer, SHORT, Status};
+use rollcall::features::datagrams::wire::{Ack, Answer, SHORT, Status};
 use simulation::crowd::datagrams::DatagramSession;
 
 use super::pace::{Clients, NAP, Seen, await_answers, wants_answer};

@@ -11,10 +11,10 @@ use reqwest::Method;
 use rollcall::base::clock::unix_now;
 use rollcall::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
 use rollcall::config::AttendanceForm;
+use rollcall::features::attendance::store::{Attendance, Attending};
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{
-    Apply, ApplyReply, Attendance, Attending, Entries, LiveEpoch, MAX_BATCH, SESSIONS_A_CALL,
-    SliceEntry, Slices,
+    Apply, ApplyReply, Entries, LiveEpoch, MAX_BATCH, SESSIONS_A_CALL, SliceEntry, Slices,
 };
 use serde_json::json;
 

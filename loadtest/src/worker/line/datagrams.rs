@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rollcall::edge::datagrams::wire::{Ack, Answer, Status};
+use rollcall::features::datagrams::wire::{Ack, Answer, Status};
 use simulation::crowd::datagrams::DatagramSession;
 use tokio::sync::mpsc;
 

@@ -23,7 +23,7 @@ use crate::session::socketless::{SocketlessSession, Way};
 /// What a beat may say.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[schema(as = PresenceBeat)]
-pub(in crate::edge::http) struct Beat {
+pub(crate) struct Beat {
     /// Another live, to switch to. The answer is then that of `POST /v1/presence`, with a new
     /// `session_id`.
     #[serde(default)]
@@ -36,7 +36,7 @@ pub(in crate::edge::http) struct Beat {
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(in crate::edge::http) struct BeatQuery {
+pub(crate) struct BeatQuery {
     /// If it is there, the request is a leave, as DELETE is: for `navigator.sendBeacon`, which only
     /// sends POST.
     #[param(max_length = 8)]
@@ -47,7 +47,7 @@ pub(in crate::edge::http) struct BeatQuery {
 #[derive(ToSchema)]
 #[schema(as = PresenceAck)]
 #[expect(dead_code, reason = "describes an answer that is kept as text")]
-pub(in crate::edge::http) struct Ack {
+pub(crate) struct Ack {
     /// Always `heartbeat_ack`.
     #[schema(example = "heartbeat_ack")]
     r#type: String,
@@ -140,7 +140,7 @@ refusals!(
         (status = 204, description = "It has ended, as asked"),
         BeatRefused
     ))]
-pub(in crate::edge::http) async fn beat(
+pub(crate) async fn beat(
     State(state): State<Arc<AppState>>,
     Id(id): Id,
     InQuery(query): InQuery<BeatQuery>,
@@ -188,7 +188,7 @@ pub(in crate::edge::http) async fn beat(
 }
 
 /// The session of an id, which goes on here if another gateway had it.
-pub(super) async fn session(
+pub(crate) async fn session(
     state: &Arc<AppState>,
     extensions: &Extensions,
     claims: SessionClaims,
@@ -212,7 +212,7 @@ refusals!(LeaveRefused = Unauthorized, SessionUnknown, RateLimited);
     params(("session_id" = String, Path, pattern = "^[A-Za-z0-9_.-]+$", max_length = 7_000,
         description = "`current`, and the id in `Authorization: Presence`; or the id itself")),
     responses((status = 204, description = "The session has ended"), LeaveRefused))]
-pub(in crate::edge::http) async fn leave(
+pub(crate) async fn leave(
     State(state): State<Arc<AppState>>,
     Id(id): Id,
     extensions: Extensions,

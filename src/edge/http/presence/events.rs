@@ -32,7 +32,7 @@ const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(in crate::edge::http) struct EventsQuery {
+pub(crate) struct EventsQuery {
     /// With false the open stream does not count as beats: the client sends its own. A network that
     /// is lost without a word is then noticed in time behind a proxy, too.
     #[param(default = true)]
@@ -71,7 +71,7 @@ refusals!(
     ),
     responses((status = 200, description = "Events, until one side ends the stream",
         content_type = "text/event-stream", body = String), EventsRefused))]
-pub(in crate::edge::http) async fn of_session(
+pub(crate) async fn of_session(
     State(state): State<Arc<AppState>>,
     Id(id): Id,
     InQuery(query): InQuery<EventsQuery>,
@@ -94,7 +94,7 @@ pub(in crate::edge::http) async fn of_session(
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "the layer around the handler reads the token")]
-pub(in crate::edge::http) struct TokenQuery {
+pub(crate) struct TokenQuery {
     /// A token, for pages: `EventSource` cannot send it in a header.
     #[param(max_length = 7_000)]
     token: Option<String>,
@@ -128,7 +128,7 @@ refusals!(
     ),
     responses((status = 200, description = "Events, until one side ends the stream",
         content_type = "text/event-stream", body = String), LiveEventsRefused))]
-pub(in crate::edge::http) async fn of_live(
+pub(crate) async fn of_live(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     bearer: Option<Extension<Bearer>>,

@@ -32,7 +32,7 @@ const ACK_EVERY: u8 = 1;
 /// Which live to join.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = PresenceWish)]
-pub(in crate::edge::http) struct Wish {
+pub(crate) struct Wish {
     #[schema(value_type = LiveId)]
     live_id: String,
     /// Whether the stream of events tells which friends are in the live.
@@ -42,7 +42,7 @@ pub(in crate::edge::http) struct Wish {
 }
 
 impl Wish {
-    pub(super) fn read(&self) -> Result<JoinRequest, Problem> {
+    pub(crate) fn read(&self) -> Result<JoinRequest, Problem> {
         Ok(JoinRequest {
             live: in_body("live_id", LiveId::parse(&self.live_id))?,
             counts: false,
@@ -75,7 +75,7 @@ pub(crate) struct UdpOffer {
 
 impl UdpOffer {
     /// `None` unless the gateway takes beats by datagram, and a hello has room for the ticket.
-    pub(super) fn of(state: &AppState, claims: &SessionClaims) -> Option<Self> {
+    pub(crate) fn of(state: &AppState, claims: &SessionClaims) -> Option<Self> {
         let addresses = state.udp_addresses.clone()?;
         let secret = state.presences.secret();
         let key = secret.datagram_key(&claims.key)?;
@@ -92,7 +92,7 @@ impl UdpOffer {
 /// A session that has joined a live.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Presence)]
-pub(in crate::edge::http) struct Begun {
+pub(crate) struct Begun {
     /// The credential of later requests, on any gateway, in `Authorization: Presence`. Good for ten
     /// minutes; a beat brings the next one. Keep it secret: who has it can act as this session.
     #[schema(example = "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9.eyJzaWQiOiI…")]
@@ -127,7 +127,7 @@ pub(in crate::edge::http) struct Begun {
 }
 
 impl Begun {
-    pub(super) fn of(state: &AppState, joined: &Joined) -> Self {
+    pub(crate) fn of(state: &AppState, joined: &Joined) -> Self {
         let record = &joined.room.record;
         let figures = joined.figures;
         let info = joined.info.as_ref();
@@ -187,17 +187,14 @@ refusals!(
     ),
     request_body(content = Wish, content_type = "application/json"),
     responses((status = 201, description = "The user is in the live", body = Begun), Refused))]
-pub(in crate::edge::http) async fn begin(
-    State(state): State<Arc<AppState>>,
-    request: Request,
-) -> Response {
+pub(crate) async fn begin(State(state): State<Arc<AppState>>, request: Request) -> Response {
     match accept(&state, request).await {
         Ok(begun) => {
             let location = [(header::LOCATION, "/v1/presence/current")];
             (StatusCode::CREATED, location, Json(begun)).into_response()
         }
         Err(problem) => {
-            Metrics::count(&state.metrics.presences_refused, problem.kind().code());
+            Metrics::count(&state.core.metrics.presences_refused, problem.kind().code());
             problem.into_response()
         }
     }
@@ -231,7 +228,7 @@ async fn check(state: &AppState, parts: &Parts) -> Result<Candidate, Problem> {
         Decision::Admit(wait) if wait.is_zero() => {}
         Decision::Admit(wait) => {
             tokio::time::sleep(wait).await;
-            state.metrics.handshakes_delayed.inc();
+            state.core.metrics.handshakes_delayed.inc();
         }
         Decision::RetryAfter(seconds) => return Err(problem(Refusal::crowded(seconds))),
     }
@@ -255,7 +252,7 @@ mod tests {
     use crate::auth::claims::Claims;
     use crate::base::clock::Clock;
     use crate::config::Config;
-    use crate::gateway::parts::Verifiers;
+    use crate::gateway::wiring::FromOutside;
     use crate::store::memory::MemoryStore;
     use crate::testing;
 
@@ -266,7 +263,7 @@ mod tests {
             ..Config::default()
         };
         let store = Arc::new(MemoryStore::new(Clock::start()));
-        let app = testing::app_with(&config, Verifiers::default(), store);
+        let app = testing::app_with(&config, FromOutside::default(), store);
         testing::open_live(&app.sessions, "42").await;
         let wish = JoinRequest::plain(LiveId::parse("42").unwrap());
         for (follows, is_offered) in [(0, true), (60, true), (90, false)] {
@@ -276,7 +273,7 @@ mod tests {
                 user: identity.user.clone(),
                 role: identity.role,
                 counted: true,
-                expires_at: app.clock.unix() + 60_000,
+                expires_at: app.core.clock.unix() + 60_000,
                 lives: None,
                 fan_of: Some((0..follows).map(streamer).collect()),
             };

@@ -209,7 +209,7 @@ async fn a_removal_that_finds_the_record_full_of_events_is_told_if_these_can_be_
             world.store.fails_once("append_events", 0);
         }
         assert_eq!(call(&world, BAN, "moderate").await, 200);
-        let dropped = &world.app.metrics.removal_events_dropped;
+        let dropped = &world.app.core.metrics.removal_events_dropped;
         assert_eq!(dropped.get(), untold, "written: {is_written}");
         let told = of_type(&events(&world).await, "user.banned").len();
         assert_eq!(told, usize::from(is_written));

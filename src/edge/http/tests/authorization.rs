@@ -20,7 +20,7 @@ use crate::auth::api_keys::ApiKeys;
 use crate::auth::tokens::Tokens;
 use crate::config::{AuthMode, Config};
 use crate::edge::http::routes::{admin, public};
-use crate::gateway::parts::Verifiers;
+use crate::gateway::wiring::FromOutside;
 use crate::testing::FaultyStore;
 
 const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
@@ -205,10 +205,10 @@ pub(super) async fn guarded_at(http_rate: u32, user_rate: u32) -> World {
         audit_events: true,
         ..Config::default()
     };
-    let verifiers = Verifiers {
+    let verifiers = FromOutside {
         tokens: Some(Arc::new(Tokens::open(&config, Arc::default()).unwrap().0)),
         api_keys: Arc::new(ApiKeys::open(&config).unwrap()),
-        ..Verifiers::default()
+        ..FromOutside::default()
     };
     let world = World::verified_by(&config, verifiers, Arc::new(FaultyStore::new()));
     call(&world.router, "PUT /v1/lives/{live_id}", Some("write"))

@@ -27,7 +27,7 @@ async fn probes_say_what_is_wrong() {
     );
     let alive = world.get("/healthz").await.is(200);
     assert_eq!(alive["store"], "memory");
-    assert_eq!(alive["gateway_id"], world.app.gateways.id().as_str());
+    assert_eq!(alive["gateway_id"], world.app.core.gateways.id().as_str());
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,7 +42,12 @@ async fn a_gateway_that_gets_no_lease_is_not_ready_until_it_has_one() {
         (&ready["ready"], &ready["wrong"]),
         (&json!(false), &json!(["no_lease"]))
     );
-    world.app.gateways.own.note_renewal(world.app.clock.now());
+    world
+        .app
+        .core
+        .gateways
+        .own
+        .note_renewal(world.app.core.clock.now());
     world.get("/readyz").await.is(200);
     tokio::time::advance(half_a_lease * 2).await;
     world.get("/readyz").await.is(200);
@@ -61,7 +66,12 @@ async fn a_pod_is_ready_whatever_the_store_does_once_it_had_a_lease() {
         (&ready["ready"], &ready["wrong"]),
         (&json!(false), &json!(["no_lease"]))
     );
-    world.app.gateways.own.note_renewal(world.app.clock.now());
+    world
+        .app
+        .core
+        .gateways
+        .own
+        .note_renewal(world.app.core.clock.now());
     world.store.breaks();
     let ready = world.get(ignoring).await.is(200);
     assert_eq!(
@@ -70,7 +80,7 @@ async fn a_pod_is_ready_whatever_the_store_does_once_it_had_a_lease() {
     );
     world.get("/readyz").await.is(503);
     // The outage outlasts the lease, and the gateway goes on under a new id.
-    world.app.gateways.own.begin_anew();
+    world.app.core.gateways.own.begin_anew();
     tokio::time::advance(lease).await;
     let ready = world.get(ignoring).await.is(200);
     assert_eq!(

@@ -2,14 +2,16 @@
 
 use super::world::World;
 use crate::base::ids::UserId;
-use crate::sync::eraser::MOST_AT_A_TIME;
+use crate::features::erasure::eraser::Eraser;
+use crate::features::erasure::eraser::MOST_AT_A_TIME;
+use std::sync::Arc;
 
 #[tokio::test]
 async fn when_too_many_users_are_being_erased_another_has_to_wait() {
     let world = World::new();
     for n in 0..MOST_AT_A_TIME {
         let user = UserId::parse(&format!("u{n}")).unwrap();
-        world.app.eraser.erase(&user).await.unwrap();
+        world.app.of::<Arc<Eraser>>().erase(&user).await.unwrap();
     }
     let refused = world.delete("/v1/users/late").await;
     refused.is_problem(429, "too_many_erasures");

@@ -78,7 +78,12 @@ async fn one_follow_can_be_read_and_nobody_follows_themselves() {
 async fn a_follow_that_the_store_may_have_taken_is_told() {
     let world = World::new();
     world.opens("42", 1).await;
-    let room = world.app.rooms.get(&LiveId::parse("42").unwrap()).unwrap();
+    let room = world
+        .app
+        .core
+        .rooms
+        .get(&LiveId::parse("42").unwrap())
+        .unwrap();
     room.join(&conn("u1"), Rate::per_second(0), moment(0), 0)
         .unwrap();
     assert_eq!(room.seats.take_unchecked(0).len(), 1);

@@ -1,6 +1,8 @@
 //! Requests that make something, sent again.
 
+use crate::features::erasure::eraser::Eraser;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Request};
@@ -8,7 +10,8 @@ use axum::http::{HeaderValue, Request};
 use super::world::{Answer, World};
 use crate::base::ids::{GatewayId, UserId};
 use crate::config::Config;
-use crate::store::{Erasures, Profiles};
+use crate::features::erasure::store::Erasures;
+use crate::features::profiles::store::Profiles;
 
 const ANN: &str = r#"{"login":"ann","name":"Ann"}"#;
 const BOB: &str = r#"{"login":"bob","name":"Bob"}"#;
@@ -176,8 +179,8 @@ async fn no_repeated_request_brings_back_who_was_erased() {
     let job = world.store.take_erasure(&worker).await.unwrap().unwrap();
     world.store.finish_erasure(&worker, &job).await.unwrap();
     // An erasure that was asked for in this millisecond is not over yet.
-    while world.app.eraser.erasing.contains(&erased) {
-        world.app.eraser.hear().await.unwrap();
+    while world.app.core.erasing.contains(&erased) {
+        world.app.of::<Arc<Eraser>>().hear().await.unwrap();
     }
     for _ in 0..2 {
         let again = world.post_with("k", "/v1/users", ANN).await;

@@ -382,7 +382,7 @@ async fn every_gateway_knows_the_new_title() {
     world.app.lives.record_changed(&live).await.unwrap();
     assert_eq!(world.get("/v1/lives/42").await.is(200)["title"], "New");
     // Late word of an older version changes nothing.
-    let room = world.app.rooms.get(&live).unwrap();
-    world.app.rooms.note_changes(&room, &room.record);
+    let room = world.app.core.rooms.get(&live).unwrap();
+    world.app.core.rooms.note_changes(&room, &room.record);
     assert_eq!(world.get("/v1/lives/42").await.is(200)["title"], "New");
 }

@@ -32,7 +32,7 @@ fn is_limited(answer: &Answer) {
 }
 
 fn limited(world: &World, why: &str) -> u64 {
-    let text = world.app.metrics.render().unwrap();
+    let text = world.app.core.metrics.render().unwrap();
     let line = format!("rollcall_http_limited_total{{why=\"{why}\"}} ");
     text.lines()
         .find_map(|text| text.strip_prefix(&line)?.parse().ok())

@@ -13,8 +13,8 @@ use super::world::World;
 use crate::base::ids::UserId;
 use crate::base::secret::Secret;
 use crate::config::Config;
-use crate::gateway::parts::Verifiers;
-use crate::sync::webhooks::Endpoints;
+use crate::features::webhooks::endpoints::Endpoints;
+use crate::gateway::wiring::FromOutside;
 use crate::testing::FaultyStore;
 
 /// A call of the document.
@@ -594,9 +594,9 @@ async fn the_answer_does_not_depend_on_the_gateway() {
         ..Config::default()
     };
     let on = |store| {
-        let verifiers = Verifiers {
+        let verifiers = FromOutside {
             webhooks: Endpoints::open(&config).unwrap(),
-            ..Verifiers::default()
+            ..FromOutside::default()
         };
         World::verified_by(&config, verifiers, store)
     };

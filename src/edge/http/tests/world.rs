@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::edge::client_address::ClientAddress;
 use crate::edge::http::routes;
 use crate::edge::http::state::AppState;
-use crate::gateway::parts::Verifiers;
+use crate::gateway::wiring::FromOutside;
 use crate::testing;
 use crate::testing::FaultyStore;
 
@@ -81,12 +81,12 @@ impl World {
     }
 
     pub(crate) fn on(config: &Config, store: Arc<FaultyStore>) -> Self {
-        Self::verified_by(config, Verifiers::default(), store)
+        Self::verified_by(config, FromOutside::default(), store)
     }
 
     pub(crate) fn verified_by(
         config: &Config,
-        verifiers: Verifiers,
+        verifiers: FromOutside,
         store: Arc<FaultyStore>,
     ) -> Self {
         let app = testing::app_with(config, verifiers, store.clone());

@@ -29,6 +29,7 @@ fn without(request: Builder, header: &str) -> Request<Body> {
 fn refused(world: &World, why: &'static str) -> u64 {
     world
         .app
+        .core
         .metrics
         .upgrades_refused
         .get_or_create(&crate::base::metrics::Why { why })

@@ -1,5 +1,6 @@
 //! Ids of sessions that are over, on gateways that know it and on gateways that never heard of it.
 
+use crate::features::erasure::eraser::Eraser;
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -10,10 +11,11 @@ use crate::base::clock::moment;
 use crate::base::session_key::ENDS_KEPT;
 use crate::base::user_digest::UserDigest;
 use crate::config::Config;
-use crate::gateway::parts::Verifiers;
+use crate::gateway::wiring::FromOutside;
+use crate::presence::erasing::ErasureNews;
 use crate::presence::erasing::Missed;
 use crate::session::close_codes::Close;
-use crate::store::{ErasureNews, Moderation, RemoveReply, RemoveUser, SessionEnds};
+use crate::store::{Moderation, RemoveReply, RemoveUser, SessionEnds};
 use crate::testing::{self, FaultyStore};
 
 /// How a session ends.
@@ -38,9 +40,9 @@ async fn gateway(
         track_online: false,
         ..Config::default()
     };
-    let verifiers = Verifiers {
+    let verifiers = FromOutside {
         presence_secret: secret.clone(),
-        ..Verifiers::default()
+        ..FromOutside::default()
     };
     let parts = testing::parts_with(&config, verifiers, store.clone());
     let stop = CancellationToken::new();
@@ -48,7 +50,7 @@ async fn gateway(
     tokio::spawn(parts.session_ends.run(stop.clone()));
     tokio::spawn(parts.subscriber.run(stop.clone()));
     tokio::spawn(presences.clone().run(stop));
-    let _ = parts.app.eraser.hear().await;
+    let _ = parts.app.of::<Arc<Eraser>>().hear().await;
     presences
 }
 
@@ -65,7 +67,7 @@ fn wish(live: &str) -> JoinRequest {
 }
 
 fn viewers(at: &SocketlessSessions, live: &str) -> u64 {
-    match at.context.rooms.get(&LiveId::parse(live).unwrap()) {
+    match at.context.core.rooms.get(&LiveId::parse(live).unwrap()) {
         Some(room) => room.figures.own_viewers().viewers,
         None => 0,
     }
@@ -98,6 +100,7 @@ impl Ending {
                     panic!("{reply:?}");
                 };
                 at.context
+                    .core
                     .rooms
                     .get(&id.live)
                     .unwrap()
@@ -275,6 +278,7 @@ async fn a_session_does_not_outlive_an_erasure_of_its_user_that_ended_long_ago()
     };
     other
         .context
+        .core
         .erasing
         .hear(news, Missed::default(), moment(1), moment(2));
     let denied = other.find_or_resume(before.clone(), None).await;

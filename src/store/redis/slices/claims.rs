@@ -15,14 +15,14 @@ type Token = u64;
 
 /// An entry, with the token of its gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     token: Token,
-    pub(super) state: SliceEntry,
+    pub(crate) state: SliceEntry,
 }
 
 /// Reads `<token>:<number>`, the same with `+` behind it, or `<token>:dead`. `None` if no script
 /// wrote it.
-pub(super) fn read_entry(text: &str) -> Option<Entry> {
+pub(crate) fn read_entry(text: &str) -> Option<Entry> {
     let (token, state) = text.split_once(':')?;
     let state = if state == "dead" {
         SliceEntry::Dead
@@ -40,15 +40,15 @@ pub(super) fn read_entry(text: &str) -> Option<Entry> {
 }
 
 /// The entries of a slice.
-pub(super) struct AllEntries {
+pub(crate) struct AllEntries {
     /// How many fields the hash has.
-    pub(super) count: u64,
+    pub(crate) count: u64,
     /// Those that scripts wrote.
-    pub(super) read: Vec<(GatewayId, Entry)>,
+    pub(crate) read: Vec<(GatewayId, Entry)>,
 }
 
 /// Reads the answer to HGETALL of the entries.
-pub(super) fn read_entries(answer: Value) -> StoreResult<AllEntries> {
+pub(crate) fn read_entries(answer: Value) -> StoreResult<AllEntries> {
     let fields = Reply::of(answer)?.pairs()?;
     let mut entries = AllEntries {
         count: fields.len() as u64,
@@ -65,10 +65,10 @@ pub(super) fn read_entries(answer: Value) -> StoreResult<AllEntries> {
 }
 
 /// The gateways of claims.
-pub(super) struct Tokens(HashMap<Token, GatewayId>);
+pub(crate) struct Tokens(HashMap<Token, GatewayId>);
 
 impl Tokens {
-    pub(super) fn of(entries: AllEntries) -> Self {
+    pub(crate) fn of(entries: AllEntries) -> Self {
         let mut tokens = HashMap::new();
         for (gateway, entry) in entries.read {
             tokens.insert(entry.token, gateway);
@@ -77,7 +77,7 @@ impl Tokens {
     }
 
     /// Reads the claims on a user.
-    pub(super) fn claimed(&self, user: UserId, value: &str) -> ClaimedUser {
+    pub(crate) fn claimed(&self, user: UserId, value: &str) -> ClaimedUser {
         let claims = value.split(' ').skip(1).filter(|claim| !claim.is_empty());
         ClaimedUser {
             user,
@@ -101,7 +101,7 @@ impl Tokens {
 }
 
 /// Reads since when the user of a live is there.
-pub(super) fn read_since(value: &str) -> Option<UnixMillis> {
+pub(crate) fn read_since(value: &str) -> Option<UnixMillis> {
     value.split(' ').next()?.parse().ok()
 }
 

@@ -8,13 +8,13 @@ use crate::store::{Arrived, Fence, SliceSize, StoreResult};
 
 /// What the scripts have counted of an open slice; zeros for another one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(crate) struct Counted {
     version: u64,
     incarnation: u64,
     arrived: Arrived,
     fans: u64,
     /// Gateways with an entry.
-    pub(super) entries: u64,
+    pub(crate) entries: u64,
     /// `Some` in a rebuild.
     rebuild: Option<Rebuild>,
 }
@@ -32,7 +32,7 @@ impl Counted {
     }
 
     /// Whether so many users with claims can be there.
-    pub(super) fn fits(&self, claimed: u64) -> bool {
+    pub(crate) fn fits(&self, claimed: u64) -> bool {
         let counted = match self.rebuild {
             Some(rebuild) => rebuild.claimed,
             None => Some(self.card()),
@@ -42,7 +42,7 @@ impl Counted {
 
     /// The size of a slice with so many members and fans in its public sets, and so many users with
     /// claims.
-    pub(super) fn size(&self, members: u64, fans: u64, claimed: u64) -> SliceSize {
+    pub(crate) fn size(&self, members: u64, fans: u64, claimed: u64) -> SliceSize {
         SliceSize {
             card: self.card(),
             fans: self.fans,
@@ -56,13 +56,13 @@ impl Counted {
 }
 
 /// Reads the answer to a GET of a fence, without the counts.
-pub(in crate::store::redis) fn read_fence(answer: Value) -> StoreResult<Option<Fence>> {
+pub(crate) fn read_fence(answer: Value) -> StoreResult<Option<Fence>> {
     let (fence, _) = read_counted(answer)?;
     Ok(fence)
 }
 
 /// Reads the answer to a GET of a fence.
-pub(super) fn read_counted(answer: Value) -> StoreResult<(Option<Fence>, Counted)> {
+pub(crate) fn read_counted(answer: Value) -> StoreResult<(Option<Fence>, Counted)> {
     if answer.is_null() {
         return Ok((None, Counted::default()));
     }

@@ -31,7 +31,7 @@ pub(crate) struct SliceInside {
 }
 
 /// The commands for one slice, in the order in which [`Answers::take`] takes their answers.
-pub(in crate::store::redis) fn commands(
+pub(crate) fn commands(
     keys: &Keys,
     slice: &SliceId,
     gateway: &GatewayId,
@@ -56,7 +56,7 @@ pub(in crate::store::redis) fn commands(
 }
 
 /// The answers for one slice.
-pub(in crate::store::redis) struct Answers {
+pub(crate) struct Answers {
     fence: StoreResult<Value>,
     claimed: StoreResult<Value>,
     groups: Vec<(Group, StoreResult<Value>)>,
@@ -108,7 +108,7 @@ impl EntryAnswers {
 impl Answers {
     /// Takes all answers for a slice, even if the first is an error, so that the next slice finds
     /// its own.
-    pub(in crate::store::redis) fn take(
+    pub(crate) fn take(
         slice: &SliceId,
         entries: Entries,
         answers: &mut dyn Iterator<Item = StoreResult<Value>>,
@@ -135,13 +135,13 @@ impl Answers {
     }
 
     /// The answers of the script for an audit, which gives them in the same order.
-    pub(in crate::store::redis) fn of_script(slice: &SliceId, reply: Reply) -> Self {
+    pub(crate) fn of_script(slice: &SliceId, reply: Reply) -> Self {
         let mut answers = reply.pieces().into_iter().map(Ok);
         Self::take(slice, Entries::All, &mut answers)
     }
 
     /// What the gateway finds.
-    pub(in crate::store::redis) fn read(self, gateway: &GatewayId) -> StoreResult<SliceLook> {
+    pub(crate) fn read(self, gateway: &GatewayId) -> StoreResult<SliceLook> {
         let found = self.found()?;
         let among_all = found.entries.all.iter().find(|(of, _)| of == gateway);
         Ok(SliceLook {
@@ -155,7 +155,7 @@ impl Answers {
     }
 
     /// What an audit finds.
-    pub(in crate::store::redis) fn inspect(self) -> StoreResult<SliceInside> {
+    pub(crate) fn inspect(self) -> StoreResult<SliceInside> {
         let found = self.found()?;
         Ok(SliceInside {
             card: found.members,

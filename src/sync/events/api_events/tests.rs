@@ -53,13 +53,17 @@ async fn what_waits_is_bounded_and_what_is_dropped_is_counted() {
     for number in 0..MOST_WAITING + 3 {
         follow(&events, number);
     }
-    assert_eq!(events.metrics.api_events_dropped.get(), 3);
+    assert_eq!(events.core.metrics.api_events_dropped.get(), 3);
     events.write().await;
     let told = numbers(&written(&store).await);
     let right: Vec<u64> = (0..MOST_WAITING as u64).collect();
     assert_eq!(told, right);
     follow(&events, 7);
-    assert_eq!(events.metrics.api_events_dropped.get(), 3, "there is room");
+    assert_eq!(
+        events.core.metrics.api_events_dropped.get(),
+        3,
+        "there is room"
+    );
 }
 
 #[tokio::test]

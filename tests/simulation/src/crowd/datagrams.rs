@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use data_encoding::BASE64URL_NOPAD;
 use rollcall::base::session_key::SessionKey;
-use rollcall::edge::datagrams::wire::{
+use rollcall::features::datagrams::wire::{
     self, Ack, Answer, Cookie, Counter, DatagramKey, SHORT, Status,
 };
 use serde::Deserialize;

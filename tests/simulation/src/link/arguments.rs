@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, Group};
 use rollcall::config::{AttendanceForm, SeenIds};
-use rollcall::store::{Attending, ClaimLimits, Edge, Entries, EntryId, Rank, Span};
+use rollcall::features::attendance::store::Attending;
+use rollcall::store::{ClaimLimits, Edge, Entries, EntryId, Rank, Span};
 use tokio::time::Instant;
 
 pub(super) trait Argument<'a> {

@@ -1,0 +1,9 @@
+//! The scripts of this feature, each one atomic step in Redis.
+
+use crate::store::redis::scripts::scripts;
+
+scripts! {
+    FIND_ATTENDEES = "find_attendees.lua",
+    WRITE_ATTENDANCE = "write_attendance.lua",
+    LIST_ATTENDANCE = "list_attendance.lua",
+}

@@ -1,0 +1,8 @@
+//! The scripts of this feature, each one atomic step in Redis.
+
+use crate::store::redis::scripts::scripts;
+
+scripts! {
+    STRAY_SESSIONS = "stray_sessions.lua",
+    INSPECT_USERS = "inspect_users.lua",
+}

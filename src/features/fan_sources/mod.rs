@@ -1,0 +1,60 @@
+//! The sources of fans outside the store: a service of the platform, or its database.
+//!
+//! The core asks a [`FanLookup`] and keeps a fan who is known. This feature offers such sources, and
+//! asks them in batches, so that joins do not wait for a slow one.
+
+use std::sync::Arc;
+
+use self::asker::FanAsker;
+use self::http::HttpFans;
+use self::sql::SqlFans;
+use super::wired::{SetupError, Wired};
+use crate::base::metrics::Metrics;
+use crate::config::{Config, FanSource};
+use crate::store::Store;
+use crate::store::fans::stored::StoredFans;
+use crate::store::fans::{FanLookup, FanSetupError, TokenFans};
+
+pub(crate) mod asker;
+pub(crate) mod http;
+pub(crate) mod sql;
+
+/// The source that the settings name.
+///
+/// # Errors
+/// A file or the URL cannot be used. A source that does not answer now is no error.
+pub(crate) fn open(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    metrics: &Arc<Metrics>,
+) -> Result<Arc<dyn FanLookup>, FanSetupError> {
+    Ok(match config.fan_source {
+        FanSource::Redis => Arc::new(StoredFans::new(store.clone(), config.fan_key)),
+        FanSource::Token => Arc::new(TokenFans),
+        FanSource::Http => Arc::new(HttpFans::new(config, metrics.clone())?),
+        FanSource::Sql => Arc::new(SqlFans::new(config, metrics.clone())?),
+    })
+}
+
+/// Asks a source that is elsewhere.
+pub(crate) fn feature(source: &Arc<dyn FanLookup>) -> Wired {
+    let source = source.clone();
+    Wired::joins(move |host, added| {
+        added.files.extend(source.clone().secret_file());
+        if host.core.config.fan_source.is_elsewhere() {
+            let asker = FanAsker {
+                core: host.core.clone(),
+                source,
+                calls: host.core.config.fan_calls,
+            };
+            added.task("fan asker", |stop| asker.run(stop));
+        }
+        Ok(())
+    })
+}
+
+impl From<FanSetupError> for SetupError {
+    fn from(why: FanSetupError) -> Self {
+        Self(why.to_string())
+    }
+}

@@ -1,0 +1,225 @@
+//! The calls on jobs for the followers of an author. The gateways read a stream of jobs as one
+//! consumer group. A hash notes for each job which gateway works on it and how far it got. Both are
+//! in one slot, so each step is one script.
+//!
+//! The group has one consumer for all gateways, so that gateways that are gone leave no consumers
+//! behind. The hash names the gateway of each job instead.
+
+use crate::features::feeds::scripts as own_scripts;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fred::types::Value;
+
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::ids::{GatewayId, UserId};
+use crate::features::feeds::store::fanout_jobs::{
+    CLAIM_AFTER, FanoutJobs, FanoutTask, Job, MAX_PULLED, TakenJob, TakenJobs,
+};
+use crate::features::feeds::store::statuses::{Entry, StatusId};
+use crate::store::redis::reply::{Reply, number, score, text};
+use crate::store::redis::{RedisStore, args, scripts};
+use crate::store::{Followed, StoreResult};
+
+const GROUP: &str = "gateways";
+
+/// The name of a job in the stream and in the hash.
+fn name(task: FanoutTask, status: &StatusId) -> String {
+    match task {
+        FanoutTask::Add => format!("add {status}"),
+        FanoutTask::Remove => format!("remove {status}"),
+    }
+}
+
+fn read_job(name: &str, at: &str) -> Option<Job> {
+    let (task, status) = name.split_once(' ')?;
+    let task = match task {
+        "add" => FanoutTask::Add,
+        "remove" => FanoutTask::Remove,
+        _ => return None,
+    };
+    Some(Job {
+        task,
+        entry: Entry {
+            at: at.parse().ok()?,
+            id: StatusId::parse(status)?,
+        },
+    })
+}
+
+fn read_progress(text: &str) -> Option<Followed> {
+    let (at, user) = text.split_once(' ')?;
+    Some(Followed {
+        at: at.parse().ok()?,
+        user: UserId::parse(user).ok()?,
+    })
+}
+
+impl RedisStore {
+    fn fanout_keys(&self) -> Vec<String> {
+        vec![self.keys().fanout(), self.keys().fanout_progress()]
+    }
+
+    /// Whether a job that adds or removes the status is unfinished.
+    pub(crate) async fn is_being_told(&self, status: &StatusId) -> StoreResult<bool> {
+        let add = name(FanoutTask::Add, status);
+        let remove = name(FanoutTask::Remove, status);
+        let args = args![self.keys().fanout_progress(), add, remove];
+        let steps = async {
+            let fields = Reply::of(self.router.command("HMGET", args).await?)?;
+            Ok(fields.texts().next().is_some())
+        };
+        self.router.call("is_being_told", steps).await
+    }
+
+    async fn take_jobs(&self, worker: &GatewayId, most: usize) -> StoreResult<TakenJobs> {
+        // Mostly there is nothing to do, and these two commands cost Redis far less than a script.
+        let look = vec![
+            ("XLEN", args![self.keys().fanout()]),
+            ("EXISTS", args![self.keys().fanout_progress()]),
+        ];
+        let found: StoreResult<Vec<Value>> = self.router.read_all(look).await.into_iter().collect();
+        if found?.iter().all(|count| number(count) == Ok(0)) {
+            return Ok(TakenJobs::default());
+        }
+        let args = args![worker, GROUP, millis(CLAIM_AFTER), most];
+        let mut reply = self
+            .router
+            .script(&scripts::TAKE_FANOUTS, self.fanout_keys(), args)
+            .await?;
+        let unfinished = reply.number()?;
+        let oldest = Duration::from_millis(reply.number()?);
+        let mut taken = TakenJobs {
+            jobs: Vec::new(),
+            unfinished,
+            oldest,
+        };
+        while let Some(id) = reply.piece() {
+            let id = text(id)?;
+            let job = reply.text()?;
+            let at = reply.text()?;
+            let done_to = read_progress(&reply.text()?);
+            match read_job(&job, &at) {
+                Some(job) => taken.jobs.push(TakenJob { id, job, done_to }),
+                // Another program wrote this job.
+                None => self.finish_taken(worker, &id, &job).await?,
+            }
+        }
+        Ok(taken)
+    }
+
+    async fn keep_taken(&self, worker: &GatewayId, taken: &TakenJob) -> StoreResult<bool> {
+        let done_to = match &taken.done_to {
+            Some(last) => format!("{} {}", last.at, last.user),
+            None => String::new(),
+        };
+        let args = args![
+            worker,
+            GROUP,
+            taken.id,
+            name(taken.job.task, &taken.job.entry.id),
+            done_to
+        ];
+        self.router
+            .script(&scripts::KEEP_FANOUT, self.fanout_keys(), args)
+            .await?
+            .flag()
+    }
+
+    async fn finish_taken(&self, worker: &GatewayId, id: &str, job: &str) -> StoreResult<()> {
+        let args = args![worker, GROUP, id, job];
+        self.router
+            .script(&scripts::FINISH_FANOUT, self.fanout_keys(), args)
+            .await?;
+        Ok(())
+    }
+
+    async fn do_set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> StoreResult<()> {
+        let key = self.keys().pulled();
+        let Some(since) = since else {
+            self.router.command("ZREM", args![key, author]).await?;
+            return Ok(());
+        };
+        self.router
+            .command("ZADD", args![key, "NX", since, author])
+            .await?;
+        let too_old = -(MAX_PULLED as i64) - 1;
+        self.router
+            .command("ZREMRANGEBYRANK", args![key, 0, too_old])
+            .await?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl FanoutJobs for RedisStore {
+    async fn enqueue_fanout(&self, job: &Job) -> StoreResult<()> {
+        let args = args![name(job.task, &job.entry.id), job.entry.at];
+        let steps = async {
+            self.router
+                .script(&own_scripts::ENQUEUE_FANOUT, self.fanout_keys(), args)
+                .await?;
+            Ok(())
+        };
+        self.router.call("enqueue_fanout", steps).await
+    }
+
+    async fn take_fanouts(&self, worker: &GatewayId, most: usize) -> StoreResult<TakenJobs> {
+        self.router
+            .call("take_fanouts", self.take_jobs(worker, most))
+            .await
+    }
+
+    async fn keep_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<bool> {
+        self.router
+            .call("keep_fanout", self.keep_taken(worker, job))
+            .await
+    }
+
+    async fn finish_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<()> {
+        let what = name(job.job.task, &job.job.entry.id);
+        self.router
+            .call("finish_fanout", self.finish_taken(worker, &job.id, &what))
+            .await
+    }
+
+    async fn is_being_added(&self, status: &StatusId) -> StoreResult<bool> {
+        let args = args![self.keys().fanout_progress(), name(FanoutTask::Add, status)];
+        let steps = async { Ok(!self.router.command("HGET", args).await?.is_null()) };
+        self.router.call("is_being_added", steps).await
+    }
+
+    async fn pulled_authors(&self) -> StoreResult<Vec<(UserId, UnixMillis)>> {
+        let args = args![self.keys().pulled(), 0, MAX_PULLED - 1, "WITHSCORES"];
+        let steps = async {
+            let authors = Reply::of(self.router.command("ZREVRANGE", args).await?)?.scored()?;
+            let mut pulled = Vec::with_capacity(authors.len());
+            for (user, since) in authors {
+                if let Ok(user) = UserId::parse(&user) {
+                    pulled.push((user, since));
+                }
+            }
+            Ok(pulled)
+        };
+        self.router.call("pulled_authors", steps).await
+    }
+
+    async fn pulled_since(&self, author: &UserId) -> StoreResult<Option<UnixMillis>> {
+        let args = args![self.keys().pulled(), author];
+        let steps = async {
+            let since = self.router.command("ZSCORE", args).await?;
+            if since.is_null() {
+                Ok(None)
+            } else {
+                Ok(Some(score(since)?.max(0.0) as UnixMillis))
+            }
+        };
+        self.router.call("pulled_since", steps).await
+    }
+
+    async fn set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> StoreResult<()> {
+        self.router
+            .call("set_pulled", self.do_set_pulled(author, since))
+            .await
+    }
+}

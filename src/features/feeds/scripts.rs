@@ -1,0 +1,11 @@
+//! The scripts of this feature, each one atomic step in Redis.
+
+use crate::store::redis::scripts::scripts;
+
+scripts! {
+    ADD_STATUSES = "add_statuses.lua",
+    PUT_POST = "put_post.lua",
+    DROP_POST = "drop_post.lua",
+    PUT_IN_LIST = "put_in_list.lua",
+    ENQUEUE_FANOUT = "enqueue_fanout.lua",
+}

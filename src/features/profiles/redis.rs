@@ -1,0 +1,154 @@
+//! The calls on profiles. A user's profile and the list of logins lie in different slots of a
+//! cluster. The profile is right: a claim of a login that the profile of its user does not carry is
+//! stale, and the end of the change gives it back.
+
+use crate::features::profiles::scripts;
+use async_trait::async_trait;
+
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Login, UserId};
+use crate::features::profiles::store::{Profile, Profiles, PutProfile};
+use crate::store::StoreResult;
+use crate::store::redis::changes::{Change, in_time};
+use crate::store::redis::reply::{Reply, nonsense, text};
+use crate::store::redis::{RedisStore, args};
+
+impl RedisStore {
+    async fn do_put(&self, user: &UserId, login: &Login, name: &str) -> StoreResult<PutProfile> {
+        let change = Change::Login {
+            user: user.clone(),
+            login: login.clone(),
+        };
+        let guards = self.guards(&change).await?;
+        let begun = self.begin_change(&change).await?;
+        let claimed = self.claim(user, login, guards[0]).await;
+        if !self.or_end(&begun, claimed).await? {
+            self.end_change(&begun).await;
+            return Ok(PutProfile::LoginTaken);
+        }
+        let key = self.keys().user(user);
+        let args = args![login, name, guards[1]];
+        let reply = self
+            .router
+            .script(&scripts::WRITE_PROFILE, vec![key.clone()], args)
+            .await?;
+        let mut reply = in_time(self, &key, reply)?;
+        let is_new = reply.flag()?;
+        let signup = reply.number()?;
+        let former = reply.text()?;
+        if let Ok(former) = Login::parse(&former)
+            && former.folded() != login.folded()
+        {
+            self.give_back(user, &former, guards[0]).await?;
+        }
+        self.end_change(&begun).await;
+        let profile = Profile {
+            login: login.clone(),
+            name: name.to_owned(),
+            signup,
+        };
+        Ok(if is_new {
+            PutProfile::Created(profile)
+        } else {
+            PutProfile::Replaced(profile)
+        })
+    }
+
+    /// Claims a login for a user. False if another user has the login.
+    pub(crate) async fn claim(
+        &self,
+        user: &UserId,
+        login: &Login,
+        until: UnixMillis,
+    ) -> StoreResult<bool> {
+        let key = self.keys().users();
+        let args = args![login.folded(), user, until];
+        let reply = self
+            .router
+            .script(&scripts::CLAIM_LOGIN, vec![key.clone()], args)
+            .await?;
+        in_time(self, &key, reply)?.flag()
+    }
+
+    /// Frees a login that this user has claimed.
+    pub(crate) async fn give_back(
+        &self,
+        user: &UserId,
+        login: &Login,
+        until: UnixMillis,
+    ) -> StoreResult<()> {
+        let key = self.keys().users();
+        let args = args![login.folded(), user, until];
+        let reply = self
+            .router
+            .script(&scripts::FREE_LOGIN, vec![key.clone()], args)
+            .await?;
+        in_time(self, &key, reply)?.flag()?;
+        Ok(())
+    }
+
+    /// Gives back the logins that a change left behind, claimed or not given back: all that the
+    /// profile does not carry.
+    pub(crate) async fn settle_login(
+        &self,
+        user: &UserId,
+        claimed: &Login,
+        until: UnixMillis,
+    ) -> StoreResult<()> {
+        let args = args![self.keys().user(user), "login", "former"];
+        let mut fields = Reply::of(self.router.command("HMGET", args).await?)?;
+        let carried = next_login(&mut fields);
+        let former = next_login(&mut fields);
+        let mut logins = vec![claimed.clone()];
+        logins.extend(former);
+        for login in logins {
+            let is_carried = match &carried {
+                Some(carried) => carried.folded() == login.folded(),
+                None => false,
+            };
+            if !is_carried {
+                self.give_back(user, &login, until).await?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn read_profile(&self, user: &UserId) -> StoreResult<Option<Profile>> {
+        let args = args![self.keys().user(user), "login", "name", "signup"];
+        let mut fields = Reply::of(self.router.command("HMGET", args).await?)?;
+        let login = match fields.piece() {
+            Some(login) if !login.is_null() => text(login)?,
+            _ => return Ok(None),
+        };
+        let login = Login::parse(&login).map_err(|_| nonsense("a profile without a login"))?;
+        Ok(Some(Profile {
+            login,
+            name: fields.text()?,
+            signup: fields.number()?,
+        }))
+    }
+}
+
+/// The next field as a login; `None` for a field that is absent or no login.
+fn next_login(fields: &mut Reply) -> Option<Login> {
+    let login = fields.piece()?.into_string()?;
+    Login::parse(&login).ok()
+}
+
+#[async_trait]
+impl Profiles for RedisStore {
+    async fn put_profile(
+        &self,
+        user: &UserId,
+        login: &Login,
+        name: &str,
+    ) -> StoreResult<PutProfile> {
+        self.router
+            .call("put_profile", self.do_put(user, login, name))
+            .await
+    }
+
+    async fn profile(&self, user: &UserId) -> StoreResult<Option<Profile>> {
+        self.router.call("profile", self.read_profile(user)).await
+    }
+}

@@ -1,0 +1,9 @@
+//! The scripts of this feature, each one atomic step in Redis.
+
+use crate::store::redis::scripts::scripts;
+
+scripts! {
+    CLAIM_LOGIN = "claim_login.lua",
+    FREE_LOGIN = "free_login.lua",
+    WRITE_PROFILE = "write_profile.lua",
+}

@@ -1,0 +1,62 @@
+//! The profiles of the embedded store, and the users who have the logins.
+
+use std::collections::HashMap;
+
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Login, UserId};
+use crate::features::profiles::store::{Profile, PutProfile};
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StoredProfiles {
+    profiles: HashMap<UserId, Profile>,
+    /// By the folded login.
+    logins: HashMap<Login, UserId>,
+}
+
+impl StoredProfiles {
+    pub(crate) fn put(
+        &mut self,
+        user: &UserId,
+        login: &Login,
+        name: &str,
+        now: UnixMillis,
+    ) -> PutProfile {
+        if let Some(owner) = self.logins.get(&login.folded())
+            && owner != user
+        {
+            return PutProfile::LoginTaken;
+        }
+        let former = self.profiles.get(user).cloned();
+        if let Some(former) = &former {
+            self.logins.remove(&former.login.folded());
+        }
+        self.logins.insert(login.folded(), user.clone());
+        let signup = match &former {
+            Some(former) => former.signup,
+            None => now,
+        };
+        let profile = Profile {
+            login: login.clone(),
+            name: name.to_owned(),
+            signup,
+        };
+        self.profiles.insert(user.clone(), profile.clone());
+        if former.is_some() {
+            PutProfile::Replaced(profile)
+        } else {
+            PutProfile::Created(profile)
+        }
+    }
+
+    /// Removes a user. Answers how many profiles there were, and how many logins.
+    pub(crate) fn erase(&mut self, user: &UserId) -> (u64, u64) {
+        let profiles = u64::from(self.profiles.remove(user).is_some());
+        let before = self.logins.len();
+        self.logins.retain(|_, owner| owner != user);
+        (profiles, (before - self.logins.len()) as u64)
+    }
+
+    pub(crate) fn profile(&self, user: &UserId) -> Option<Profile> {
+        self.profiles.get(user).cloned()
+    }
+}
