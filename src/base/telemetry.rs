@@ -39,7 +39,7 @@ pub(crate) use writer::write;
 use super::terminal::has_colour;
 
 /// The format of the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// For people.
     Text,

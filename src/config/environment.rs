@@ -25,7 +25,7 @@ pub(super) fn read(
                 .into_string()
                 .map_err(|_| "is not valid UTF-8".to_owned());
             given.insert(
-                setting.name,
+                &setting.name,
                 Given {
                     text,
                     place: format!("env {name}"),

@@ -3,18 +3,17 @@
 //! the values of settings. [`load`](super::load) checks them, so that one mistake does not hide the
 //! next.
 
-use std::error::Error as _;
 use std::ffi::{OsStr, OsString};
 
-use clap::builder::{ValueParser, styling};
+use clap::builder::styling;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand, ValueHint};
+use clap::{Arg, ArgMatches, Command, FromArgMatches, Subcommand};
 
 use super::command::{CommandLine, Task};
-use super::flag_value::value;
+use super::declared;
 use super::given::{Given, GivenMap};
 use super::mistakes::did_you_mean;
-use super::settings::{SETTINGS, Setting};
+use super::settings::SETTINGS;
 use super::shell;
 use crate::base::exit;
 
@@ -54,44 +53,10 @@ fn command() -> Command {
         .about("A live-stream room presence gateway: who is in the room now, exactly, in Redis.")
         .after_help(after_help())
         .styles(styling::Styles::plain());
-    for setting in SETTINGS {
-        command = command.arg(arg(setting));
+    for setting in SETTINGS.iter() {
+        command = command.arg(setting.flag());
     }
     CommandLine::augment_subcommands(command)
-}
-
-fn arg(setting: &Setting) -> Arg {
-    let default = setting.default.unwrap_or("none");
-    let short = format!("{} [default: {default}]", setting.doc);
-    let details = if setting.more.is_empty() {
-        String::new()
-    } else {
-        format!(".\n{}", setting.more)
-    };
-    let long = format!(
-        "{}{details}\n[default: {default}] [env: {}]",
-        setting.doc,
-        setting.env_name()
-    );
-    let arg = Arg::new(setting.name);
-    let arg = match setting.bare {
-        Some(value) => arg.num_args(0..=1).default_missing_value(value),
-        None => arg,
-    };
-    let is_file = setting.hint.starts_with("FILE");
-    arg.long(setting.name)
-        .global(true)
-        .value_hint(if is_file {
-            ValueHint::FilePath
-        } else {
-            ValueHint::Unknown
-        })
-        .value_name(setting.hint)
-        .value_parser(ValueParser::os_string())
-        .action(ArgAction::Append)
-        .help_heading(setting.group)
-        .help(short)
-        .long_help(long)
 }
 
 pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<String>) -> Asked {
@@ -182,10 +147,7 @@ fn mistake(err: &clap::Error) -> String {
                 text(err, ContextKind::ValidValue).unwrap_or_default()
             )
         }
-        _ => match err.source() {
-            Some(source) => source.to_string(),
-            None => err.kind().to_string(),
-        },
+        _ => declared::problem(err),
     };
     let kind = if culprit.starts_with('-') {
         " (flag)"
@@ -207,7 +169,8 @@ fn unknown_flag(command: &Command, name: &str) -> String {
     if options.contains(&name) {
         return "is not an option of this command; see rollcall --help".to_owned();
     }
-    let known = SETTINGS.iter().map(|setting| setting.name).chain(options);
+    let settings = SETTINGS.iter().map(|setting| setting.name.as_str());
+    let known = settings.chain(options);
     format!(
         "no such flag{}",
         did_you_mean(name, known, |name| format!("--{name}"))
@@ -274,10 +237,10 @@ fn given(matches: &ArgMatches, mistakes: &mut Vec<String>) -> Asked {
         last = of_word;
     }
     let mut given = GivenMap::new();
-    for setting in SETTINGS {
-        if let Some(text) = value(last, setting.name) {
+    for setting in SETTINGS.iter() {
+        if let Some(text) = value(last, &setting.name) {
             given.insert(
-                setting.name,
+                &setting.name,
                 Given {
                     text,
                     place: format!("flag --{}", setting.name),
@@ -286,4 +249,19 @@ fn given(matches: &ArgMatches, mistakes: &mut Vec<String>) -> Asked {
         }
     }
     Asked::Do(task, given)
+}
+
+/// The value of a flag that may be given once.
+fn value(matches: &ArgMatches, flag: &str) -> Option<Result<String, String>> {
+    let values: Vec<_> = matches.get_many::<OsString>(flag)?.collect();
+    Some(match values.as_slice() {
+        [value] => match value.to_str() {
+            Some(text) => Ok(text.to_owned()),
+            None => Err("is not valid UTF-8".to_owned()),
+        },
+        more => Err(format!(
+            "is given {} times, but may be given only once",
+            more.len()
+        )),
+    })
 }

@@ -1,176 +1,108 @@
 //! The media servers of the settings file: a table `[media.<name>]` for each. A mistake says what
 //! would be right, and quotes no secret.
 
-mod callbacks;
 mod mapping;
-pub(super) mod server;
 mod template;
 
 use std::convert::Infallible;
-use std::net::IpAddr;
-use std::str::FromStr;
+use std::path::{Path, PathBuf};
 
-use super::tables::{self, Keys, Kind, Table};
-use super::values::{AuthMode, Config};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, Args};
+use ipnet::IpNet;
+
+pub use self::mapping::{Mapping, Meaning, Place};
+pub use self::template::{Placeholder, Template, TemplateError};
+use super::tables::{Table, WrongKey};
+use super::values::{AuthMode, http_url, network, switch};
+use crate::base::media_event::EndKnownBy;
 use crate::base::media_server::{MediaKind, MediaServerName};
 use crate::base::secret::Secret;
-use ipnet::IpNet;
-pub use mapping::{Mapping, Meaning, Place};
-use reqwest::Url;
-pub use server::MediaServer;
-use server::SHORTEST_SECRET;
-pub use template::{Placeholder, Template, TemplateError};
 
-const TABLES: Kind<MediaServerName, MediaServer> = Kind {
-    word: "media",
-    keys: &[
-        "address",
-        "app",
-        "asks",
-        "at",
-        "begins",
-        "ends",
-        "event",
-        "goes-on",
-        "heartbeats",
-        "ignores",
-        "instance",
-        "kind",
-        "live",
-        "networks",
-        "no-body",
-        "no-status",
-        "path",
-        "poll-url",
-        "publish-secret-file",
-        "publish-url",
-        "query",
-        "secret",
-        "secret-file",
-        "session",
-        "stream",
-        "streamer",
-        "streamer-id",
-        "token",
-        "yes-body",
-        "yes-header",
-    ],
-    name: MediaServerName::parse,
-    make: server,
-};
+/// The shortest secret that a person chooses, in bytes. Nobody guesses 16 random bytes.
+const SHORTEST_SECRET: usize = 16;
 
-/// Reads the entries. Adds each mistake, with the name of its key, to `mistakes`.
-pub(super) fn read(entries: Vec<Table>, mistakes: &mut Vec<String>) -> Vec<MediaServer> {
-    TABLES.read(entries, mistakes)
-}
-
-fn server(name: MediaServerName, keys: &mut Keys<'_>) -> Option<MediaServer> {
-    let before = keys.mistakes();
-    let no_kind = format!("is missing; use one of {}", kinds());
-    let kind = keys.required("kind", &no_kind, kind);
-    let secret = keys.read("secret", secret);
-    let secret_file = keys.read("secret-file", tables::file);
-    let live = keys.read("live", live_template);
-    let streamer = keys.read("streamer", streamer_template);
-    let publish_url = keys.read("publish-url", url);
-    let publish_secret_file = keys.read("publish-secret-file", tables::file);
-    let poll_url = keys.read("poll-url", url);
-    let heartbeats = keys.read("heartbeats", on_or_off);
-    let networks = keys.read("networks", networks);
-    let mapping = kind.map(|kind| callbacks::read(kind, keys));
-    if keys.mistakes() > before {
-        return None;
-    }
-    Some(MediaServer {
-        name,
-        kind: kind?,
-        mapping: mapping?,
-        secret,
-        secret_file,
-        live: live.unwrap_or_default(),
-        streamer,
-        publish_url,
-        publish_secret_file,
-        poll_url,
-        heartbeats: heartbeats.unwrap_or_default(),
-        networks: networks.unwrap_or_default(),
-    })
-}
-
-fn kinds() -> String {
-    MediaKind::ALL.map(MediaKind::as_str).join(", ")
-}
-
-fn kind(text: &str) -> Result<MediaKind, String> {
-    match MediaKind::from_name(text) {
-        Some(kind) => Ok(kind),
-        None => Err(format!("is not known; use one of {}", kinds())),
-    }
-}
-
-fn secret(text: &str) -> Result<Secret, Infallible> {
-    Ok(Secret::new(text))
-}
-
-fn live_template(text: &str) -> Result<Template, TemplateError> {
-    Template::parse(text, &[Placeholder::Name, Placeholder::App])
-}
-
-fn streamer_template(text: &str) -> Result<Template, TemplateError> {
-    Template::parse(text, &Placeholder::ALL)
-}
-
-fn url(text: &str) -> Result<Secret, &'static str> {
-    match Url::parse(text) {
-        Ok(url) if ["http", "https"].contains(&url.scheme()) && url.has_host() => {
-            Ok(Secret::new(text))
-        }
-        _ => Err("is not a URL of https or http; use one like https://example.org/stream-keys"),
-    }
-}
-
-fn on_or_off(text: &str) -> Result<bool, &'static str> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err("is not known; use on or off"),
-    }
-}
-
-/// Networks, and addresses as networks of their own.
-fn networks(text: &str) -> Result<Vec<IpNet>, &'static str> {
-    let mut networks = Vec::new();
-    for part in text.split(',') {
-        let part = part.trim();
-        if let Ok(network) = IpNet::from_str(part) {
-            networks.push(network);
-        } else if let Ok(address) = IpAddr::from_str(part) {
-            networks.push(address.into());
-        } else {
-            return Err(
-                "is not a list of networks; use addresses such as 10.0.0.0/8,192.0.2.7,::1",
-            );
-        }
-    }
-    Ok(networks)
-}
-
-impl Config {
-    /// What is wrong with the entries beside the other settings, or within one entry.
-    pub(super) fn media_mistakes(&self) -> Vec<String> {
-        let mut mistakes = Vec::new();
-        for server in &self.media {
-            for (key, mistake) in server.mistakes(self.auth) {
-                mistakes.push(format!("media.{}.{key}: {mistake}", server.name));
-            }
-        }
-        mistakes
-    }
+/// A media server, as the settings file describes it.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+#[group(skip)]
+pub struct MediaServer {
+    /// Its name in the path of its callbacks.
+    #[arg(value_parser = MediaServerName::parse)]
+    pub name: MediaServerName,
+    /// What it sends.
+    #[arg(long, value_parser = kind())]
+    pub kind: MediaKind,
+    /// How its callbacks are read and answered.
+    #[command(flatten)]
+    pub mapping: Mapping,
+    /// Proves that a callback is the server's. `None` with `--auth off` only, or if a file has it.
+    #[arg(long, value_parser = secret)]
+    pub secret: Option<Secret>,
+    /// The file with the secret.
+    #[arg(long)]
+    pub secret_file: Option<PathBuf>,
+    /// The live of a stream.
+    #[arg(long, default_value = "{name}", value_parser = live_template)]
+    pub live: Template,
+    /// The streamer of a stream without a token; `None`: such a stream is refused, unless `--auth`
+    /// is off.
+    #[arg(long, value_parser = streamer_template)]
+    pub streamer: Option<Template>,
+    /// The platform's service that knows whose a stream key is; it may hold a password.
+    #[arg(long, value_parser = url)]
+    pub publish_url: Option<Secret>,
+    /// The file with the secret that the platform's service is shown.
+    #[arg(long)]
+    pub publish_secret_file: Option<PathBuf>,
+    /// Where the server says which sessions publish; it may hold a password. `None`: it is not
+    /// asked.
+    #[arg(long, value_parser = url)]
+    pub poll_url: Option<Secret>,
+    /// Whether each session has to say that it goes on, from its beginning.
+    #[arg(long, action = ArgAction::Set, default_value = "off", value_parser = switch())]
+    pub heartbeats: bool,
+    /// Where callbacks may come from; empty: from anywhere.
+    #[arg(long, value_delimiter = ',', value_parser = network)]
+    pub networks: Vec<IpNet>,
 }
 
 impl MediaServer {
+    /// The files with secrets, each with the key that names it.
+    pub fn secret_files(&self) -> Vec<(&'static str, &Path)> {
+        let mut files: Vec<(&'static str, &Path)> = Vec::new();
+        if let Some(file) = &self.secret_file {
+            files.push(("secret-file", file));
+        }
+        if let Some(file) = &self.publish_secret_file {
+            files.push(("publish-secret-file", file));
+        }
+        files
+    }
+
+    /// How it is known that a session is over if the server does not say so.
+    pub fn end_known_by(&self) -> EndKnownBy {
+        if self.poll_url.is_some() {
+            EndKnownBy::Asking
+        } else if self.heartbeats {
+            EndKnownBy::Heartbeats
+        } else {
+            EndKnownBy::NextSession
+        }
+    }
+
+    /// Whether the settings file itself has a secret, and not only names files.
+    pub(super) fn has_secret_in_file(&self) -> bool {
+        self.secret.is_some() || self.publish_url.is_some() || self.poll_url.is_some()
+    }
+
+    /// Whether nobody guesses a secret. LiveKit and Mux choose theirs themselves.
+    pub fn is_long_enough(&self, secret: &Secret) -> bool {
+        matches!(self.kind, MediaKind::LiveKit | MediaKind::Mux)
+            || secret.reveal().len() >= SHORTEST_SECRET
+    }
+
     /// The keys that do not fit together, and why.
-    fn mistakes(&self, auth: AuthMode) -> Vec<(&'static str, String)> {
+    pub(super) fn mistakes(&self, auth: AuthMode) -> Vec<(&'static str, String)> {
         let kind = self.kind.as_str();
         let mut wrong = Vec::new();
         if self.secret.is_some() && self.secret_file.is_some() {
@@ -215,4 +147,46 @@ impl MediaServer {
         }
         wrong
     }
+}
+
+impl Table for MediaServer {
+    const WORD: &'static str = "media";
+
+    fn complete(self, keys: &[String]) -> Result<Self, Vec<WrongKey>> {
+        if self.kind == MediaKind::Generic {
+            return Ok(self);
+        }
+        let mut wrong = Vec::new();
+        for key in keys.iter().filter(|key| Mapping::has_key(key)) {
+            wrong.push((key.clone(), "is for kind generic".to_owned()));
+        }
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        Ok(Self {
+            mapping: Mapping::of(self.kind),
+            ..self
+        })
+    }
+}
+
+fn kind() -> impl TypedValueParser<Value = MediaKind> {
+    PossibleValuesParser::new(MediaKind::ALL.map(MediaKind::as_str))
+        .try_map(|word| MediaKind::from_name(&word).ok_or("is not known"))
+}
+
+fn secret(text: &str) -> Result<Secret, Infallible> {
+    Ok(Secret::new(text))
+}
+
+fn live_template(text: &str) -> Result<Template, TemplateError> {
+    Template::parse(text, &[Placeholder::Name, Placeholder::App])
+}
+
+fn streamer_template(text: &str) -> Result<Template, TemplateError> {
+    Template::parse(text, &Placeholder::ALL)
+}
+
+fn url(text: &str) -> Result<Secret, String> {
+    http_url(text, "https://example.org/stream-keys")
 }

@@ -1,8 +1,4 @@
-//! Mistakes in the settings, as the operator reads them: which setting, where it was given, its
-//! value (unless that may be a secret), and what would be right.
-
-use super::given::Given;
-use super::settings::{Setting, Shown};
+//! All mistakes in the settings, and the hints for names that are misspelt.
 
 /// All mistakes in the settings. They are printed one per line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -10,28 +6,6 @@ use super::settings::{Setting, Shown};
 pub struct ConfigError {
     /// At least one.
     pub mistakes: Vec<String>,
-}
-
-/// The subject of a mistake, such as `heartbeat (flag --heartbeat) is "5"`. `given` is `None` for a
-/// setting that has its default.
-pub(super) fn subject(setting: &Setting, given: Option<&Given>) -> String {
-    let (place, value) = match given {
-        Some(given) => (given.place.as_str(), given.text.as_deref().ok()),
-        None => ("default", setting.default),
-    };
-    let subject = format!("{} ({place})", setting.name);
-    match value {
-        Some(value) if !value.is_empty() && may_be_shown(setting, value) => {
-            format!("{subject} is {value:?}")
-        }
-        _ => subject,
-    }
-}
-
-/// Whether a message may show the value. A value of any setting may be a URL with a password, given
-/// in the wrong place.
-pub(super) fn may_be_shown(setting: &Setting, value: &str) -> bool {
-    setting.shown == Shown::Plain && value.len() <= 120 && !value.contains('@')
 }
 
 /// `; did you mean heartbeat?`, or an empty text if none of the known names is similar.

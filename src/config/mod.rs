@@ -2,15 +2,15 @@
 //! operator can set is here. A fixed deadline is a constant in the file of the call that it bounds.
 //!
 //! A setting comes from a flag, else from the environment, else from the TOML file, else from its
-//! default. The [table](SETTINGS) declares each setting once; flags, variables, file keys and help
-//! follow from it. An unknown name is an error, so that a typo does not fall back to a default.
+//! default. A field of [`Config`] declares each setting once; flags, variables, file keys and
+//! help follow from it. An unknown name is an error, so that a typo does not fall back to a default.
 //! [`load`] reports all mistakes at once, each with the name of its setting, and never prints a
 //! secret.
 
 mod command;
+mod declared;
 mod environment;
 mod file;
-mod flag_value;
 mod flags;
 mod given;
 mod media;
@@ -24,7 +24,6 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod values;
-mod webhook_endpoint;
 mod webhooks;
 
 use std::collections::BTreeSet;
@@ -33,7 +32,7 @@ use std::path::PathBuf;
 
 use self::file::FromFile;
 use self::given::{Given, GivenMap};
-use self::mistakes::subject;
+use self::relations::Relations;
 
 pub use command::{
     AuditArgs, CheckArgs, EventsAction, EventsArgs, ExplainArgs, GatewayArgs, KeyArgs, KeyPattern,
@@ -42,10 +41,10 @@ pub use command::{
 pub use media::{Mapping, Meaning, MediaServer, Place, Placeholder, Template};
 pub use mistakes::ConfigError;
 pub use review::SettingInForce;
-pub use settings::{SETTINGS, Setting, Shown, markdown_table};
+pub use settings::{Config, SETTINGS, Setting, markdown_table};
 pub(crate) use values::number_of;
-pub use values::{AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, SeenIds, SqlIds};
-pub use webhook_endpoint::WebhookEndpoint;
+pub use values::{AttendanceForm, AuthMode, FanKey, FanSource, Jwks, SeenIds, SqlIds};
+pub use webhooks::WebhookEndpoint;
 
 /// The task of the process.
 #[derive(Debug)]
@@ -98,7 +97,11 @@ pub fn load(
     config.media = media;
     config.webhooks = webhooks;
     if !task.stands_alone() {
-        check_relations(&config, &given, &wrong, &mut mistakes);
+        config.check_relations(Relations {
+            given: &given,
+            wrong: &wrong,
+            mistakes: &mut mistakes,
+        });
     }
     if task.reads_store() && config.redis.is_none() && !wrong.contains("redis") {
         let mistake = "redis: is required: give --redis URL. A memory store is inside the process of its gateway and \
@@ -123,7 +126,7 @@ pub fn load(
 fn may_hold_secret(name: &str, given: &Given) -> bool {
     let is_hidden = SETTINGS
         .iter()
-        .any(|setting| setting.name == name && setting.shown == Shown::Never);
+        .any(|setting| setting.name == name && setting.may_hold_secret);
     let Ok(text) = &given.text else {
         return false;
     };
@@ -142,55 +145,42 @@ pub(crate) fn mistakes_in(text: &[u8]) -> usize {
     let (mut config, wrong) = take(&given, &mut mistakes);
     config.media = media;
     config.webhooks = webhooks;
-    check_relations(&config, &given, &wrong, &mut mistakes);
+    config.check_relations(Relations {
+        given: &given,
+        wrong: &wrong,
+        mistakes: &mut mistakes,
+    });
     mistakes.len()
 }
 
 /// The given settings over the defaults, and the names of the settings with a wrong value.
 fn take(all: &GivenMap, mistakes: &mut Vec<String>) -> (Config, BTreeSet<&'static str>) {
-    let mut config = Config::default();
+    let mut right = Vec::new();
     let mut wrong = BTreeSet::new();
-    for setting in SETTINGS {
-        let Some(given) = all.get(setting.name) else {
+    for setting in SETTINGS.iter() {
+        let Some(given) = all.get(setting.name.as_str()) else {
             continue;
         };
-        let taken = match &given.text {
-            Ok(text) if text.is_empty() => {
-                Err(format!("is empty: leave it out, or give {}", setting.hint))
+        match taken(setting, given) {
+            Ok(flag) => right.push(flag),
+            Err(problem) => {
+                wrong.insert(setting.name.as_str());
+                mistakes.push(format!("{}: {problem}", setting.subject(Some(given))));
             }
-            Ok(text) => (setting.take)(&mut config, text),
-            Err(problem) => Err(problem.clone()),
-        };
-        if let Err(problem) = taken {
-            wrong.insert(setting.name);
-            mistakes.push(format!("{}: {problem}", subject(setting, Some(given))));
         }
     }
+    // Each is right by itself, so all of them are.
+    let config = declared::read(&right).unwrap_or_default();
     (config, wrong)
 }
 
-/// Checks how the settings fit together. Leaves out relations of settings with a wrong value, whose
-/// mistakes are noted already.
-fn check_relations(
-    config: &Config,
-    given: &GivenMap,
-    wrong: &BTreeSet<&str>,
-    mistakes: &mut Vec<String>,
-) {
-    for broken in config.broken_relations() {
-        if broken.between.iter().any(|name| wrong.contains(name)) {
-            continue;
-        }
-        let concerned = SETTINGS
-            .iter()
-            .filter(|setting| broken.between.contains(&setting.name));
-        let subjects: Vec<_> = concerned
-            .map(|setting| subject(setting, given.get(setting.name)))
-            .collect();
-        mistakes.push(format!("{}: {}", subjects.join(", "), broken.problem));
+/// The flag that says the same, or what is wrong with it.
+fn taken(setting: &Setting, given: &Given) -> Result<String, String> {
+    let text = given.text.clone()?;
+    if text.is_empty() {
+        return Err(format!("is empty: leave it out, or give {}", setting.hint));
     }
-    if !wrong.contains("auth") {
-        mistakes.extend(config.media_mistakes());
-    }
-    mistakes.extend(config.webhook_mistakes());
+    let flag = format!("--{}={text}", setting.name);
+    declared::check::<Config>(&[&flag])?;
+    Ok(flag)
 }

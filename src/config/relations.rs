@@ -1,41 +1,46 @@
 //! The relations between settings: values that are right alone and wrong together, and values that
 //! are allowed but probably not intended.
 
+use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use humantime::format_duration;
 
-use super::values::{AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, SeenIds, SqlIds};
+use super::given::GivenMap;
+use super::settings::{Config, SETTINGS};
+use super::values::{AttendanceForm, AuthMode, FanKey, FanSource, Jwks, SeenIds, SqlIds};
 use crate::base::event_kind::EventKind;
 
-/// Settings that are right alone and wrong together.
-pub(super) struct BrokenRelation {
-    /// The names of the settings.
-    pub between: Vec<&'static str>,
-    /// What would be right.
-    pub problem: String,
+/// Notes the relations that do not hold. Leaves out those of settings with a wrong value, whose
+/// mistakes are noted already.
+pub(super) struct Relations<'a> {
+    pub given: &'a GivenMap,
+    pub wrong: &'a BTreeSet<&'static str>,
+    pub mistakes: &'a mut Vec<String>,
 }
 
-/// Collects the relations that do not hold.
-struct Relations {
-    broken: Vec<BrokenRelation>,
-}
-
-impl Relations {
-    fn require(&mut self, holds: bool, between: &'static [&'static str], problem: String) {
-        if !holds {
-            self.broken.push(BrokenRelation {
-                between: between.to_vec(),
-                problem,
-            });
+impl Relations<'_> {
+    fn require(&mut self, holds: bool, between: &[&str], problem: impl Display) {
+        if holds || between.iter().any(|name| self.wrong.contains(name)) {
+            return;
         }
+        let mut subjects = Vec::new();
+        for setting in SETTINGS.iter() {
+            let name = setting.name.as_str();
+            if between.contains(&name) {
+                subjects.push(setting.subject(self.given.get(name)));
+            }
+        }
+        let subjects = subjects.join(", ");
+        self.mistakes.push(format!("{subjects}: {problem}"));
     }
 }
 
 impl Config {
-    pub(super) fn broken_relations(&self) -> Vec<BrokenRelation> {
-        let mut relations = Relations { broken: Vec::new() };
+    /// Checks how the settings fit together.
+    pub(super) fn check_relations(&self, mut relations: Relations<'_>) {
         let answered = self.answered_within();
         relations.require(
             self.timeout >= answered,
@@ -78,11 +83,7 @@ impl Config {
             };
             relations.require(
                 self.auth != AuthMode::Off || addr.ip().to_canonical().is_loopback(),
-                if name == "listen" {
-                    &["listen", "auth"]
-                } else {
-                    &["admin-listen", "auth"]
-                },
+                &[name, "auth"],
                 format!(
                     "with auth off a client may claim any user_id, so {name} must be a loopback address: \
                      127.0.0.1:{port} or [::1]:{port}",
@@ -94,13 +95,13 @@ impl Config {
             relations.require(
                 !overlap(self.listen, admin),
                 &["listen", "admin-listen"],
-                "the two addresses must differ".to_owned(),
+                "the two addresses must differ",
             );
         }
         relations.require(
             self.tls_cert.is_some() == self.tls_key.is_some(),
             &["tls-cert", "tls-key"],
-            "tls-cert and tls-key go together".to_owned(),
+            "tls-cert and tls-key go together",
         );
         let has_keys = self.jwt_hs256_secret_file.is_some()
             || self.jwt_public_key.is_some()
@@ -108,35 +109,33 @@ impl Config {
         relations.require(
             self.auth != AuthMode::Jwt || has_keys,
             &["auth"],
-            "jwt needs a key that tokens are checked with: jwt-hs256-secret-file, jwt-public-key or jwt-jwks"
-                .to_owned(),
+            "jwt needs a key that tokens are checked with: jwt-hs256-secret-file, jwt-public-key or jwt-jwks",
         );
         relations.require(
             self.auth != AuthMode::Off || !(has_keys || self.api_keys.is_some()),
             &["auth"],
-            "with auth off no token and no API key is checked; use auth jwt, or leave the keys out"
-                .to_owned(),
+            "with auth off no token and no API key is checked; use auth jwt, or leave the keys out",
         );
         relations.require(
             self.fan_source != FanSource::Token || self.auth == AuthMode::Jwt,
             &["fan-source", "auth"],
-            "fan-source token needs auth jwt".to_owned(),
+            "fan-source token needs auth jwt",
         );
         relations.require(
             self.attendance == AttendanceForm::Set || self.last_seen_ids == SeenIds::U32,
             &["attendance", "last-seen-ids"],
-            "attendance bitmap needs last-seen-ids u32: every user id must be a number".to_owned(),
+            "attendance bitmap needs last-seen-ids u32: every user id must be a number",
         );
         self.require_fan_relations(&mut relations);
         relations.require(
             self.udp.is_some() || self.udp_advertise.is_empty(),
             &["udp", "udp-advertise"],
-            "udp-advertise needs udp".to_owned(),
+            "udp-advertise needs udp",
         );
         relations.require(
             self.webhook_url.is_some() == self.webhook_secret_file.is_some(),
             &["webhook-url", "webhook-secret-file"],
-            "webhook-url and webhook-secret-file go together".to_owned(),
+            "webhook-url and webhook-secret-file go together",
         );
         relations.require(
             self.webhook_patience <= self.events_max_age,
@@ -148,23 +147,23 @@ impl Config {
         );
         for event in &self.webhook_events {
             if let Some(setting) = self.switched_off(*event) {
-                relations.broken.push(BrokenRelation {
-                    between: vec!["webhook-events", setting],
-                    problem: format!("{event} needs {setting} on"),
-                });
+                let problem = format!("{event} needs {setting} on");
+                relations.require(false, &["webhook-events", setting], problem);
             }
         }
         relations.require(
             self.otlp_endpoint.is_none() || cfg!(feature = "otlp"),
             &["otlp-endpoint"],
-            "this build sends no spans; build with cargo build --release --features otlp"
-                .to_owned(),
+            "this build sends no spans; build with cargo build --release --features otlp",
         );
-        relations.broken
+        if !relations.wrong.contains("auth") {
+            relations.mistakes.extend(self.media_mistakes());
+        }
+        relations.mistakes.extend(self.webhook_mistakes());
     }
 
     /// The setting that keeps events of this kind from being made, if one does.
-    pub(super) fn switched_off(&self, event: EventKind) -> Option<&'static str> {
+    fn switched_off(&self, event: EventKind) -> Option<&'static str> {
         match event {
             EventKind::LiveCounts if !self.count_events => Some("count-events"),
             EventKind::FanJoined | EventKind::FanLeft if !self.fan_events => Some("fan-events"),
@@ -176,13 +175,45 @@ impl Config {
         }
     }
 
+    /// What is wrong with the media servers beside the other settings, or within one table.
+    fn media_mistakes(&self) -> Vec<String> {
+        let mut mistakes = Vec::new();
+        for server in &self.media {
+            for (key, mistake) in server.mistakes(self.auth) {
+                mistakes.push(format!("media.{}.{key}: {mistake}", server.name));
+            }
+        }
+        mistakes
+    }
+
+    /// What is wrong with the further webhooks beside the other settings.
+    fn webhook_mistakes(&self) -> Vec<String> {
+        let mut mistakes = Vec::new();
+        for webhook in &self.webhooks {
+            let name = &webhook.name;
+            if name.is_default() {
+                mistakes.push(format!(
+                    "webhooks.{name}: this is the name of the webhook of webhook-url; use another one"
+                ));
+            }
+            for event in &webhook.events {
+                if let Some(setting) = self.switched_off(*event) {
+                    mistakes.push(format!(
+                        "webhooks.{name}.events: {event} needs {setting} on"
+                    ));
+                }
+            }
+        }
+        mistakes
+    }
+
     /// The scheme of `fan-url`.
     fn fan_scheme(&self) -> Option<&str> {
         let (scheme, _) = self.fan_url.as_ref()?.reveal().split_once("://")?;
         Some(scheme)
     }
 
-    fn require_fan_relations(&self, relations: &mut Relations) {
+    fn require_fan_relations(&self, relations: &mut Relations<'_>) {
         let source = self.fan_source;
         let sql = source == FanSource::Sql;
         let scheme = self.fan_scheme();
@@ -197,22 +228,22 @@ impl Config {
             FanSource::Sql => "fan-source sql needs a fan-url of postgres or mysql",
             FanSource::Redis | FanSource::Token => "fan-url is for fan-source http or sql",
         };
-        relations.require(wanted, &["fan-source", "fan-url"], problem.to_owned());
+        relations.require(wanted, &["fan-source", "fan-url"], problem);
         let elsewhere = source.is_elsewhere();
         relations.require(
             elsewhere || self.fan_secret_file.is_none() && self.fan_ca.is_none(),
             &["fan-source", "fan-secret-file", "fan-ca"],
-            "fan-secret-file and fan-ca are for fan-source http or sql".to_owned(),
+            "fan-secret-file and fan-ca are for fan-source http or sql",
         );
         relations.require(
             source == FanSource::Redis || self.fan_key == FanKey::Followers,
             &["fan-source", "fan-key"],
-            "fan-key is for fan-source redis".to_owned(),
+            "fan-key is for fan-source redis",
         );
         relations.require(
             sql || self.fan_sql.is_none() && self.fan_sql_ids == SqlIds::Text,
             &["fan-source", "fan-sql", "fan-sql-ids"],
-            "fan-sql and fan-sql-ids are for fan-source sql".to_owned(),
+            "fan-sql and fan-sql-ids are for fan-source sql",
         );
         if sql
             && let Some(statement) = &self.fan_sql
@@ -229,7 +260,7 @@ impl Config {
                     "fan-sql needs two question marks: ?, the streamer, and then (?), the list of users",
                 )
             };
-            relations.require(fits, &["fan-sql", "fan-url"], problem.to_owned());
+            relations.require(fits, &["fan-sql", "fan-url"], problem);
         }
     }
 

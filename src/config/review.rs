@@ -6,9 +6,8 @@ use reqwest::Url;
 use serde::Serialize;
 
 use super::given::{Given, GivenMap};
-use super::mistakes::may_be_shown;
-use super::settings::{SETTINGS, Setting, Shown};
-use super::values::Config;
+use super::settings::{Config, SETTINGS, Setting};
+use super::values::has_login;
 use crate::base::redis_address::{Address, Layout};
 
 const HIDDEN: &str = "(not shown)";
@@ -33,7 +32,7 @@ pub(super) fn in_force(
     config: &Config,
 ) -> Vec<SettingInForce> {
     let mut settings = Vec::new();
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         settings.push(one_in_force(setting, given, wrong));
     }
     for server in &config.media {
@@ -54,40 +53,33 @@ pub(super) fn in_force(
 }
 
 fn one_in_force(setting: &Setting, given: &GivenMap, wrong: &BTreeSet<&str>) -> SettingInForce {
-    match given.get(setting.name) {
-        Some(Given { text, place }) => {
-            let value = match text {
-                Ok(text) if !wrong.contains(setting.name) => shown(setting, text),
-                _ => "(wrong)".to_owned(),
-            };
-            SettingInForce {
-                name: setting.name.to_owned(),
-                value: Some(value),
-                origin: place.clone(),
-            }
-        }
-        None => {
-            let value = setting.default.map(str::to_owned);
-            SettingInForce {
-                name: setting.name.to_owned(),
-                value,
-                origin: "default".to_owned(),
-            }
-        }
+    let name = setting.name.as_str();
+    let (value, origin) = match given.get(name) {
+        Some(Given {
+            text: Ok(text),
+            place,
+        }) if !wrong.contains(name) => (Some(shown(setting, text)), place.as_str()),
+        Some(Given { place, .. }) => (Some("(wrong)".to_owned()), place.as_str()),
+        None => (setting.default.clone(), "default"),
+    };
+    SettingInForce {
+        name: name.to_owned(),
+        value,
+        origin: origin.to_owned(),
     }
 }
 
 /// A right value. A URL that may hold a password is cut down to its scheme and its hosts.
 fn shown(setting: &Setting, value: &str) -> String {
-    match setting.shown {
-        Shown::Plain if may_be_shown(setting, value) => value.to_owned(),
-        Shown::Never if !value.contains("://") => value.to_owned(),
-        Shown::Never => match redis(value).or_else(|| url(value)) {
-            Some(shown) => shown,
-            None => HIDDEN.to_owned(),
-        },
-        Shown::Plain => HIDDEN.to_owned(),
+    if setting.may_show(value) || setting.may_hold_secret && !value.contains("://") {
+        return value.to_owned();
     }
+    let cut_down = if setting.may_hold_secret {
+        redis(value).or_else(|| url(value))
+    } else {
+        None
+    };
+    cut_down.unwrap_or_else(|| HIDDEN.to_owned())
 }
 
 fn redis(value: &str) -> Option<String> {
@@ -114,11 +106,7 @@ fn redis(value: &str) -> Option<String> {
 
 fn url(value: &str) -> Option<String> {
     let url = Url::parse(value).ok()?;
-    let login = if url.username().is_empty() && url.password().is_none() {
-        ""
-    } else {
-        "…@"
-    };
+    let login = if has_login(&url) { "…@" } else { "" };
     let port = match url.port() {
         Some(port) => format!(":{port}"),
         None => String::new(),

@@ -3,7 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::values::{Config, Jwks};
+use super::settings::Config;
+use super::values::Jwks;
 
 /// The permission of every other user to read a file.
 const READ_BY_OTHERS: u32 = 0o004;

@@ -66,9 +66,9 @@ mod tests {
     fn every_shell_completes_every_setting_and_command() {
         for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
             let script = printed(&format!("completions {shell}"));
-            for setting in SETTINGS {
+            for setting in SETTINGS.iter() {
                 assert!(
-                    script.contains(setting.name),
+                    script.contains(&setting.name),
                     "{shell} does not complete --{}",
                     setting.name
                 );
@@ -85,7 +85,7 @@ mod tests {
         // A hyphen of an option is written as `\\-`.
         let page = printed("man").replace('\\', "");
         assert!(page.contains(".TH rollcall 1"), "{}", &page[..200]);
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter() {
             assert!(
                 page.contains(&format!("--{}", setting.name)),
                 "--{}",

@@ -2,165 +2,158 @@
 //! `[webhooks.<name>]`. Flags and variables have no such tables. All values are texts. A mistake says
 //! which key is wrong and where it stands, and quotes no value, because it may be a secret.
 
-use std::convert::Infallible;
-use std::fmt::Display;
-use std::path::PathBuf;
+use clap::{Arg, Args, Command};
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
 
-use toml::Value;
-
+use super::declared;
 use super::mistakes::did_you_mean;
-use crate::base::ids::InvalidId;
 
-/// One table, as it stands in the file.
-pub(super) struct Table {
-    /// Its name, which may be wrong.
+/// The settings file.
+pub(super) struct Source<'a> {
+    /// As mistakes call it.
     pub name: String,
-    /// The file and the line.
-    pub place: String,
-    /// Its keys and values.
-    pub value: Value,
+    pub text: &'a str,
 }
 
-/// The tables of one kind.
-pub(super) struct Kind<N, T> {
+impl Source<'_> {
+    /// The line of a byte of the text. The first line is 1.
+    pub(super) fn line(&self, at: usize) -> usize {
+        let before = self.text.bytes().take(at);
+        before.filter(|byte| *byte == b'\n').count() + 1
+    }
+
+    /// Where a key of the file stands.
+    pub(super) fn place(&self, key: &Spanned<DeString<'_>>) -> String {
+        format!("{}, line {}", self.name, self.line(key.span().start))
+    }
+}
+
+/// The entries of a table in the order of the file.
+pub(super) fn in_order(table: DeTable<'_>) -> Vec<(Spanned<DeString<'_>>, DeValue<'_>)> {
+    let mut entries = Vec::new();
+    for (key, value) in table {
+        entries.push((key, value.into_inner()));
+    }
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries
+}
+
+/// A key, and what is wrong with it.
+pub(super) type WrongKey = (String, String);
+
+/// What a table describes. Its one argument that is no flag is its name.
+pub(super) trait Table: Args {
     /// The word before the name: `media`.
-    pub word: &'static str,
-    /// The keys that such a table may have.
-    pub keys: &'static [&'static str],
-    /// Reads a name.
-    pub name: fn(&str) -> Result<N, InvalidId>,
-    /// Makes of the keys what the table describes. `None` if something is wrong, which is noted.
-    pub make: fn(N, &mut Keys<'_>) -> Option<T>,
+    const WORD: &'static str;
+
+    /// Adds what follows from the keys of the table, or says which of them do not fit it.
+    fn complete(self, _keys: &[String]) -> Result<Self, Vec<WrongKey>> {
+        Ok(self)
+    }
 }
 
-impl<N, T> Kind<N, T> {
-    /// Reads tables. Adds each mistake, with the name of its key, to `mistakes`.
-    pub(super) fn read(&self, entries: Vec<Table>, mistakes: &mut Vec<String>) -> Vec<T> {
-        let mut made = Vec::new();
-        for Table { name, place, value } in entries {
-            let subject = format!("{}.{}", self.word, name.escape_debug());
-            let name = match (self.name)(&name) {
-                Ok(name) => name,
-                Err(why) => {
-                    mistakes.push(format!("{subject} ({place}): {why}"));
-                    continue;
-                }
-            };
-            let Value::Table(table) = value else {
+/// Reads tables of one kind. Adds each mistake, with the name of its key, to `mistakes`.
+pub(super) fn read<T: Table>(
+    source: &Source<'_>,
+    tables: DeTable<'_>,
+    mistakes: &mut Vec<String>,
+) -> Vec<T> {
+    let mut made = Vec::new();
+    for (name, value) in in_order(tables) {
+        let place = source.place(&name);
+        let name = name.get_ref();
+        let subject = format!("{}.{}", T::WORD, name.escape_debug());
+        let read = match (declared::check::<T>(&["--", name]), value) {
+            (Err(why), _) => {
+                mistakes.push(format!("{subject} ({place}): {why}"));
+                continue;
+            }
+            (Ok(()), DeValue::Table(table)) => read_table(name, table),
+            (Ok(()), _) => {
                 mistakes.push(format!(
                     "{subject} ({place}): is no table; write [{subject}], and its keys below"
                 ));
                 continue;
-            };
-            let mut keys = Keys {
-                subject,
-                place,
-                values: Vec::new(),
-                mistakes,
-            };
-            keys.take(table, self.keys);
-            made.extend((self.make)(name, &mut keys));
-        }
-        made
-    }
-}
-
-/// The keys of one table. Every mistake is noted with its key and its place.
-pub(super) struct Keys<'a> {
-    subject: String,
-    place: String,
-    /// The text of each key, `None` if it is wrong.
-    values: Vec<(&'static str, Option<String>)>,
-    mistakes: &'a mut Vec<String>,
-}
-
-impl<'a> Keys<'a> {
-    /// The keys of an empty table.
-    pub(super) fn none(mistakes: &'a mut Vec<String>) -> Self {
-        Self {
-            subject: String::new(),
-            place: String::new(),
-            values: Vec::new(),
-            mistakes,
-        }
-    }
-}
-
-impl Keys<'_> {
-    fn take(&mut self, table: toml::Table, all: &[&'static str]) {
-        for (key, value) in table {
-            let name = key.replace('_', "-");
-            let Some(known) = all.iter().copied().find(|known| *known == name) else {
-                let meant = did_you_mean(&name, all.iter().copied(), str::to_owned);
-                self.wrong(&key, &format!("no such key{meant}"));
-                continue;
-            };
-            match value {
-                _ if self.has(known) => {
-                    self.wrong(known, &"is set twice, with a dash and with an underscore");
-                }
-                Value::String(text) if text.is_empty() => {
-                    self.values.push((known, None));
-                    self.wrong(known, &"is empty: leave it out, or give it a value");
-                }
-                Value::String(text) => self.values.push((known, Some(text))),
-                _ => {
-                    self.values.push((known, None));
-                    self.wrong(known, &"must be a text in quotes");
+            }
+        };
+        match read {
+            Ok(described) => made.push(described),
+            Err(wrong) => {
+                for (key, problem) in wrong {
+                    let key = key.escape_debug();
+                    mistakes.push(format!("{subject}.{key} ({place}): {problem}"));
                 }
             }
         }
     }
+    made
+}
 
-    /// Notes a mistake.
-    pub(super) fn wrong(&mut self, key: &str, problem: &impl Display) {
-        let Self { subject, place, .. } = self;
-        let key = key.escape_debug();
-        let mistake = format!("{subject}.{key} ({place}): {problem}");
-        self.mistakes.push(mistake);
+fn read_table<T: Table>(name: &str, table: DeTable<'_>) -> Result<T, Vec<WrongKey>> {
+    let declared = declared::command::<T>();
+    let mut keys = Vec::new();
+    let mut flags = Vec::new();
+    let mut wrong = Vec::new();
+    for (key, value) in in_order(table) {
+        let key = key.get_ref().replace('_', "-");
+        if keys.contains(&key) {
+            let problem = "is set twice, with a dash and with an underscore";
+            wrong.push((key, problem.to_owned()));
+            continue;
+        }
+        match read_key::<T>(&declared, &key, &value) {
+            Ok(flag) => flags.push(flag),
+            Err(problem) => wrong.push((key.clone(), problem)),
+        }
+        keys.push(key);
     }
-
-    /// How many mistakes are noted.
-    pub(super) fn mistakes(&self) -> usize {
-        self.mistakes.len()
-    }
-
-    pub(super) fn has(&self, key: &str) -> bool {
-        self.values.iter().any(|(known, _)| *known == key)
-    }
-
-    /// What `parse` makes of the text of a key. `None` if the key is not there, or is wrong, which is
-    /// noted.
-    pub(super) fn read<T, E: Display>(
-        &mut self,
-        key: &str,
-        parse: impl FnOnce(&str) -> Result<T, E>,
-    ) -> Option<T> {
-        let (_, text) = self.values.iter().find(|(known, _)| *known == key)?;
-        match parse(text.as_deref()?) {
-            Ok(value) => Some(value),
-            Err(problem) => {
-                self.wrong(key, &problem);
-                None
-            }
+    for arg in declared.get_arguments() {
+        if let Some(key) = arg.get_long()
+            && arg.is_required_set()
+            && !keys.iter().any(|given| given == key)
+        {
+            wrong.push((key.to_owned(), missing(arg)));
         }
     }
-
-    /// As [`Keys::read`]. Notes the problem if the key is not there.
-    pub(super) fn required<T, E: Display>(
-        &mut self,
-        key: &str,
-        problem: &impl Display,
-        parse: impl FnOnce(&str) -> Result<T, E>,
-    ) -> Option<T> {
-        if !self.has(key) {
-            self.wrong(key, problem);
-        }
-        self.read(key, parse)
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    flags.extend(["--".to_owned(), name.to_owned()]);
+    match declared::read::<T>(&flags) {
+        Ok(described) => described.complete(&keys),
+        Err(why) => Err(vec![(name.to_owned(), declared::problem(&why))]),
     }
 }
 
-/// Reads the name of a file.
-pub(super) fn file(text: &str) -> Result<PathBuf, Infallible> {
-    Ok(PathBuf::from(text))
+/// The flag that says the same as a key, or what is wrong with it.
+fn read_key<T: Table>(
+    declared: &Command,
+    key: &str,
+    value: &DeValue<'_>,
+) -> Result<String, String> {
+    let known: Vec<&str> = declared.get_arguments().filter_map(Arg::get_long).collect();
+    if !known.contains(&key) {
+        let meant = did_you_mean(key, known.into_iter(), str::to_owned);
+        return Err(format!("no such key{meant}"));
+    }
+    match value.as_str() {
+        None => Err("must be a text in quotes".to_owned()),
+        Some("") => Err("is empty: leave it out, or give it a value".to_owned()),
+        Some(text) => {
+            let flag = format!("--{key}={text}");
+            declared::check::<T>(&[&flag])?;
+            Ok(flag)
+        }
+    }
+}
+
+fn missing(arg: &Arg) -> String {
+    let words = arg.get_possible_values();
+    if words.is_empty() {
+        let help = arg.get_help().map(ToString::to_string);
+        return format!("is missing: {}", help.unwrap_or_default());
+    }
+    let words: Vec<&str> = words.iter().map(|word| word.get_name()).collect();
+    format!("is missing; use one of {}", words.join(", "))
 }

@@ -1,277 +1,27 @@
-//! The values of all settings, and their defaults. [`load`](super::load) fills them in and checks
-//! them; the whole gateway reads them.
+//! The values of settings: their types, and how each is read from a text. An error says what would be
+//! right, after the name of the setting. No error quotes a text that may hold a password.
 
-use std::net::SocketAddr;
+use std::fmt::Display;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
+use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use ipnet::IpNet;
 use reqwest::Url;
 
-use super::media::server::MediaServer;
-use super::webhook_endpoint::WebhookEndpoint;
 use crate::base::event_kind::EventKind;
-use crate::base::http_client::Proxy;
-use crate::base::ids::{GatewayId, UserId};
-use crate::base::key_prefix::KeyPrefix;
+use crate::base::ids::UserId;
+use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
-use crate::base::telemetry::{LogFormat, Traces};
-
-/// The value of every setting; [`SETTINGS`](super::SETTINGS) describes each.
-#[allow(missing_docs, reason = "the table describes them")]
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Config {
-    pub listen: SocketAddr,
-    /// `None`: the public address serves everything.
-    pub admin_listen: Option<SocketAddr>,
-    /// `None`: the memory store.
-    pub redis: Option<Secret>,
-    pub key_prefix: KeyPrefix,
-    /// `None`: the certificate authorities of the system.
-    pub redis_ca: Option<PathBuf>,
-    pub auth: AuthMode,
-    pub jwt_hs256_secret_file: Option<PathBuf>,
-    pub jwt_public_key: Option<PathBuf>,
-    /// A path, or an `http://` or `https://` URL.
-    pub jwt_jwks: Option<Jwks>,
-    pub jwt_audience: Option<String>,
-    pub jwt_issuer: Option<String>,
-    pub proxy_from_env: bool,
-    pub api_keys: Option<PathBuf>,
-    pub tls_cert: Option<PathBuf>,
-    pub tls_key: Option<PathBuf>,
-    pub trusted_proxies: Vec<IpNet>,
-    pub proxy_protocol: bool,
-    /// In lower case; `*` allows every origin, and `null` pages without one.
-    pub origins: Vec<String>,
-    /// Per second and socket. This and the limits below: 0 is no limit.
-    pub message_rate: u32,
-    pub sockets_per_user: u32,
-    pub sockets_per_ip: u32,
-    pub watches_per_socket: u32,
-    pub opens_per_socket: u32,
-    /// Whether tokens of streamers open lives.
-    pub streamers_open: bool,
-    /// Maximum open lives among those that the streamer's tokens opened.
-    pub lives_per_streamer: u32,
-    /// Opened by the streamer's tokens.
-    pub opens_per_day: u32,
-    /// Per second and live.
-    pub join_rate: u32,
-    /// Per second and key, or address.
-    pub http_rate: u32,
-    /// Per user, over all sockets.
-    pub user_rate: u32,
-    pub heartbeat: Duration,
-    pub timeout: Duration,
-    pub flush: Duration,
-    pub lease: Duration,
-    pub lease_refresh: Duration,
-    pub check_every: Duration,
-    pub closed_ttl: Duration,
-    pub track_online: bool,
-    /// Whether to count how many different users come to each live.
-    pub uniques: bool,
-    /// How long it is remembered when a user was seen last.
-    pub remember: Duration,
-    pub last_seen_ids: SeenIds,
-    pub attendance: AttendanceForm,
-    /// The statuses of users with more followers are pulled.
-    pub fanout_limit: u64,
-    pub fan_source: FanSource,
-    pub fan_key: FanKey,
-    /// Of a service or a database; it may hold a password.
-    pub fan_url: Option<Secret>,
-    pub fan_secret_file: Option<PathBuf>,
-    /// `None`: the usual certificate authorities.
-    pub fan_ca: Option<PathBuf>,
-    /// For one call.
-    pub fan_timeout: Duration,
-    pub fan_calls: usize,
-    /// `None`: the statement that fits the database.
-    pub fan_sql: Option<String>,
-    pub fan_sql_ids: SqlIds,
-    pub fan_ttl: Duration,
-    /// `None`: a streamer may stay away for ever.
-    pub streamer_timeout: Option<Duration>,
-    /// How long a live that a stream opened outlives the end of the stream.
-    pub stream_grace: Duration,
-    /// The media servers of the settings file.
-    pub media: Vec<MediaServer>,
-    /// Of each stream: that of events, the audit trail, and that of events given up.
-    pub events_kept: u64,
-    pub events_max_age: Duration,
-    pub audit_max_age: Duration,
-    pub count_events: bool,
-    pub fan_events: bool,
-    pub follow_events: bool,
-    pub audit_events: bool,
-    /// `None`: events are sent nowhere.
-    pub webhook_url: Option<Secret>,
-    pub webhook_secret_file: Option<PathBuf>,
-    /// Empty: all.
-    pub webhook_events: Vec<EventKind>,
-    /// The further webhooks, of the settings file.
-    pub webhooks: Vec<WebhookEndpoint>,
-    /// This and the settings below are about all webhooks.
-    pub webhook_allow_private: bool,
-    pub webhook_timeout: Duration,
-    pub webhook_patience: Duration,
-    pub drain: Duration,
-    pub handshake_timeout: Duration,
-    /// 0: no limit.
-    pub handshake_rate: u32,
-    pub max_handshakes: usize,
-    /// `None`: as many as the open-file limit allows.
-    pub max_sockets: Option<usize>,
-    pub max_presences: usize,
-    pub presence_secret_file: Option<PathBuf>,
-    pub udp: Option<SocketAddr>,
-    pub udp_advertise: Vec<String>,
-    pub wait_for_store: Duration,
-    pub log_format: LogFormat,
-    pub log: String,
-    /// `None`: no spans are sent.
-    pub otlp_endpoint: Option<String>,
-    pub otlp_one_in: u32,
-    /// The settings file, if it has a password. This is no setting: [`load`](super::load) notes it.
-    pub file_with_secrets: Option<PathBuf>,
-}
-
-/// The bound of a setting that means no limit by 0.
-fn bound_of(limit: u32) -> u64 {
-    if limit == 0 { NO_LIMIT } else { limit.into() }
-}
-
-/// A bound that no count reaches.
-const NO_LIMIT: u64 = 1 << 40;
-
-impl Config {
-    /// How many lives a streamer's own tokens may have open, and may open in a day. `None` if they
-    /// may open none.
-    pub(crate) fn opened_by_streamers(&self) -> Option<(u64, u64)> {
-        if !self.streamers_open {
-            return None;
-        }
-        Some((
-            bound_of(self.lives_per_streamer),
-            bound_of(self.opens_per_day),
-        ))
-    }
-
-    /// The proxy through which a gateway fetches keys and looks up fans.
-    pub(crate) fn proxy(&self) -> Proxy {
-        if self.proxy_from_env {
-            Proxy::OfEnvironment
-        } else {
-            Proxy::Never
-        }
-    }
-
-    /// Which spans this gateway sends, and where. `None` if it sends none.
-    pub fn traces(&self, gateway: &GatewayId) -> Option<Traces> {
-        let endpoint = self.otlp_endpoint.clone()?;
-        Some(Traces {
-            endpoint,
-            one_in: self.otlp_one_in,
-            gateway: gateway.to_string(),
-        })
-    }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
-            admin_listen: None,
-            redis: None,
-            key_prefix: KeyPrefix::default(),
-            redis_ca: None,
-            auth: AuthMode::Off,
-            jwt_hs256_secret_file: None,
-            jwt_public_key: None,
-            jwt_jwks: None,
-            jwt_audience: None,
-            jwt_issuer: None,
-            proxy_from_env: false,
-            api_keys: None,
-            tls_cert: None,
-            tls_key: None,
-            trusted_proxies: Vec::new(),
-            proxy_protocol: false,
-            origins: Vec::new(),
-            message_rate: 10,
-            sockets_per_user: 20,
-            sockets_per_ip: 1_000,
-            watches_per_socket: 1_000,
-            opens_per_socket: 100,
-            streamers_open: true,
-            lives_per_streamer: 20,
-            opens_per_day: 100,
-            join_rate: 5_000,
-            http_rate: 200,
-            user_rate: 10,
-            heartbeat: Duration::from_secs(5),
-            timeout: Duration::from_secs(15),
-            flush: Duration::from_millis(250),
-            lease: Duration::from_secs(15),
-            lease_refresh: Duration::from_secs(2),
-            check_every: Duration::from_secs(60),
-            closed_ttl: Duration::from_secs(30 * 24 * 3600),
-            track_online: true,
-            uniques: true,
-            remember: Duration::from_secs(30 * 24 * 3600),
-            last_seen_ids: SeenIds::Text,
-            attendance: AttendanceForm::Set,
-            fanout_limit: 1_000_000,
-            fan_source: FanSource::Redis,
-            fan_key: FanKey::Followers,
-            fan_url: None,
-            fan_secret_file: None,
-            fan_ca: None,
-            fan_timeout: Duration::from_secs(2),
-            fan_calls: 8,
-            fan_sql: None,
-            fan_sql_ids: SqlIds::Text,
-            fan_ttl: Duration::from_secs(30),
-            streamer_timeout: Some(Duration::from_secs(60)),
-            stream_grace: Duration::from_secs(20),
-            media: Vec::new(),
-            events_kept: 250_000,
-            events_max_age: Duration::from_secs(7 * 86_400),
-            audit_max_age: Duration::from_secs(90 * 86_400),
-            count_events: true,
-            fan_events: false,
-            follow_events: false,
-            audit_events: false,
-            webhook_url: None,
-            webhook_secret_file: None,
-            webhook_events: Vec::new(),
-            webhooks: Vec::new(),
-            webhook_allow_private: false,
-            webhook_timeout: Duration::from_secs(10),
-            webhook_patience: Duration::from_secs(3_600),
-            drain: Duration::from_secs(30),
-            handshake_timeout: Duration::from_secs(10),
-            handshake_rate: 4_000,
-            max_handshakes: 1_024,
-            max_sockets: None,
-            max_presences: 1_000_000,
-            presence_secret_file: None,
-            udp: None,
-            udp_advertise: Vec::new(),
-            wait_for_store: Duration::ZERO,
-            log_format: LogFormat::Text,
-            log: "info".to_owned(),
-            otlp_endpoint: None,
-            otlp_one_in: 100,
-            file_with_secrets: None,
-        }
-    }
-}
+use crate::base::telemetry;
+use crate::base::web_origin::{NO_ORIGIN, WebOrigin};
 
 /// How users prove who they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum AuthMode {
     /// Not at all: a client may claim any user id. Allowed on loopback addresses only.
     Off,
@@ -289,7 +39,7 @@ pub enum Jwks {
 }
 
 /// The system in which a gateway looks up whether a viewer follows the streamer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum FanSource {
     /// The store: `followers:<streamer_id>` in Redis, or the follow graph of the memory store.
     #[default]
@@ -320,7 +70,7 @@ impl FanSource {
 }
 
 /// Which end of a follow in the store the fan check reads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum FanKey {
     /// `followers:<streamer_id>`: one key and one command for all viewers of a live.
     #[default]
@@ -331,7 +81,7 @@ pub enum FanKey {
 }
 
 /// How a database writes the ids of users.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum SqlIds {
     /// In a column of text.
     #[default]
@@ -341,7 +91,7 @@ pub enum SqlIds {
 }
 
 /// How the store writes the ids of users in its record of when each was last seen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum SeenIds {
     /// As they are.
     #[default]
@@ -366,7 +116,7 @@ impl SeenIds {
 }
 
 /// How the store keeps which fans came to a live.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum AttendanceForm {
     /// In sets of ids.
     #[default]
@@ -391,6 +141,220 @@ pub(crate) fn number_of(user: &UserId) -> Option<u32> {
     let id = user.as_str();
     let usual = id == "0" || (!id.starts_with('0') && id.bytes().all(|b| b.is_ascii_digit()));
     if usual { id.parse().ok() } else { None }
+}
+
+pub(super) const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+pub(super) const fn s(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// Reads a duration within bounds.
+pub(super) fn duration(
+    bounds: RangeInclusive<Duration>,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+    move |text: &str| {
+        let least = humantime::format_duration(*bounds.start());
+        let most = humantime::format_duration(*bounds.end());
+        match humantime::parse_duration(text) {
+            Ok(duration) if bounds.contains(&duration) => Ok(duration),
+            Ok(_) => Err(format!("must be from {least} to {most}")),
+            Err(_) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => Err(format!(
+                "has no unit; use {text}s or {text}ms, from {least} to {most}"
+            )),
+            Err(_) => Err(format!(
+                "is not a duration; use one like 5s, 250ms or 1m30s, from {least} to {most}"
+            )),
+        }
+    }
+}
+
+/// `None` is for ever.
+pub type OrNever = Option<Duration>;
+
+pub(super) fn duration_or_never(text: &str) -> Result<OrNever, String> {
+    if humantime::parse_duration(text) == Ok(Duration::ZERO) {
+        return Ok(None);
+    }
+    match duration(ms(200)..=s(86_400))(text) {
+        Ok(duration) => Ok(Some(duration)),
+        Err(right) => Err(format!("{right}, or 0 for never")),
+    }
+}
+
+/// Reads a number within bounds.
+pub(super) fn number<T>(bounds: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text: &str| match text.parse() {
+        Ok(number) if bounds.contains(&number) => Ok(number),
+        _ => Err(format!(
+            "must be a whole number from {} to {}",
+            bounds.start(),
+            bounds.end()
+        )),
+    }
+}
+
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    // The example has the port of the text, if the text ends with one.
+    let after_colon = text.rsplit(':').next().unwrap_or_default();
+    let port: u16 = after_colon.parse().unwrap_or(8080);
+    Err(format!(
+        "is not an address; use an IP address with a port, such as 127.0.0.1:{port} or [::1]:{port}"
+    ))
+}
+
+/// What clients are told: the host is a name or an address, or empty.
+pub(super) fn host_and_port(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let wrong = "is not a list of host:port, such as gw1.example.org:8081,gw2.example.org:8081";
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return Err(wrong.to_owned());
+    };
+    let in_brackets = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let is_ipv6 = in_brackets.is_some_and(|host| host.parse::<Ipv6Addr>().is_ok());
+    let is_name = host
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    let has_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    if has_port && (is_ipv6 || is_name) {
+        Ok(text.to_owned())
+    } else {
+        Err(wrong.to_owned())
+    }
+}
+
+/// Reads `on` or `off`, which may be `true` or `false` too.
+pub(super) fn switch() -> impl TypedValueParser<Value = bool> {
+    let off = PossibleValue::new("off").alias("false");
+    let on = PossibleValue::new("on").alias("true");
+    PossibleValuesParser::new([off, on]).map(|word| word == "on" || word == "true")
+}
+
+/// A network, or an address as a network of its own.
+pub(super) fn network(text: &str) -> Result<IpNet, String> {
+    let text = text.trim();
+    if let Ok(network) = text.parse::<IpNet>() {
+        return Ok(network);
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(IpNet::from(address));
+    }
+    Err("is not a list of networks; use addresses such as 10.0.0.0/8,192.0.2.7,::1".to_owned())
+}
+
+/// An origin, as browsers write it; or a word for all, or for none.
+pub(super) fn origin(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if ["*", NO_ORIGIN].contains(&text) || WebOrigin::parse(text).is_some() {
+        return Ok(text.to_ascii_lowercase());
+    }
+    let problem = "is not a list of origins; use ones like https://example.org, http://localhost:3000 or \
+                   capacitor://localhost, with no path and no slash at the end";
+    Err(problem.to_owned())
+}
+
+/// A file, or a URL of http or https. Everybody may read such a set, so a URL with a password is a
+/// mistake.
+pub(super) fn jwks(text: &str) -> Result<Jwks, String> {
+    if !text.contains("://") {
+        return Ok(Jwks::File(PathBuf::from(text)));
+    }
+    match Url::parse(text) {
+        Ok(url) if !["http", "https"].contains(&url.scheme()) => {
+            Err("must be a file, or a URL of https".to_owned())
+        }
+        Ok(url) if has_login(&url) => Err("must have no password".to_owned()),
+        Ok(url) => Ok(Jwks::Url(url)),
+        Err(_) => {
+            Err("is not a URL; use one like https://example.org/.well-known/jwks.json".to_owned())
+        }
+    }
+}
+
+pub(super) fn event_kind(text: &str) -> Result<EventKind, String> {
+    let text = text.trim();
+    if let Some(kind) = EventKind::from_name(text) {
+        return Ok(kind);
+    }
+    let names: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
+    Err(format!(
+        "is not a list of events; use ones of {}",
+        names.join(",")
+    ))
+}
+
+/// Whether a URL has a user or a password.
+pub(super) fn has_login(url: &Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
+}
+
+/// Whether this is the URL of a service of HTTP.
+fn is_http(url: &Url) -> bool {
+    ["http", "https"].contains(&url.scheme()) && url.has_host()
+}
+
+fn no_http_url(example: &str) -> String {
+    format!("is not a URL of https or http; use one like {example}")
+}
+
+/// Reads the URL of a service of HTTP. The error gives an example.
+pub(super) fn http_url(text: &str, example: &str) -> Result<Secret, String> {
+    match Url::parse(text) {
+        Ok(url) if is_http(&url) => Ok(Secret::new(text)),
+        _ => Err(no_http_url(example)),
+    }
+}
+
+pub(super) fn webhook_url(text: &str) -> Result<Secret, String> {
+    http_url(text, "https://example.org/hooks")
+}
+
+pub(super) fn collector(text: &str) -> Result<Secret, String> {
+    match Url::parse(text) {
+        Ok(url) if is_http(&url) && has_login(&url) => {
+            let problem = "has a user or password, which would not be sent; set OTEL_EXPORTER_OTLP_HEADERS instead";
+            Err(problem.to_owned())
+        }
+        Ok(url) if is_http(&url) && url.query().is_none() => Ok(Secret::new(text)),
+        _ => Err(no_http_url("http://127.0.0.1:4318")),
+    }
+}
+
+pub(super) fn fan_url(text: &str) -> Result<Secret, String> {
+    let known = [
+        "http",
+        "https",
+        "postgres",
+        "postgresql",
+        "mysql",
+        "mariadb",
+    ];
+    match Url::parse(text) {
+        Ok(url) if known.contains(&url.scheme()) && text.contains("://") => Ok(Secret::new(text)),
+        _ => {
+            let problem = "is not a URL; use one like https://example.org/fans, \
+                           postgres://rollcall@db.example.org/platform or mysql://rollcall@db.example.org/platform";
+            Err(problem.to_owned())
+        }
+    }
+}
+
+pub(super) fn log_filter(text: &str) -> Result<String, String> {
+    telemetry::filter(text).map(|_| text.to_owned())
+}
+
+pub(super) fn redis_url(text: &str) -> Result<Secret, String> {
+    Address::parse(text).map(|_| Secret::new(text))
 }
 
 #[cfg(test)]
