@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
+use utoipa::ToSchema;
 
 use crate::auth::presented::presented;
 use crate::base::clock::UnixMillis;
@@ -65,7 +66,8 @@ impl JoinRequest {
 }
 
 /// The codes of `error` messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// Not JSON, not an object, binary, or a field of the wrong type.
     BadMessage,
@@ -316,64 +318,178 @@ impl Fields<'_> {
     }
 }
 
-#[derive(Debug, Serialize)]
+/// What the gateway sends. The first line on a message is its title in the AsyncAPI document, and
+/// the others are its summary.
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ServerMessage<'a> {
-    /// The first message on a socket.
+    /// The first message on a socket
+    ///
+    /// Says how often to send something.
+    #[schema(example = json!({
+        "type": "welcome",
+        "user_id": "u1",
+        "gateway_id": "gw-2cuqcexsfjoukher",
+        "socket_id": "k3vq2xmnlh5a7cde-0000002a",
+        "heartbeat_ms": 5_000,
+        "timeout_ms": 15_000,
+    }))]
     Welcome {
         user_id: &'a UserId,
+        #[schema(value_type = String)]
         gateway_id: &'a GatewayId,
+        /// Names this socket in the log of the gateway.
+        #[schema(value_type = String)]
         socket_id: SocketId,
+        /// How often to send something, in milliseconds.
         heartbeat_ms: u64,
+        /// After how long a silence the socket is closed, in milliseconds.
         timeout_ms: u64,
     },
+    /// The socket has joined a live
+    ///
+    /// The answer to `join`.
+    #[schema(example = json!({
+        "type": "joined",
+        "live_id": "42",
+        "streamer_id": "s1",
+        "viewers": 10,
+        "fans": 3,
+        "id": 1,
+    }))]
     Joined {
         live_id: &'a LiveId,
         streamer_id: &'a UserId,
         viewers: u64,
         fans: u64,
         #[serde(flatten)]
+        #[schema(inline, value_type = InfoTold<'a>)]
         told: Option<InfoTold<'a>>,
     },
-    /// All but the interval are null while the socket has joined no live; `fan` also until the
-    /// first fan check has answered.
+    /// The gateway has heard the client
+    ///
+    /// The answer to `heartbeat`. All but the interval are null while the socket is in no live.
+    #[schema(example = json!({
+        "type": "heartbeat_ack",
+        "live_id": "42",
+        "fan": true,
+        "viewers": 10,
+        "fans": 3,
+        "heartbeat_ms": 5_000,
+    }))]
     HeartbeatAck {
+        #[schema(required = true)]
         live_id: Option<&'a LiveId>,
+        /// Whether the user is a fan; null until the first fan check has answered.
+        #[schema(required = true)]
         fan: Option<bool>,
+        #[schema(required = true)]
         viewers: Option<u64>,
+        #[schema(required = true)]
         fans: Option<u64>,
+        /// How often to send something, in milliseconds.
         heartbeat_ms: u64,
         #[serde(flatten)]
+        #[schema(inline, value_type = InfoTold<'a>)]
         told: Option<InfoTold<'a>>,
     },
-    Left {
-        live_id: &'a LiveId,
-    },
-    /// The live is null if the client stopped watching all.
+    /// The socket has left the live
+    ///
+    /// The answer to `leave`.
+    #[schema(example = json!({"type": "left", "live_id": "42", "id": 2}))]
+    Left { live_id: &'a LiveId },
+    /// The socket watches the live no more
+    ///
+    /// The answer to `unwatch`. The live is null if the client stopped watching all.
+    #[schema(example = json!({"type": "unwatched", "live_id": null}))]
     Unwatched {
+        #[schema(required = true)]
         live_id: Option<&'a LiveId>,
     },
-    Counts(CountsMessage<'a>),
-    /// The friends in the live with the viewer who asked for them.
+    /// How many are in a live
+    ///
+    /// For those who watch, and for viewers who asked. The first change, and any change to or from
+    /// zero, comes at once; later ones at most every 500 ms.
+    #[schema(example = json!({
+        "type": "counts",
+        "live_id": "42",
+        "epoch": 1_795_311_961_u64,
+        "seq": 17,
+        "viewers": 10,
+        "fans": 3,
+        "peak_viewers": 12,
+        "peak_fans": 5,
+        "opened_at": 1_795_311_961_576_u64,
+        "as_of": 1_795_311_961_731_u64,
+        "quality": "exact",
+        "away": 0,
+        "joins": 14,
+        "leaves": 4,
+    }))]
+    Counts(#[schema(inline)] CountsMessage<'a>),
+    /// Which friends are in the live
+    ///
+    /// For viewers who asked for it, on change.
+    #[schema(example = json!({
+        "type": "friends",
+        "live_id": "42",
+        "count": 3,
+        "user_ids": ["u7", "u8", "u9"],
+        "partial": false,
+    }))]
     Friends {
         live_id: &'a LiveId,
         count: usize,
+        #[schema(value_type = Vec<UserId>, max_items = 20)]
         user_ids: &'a [UserId],
+        /// Whether there may be more: the user follows very many.
         partial: bool,
     },
+    /// The live is open
+    ///
+    /// The answer to `open`.
+    #[schema(example = json!({
+        "type": "opened",
+        "live_id": "42",
+        "epoch": 1_795_311_961_u64,
+        "slices": 1,
+        "id": "o",
+    }))]
     Opened {
         live_id: &'a LiveId,
+        /// Which opening of the live.
+        #[schema(value_type = u64)]
         epoch: Epoch,
+        #[schema(minimum = 1, maximum = 256)]
         slices: u32,
     },
+    /// The live is closed
+    ///
+    /// The answer to `close`; also for every socket in the live, and for those that watch it.
+    #[schema(example = json!({
+        "type": "closed",
+        "live_id": "42",
+        "reason": "requested",
+        "peak_fans": 5,
+        "peak_viewers": 12,
+        "duration_ms": 60_400,
+    }))]
     Closed {
         live_id: &'a LiveId,
+        #[schema(value_type = CloseReason)]
         reason: &'static str,
         peak_fans: u64,
         peak_viewers: u64,
+        /// How long the live was open, in milliseconds.
         duration_ms: u64,
     },
+    /// The socket goes on with the new token
+    ///
+    /// The answer to `refresh`.
+    #[schema(example = json!({"type": "refreshed", "expires_at": 1_795_315_561_000_u64, "id": 4}))]
     Refreshed {
+        /// When the new token ends, in Unix milliseconds.
+        #[schema(value_type = u64)]
         expires_at: UnixMillis,
     },
     /// What a back end wrote about the live, for a stream of events; a socket is told it together
@@ -381,51 +497,79 @@ pub(crate) enum ServerMessage<'a> {
     Info {
         live_id: &'a LiveId,
         #[serde(flatten)]
+        #[schema(inline)]
         told: InfoTold<'a>,
     },
-    /// The gateway drains; the socket is closed with 1012 next.
+    /// The gateway is about to stop
+    ///
+    /// The socket is closed with 1012 next. Connect again after this time.
+    #[schema(example = json!({"type": "reconnect", "after_ms": 1_834}))]
     Reconnect {
+        /// How long to wait, in milliseconds.
         after_ms: u64,
     },
+    /// The gateway refuses a request
+    ///
+    /// An error does not close the socket.
+    #[schema(example = json!({
+        "type": "error",
+        "code": "live_not_open",
+        "message": "live 42 is not open",
+        "id": 7,
+    }))]
     Error {
+        #[schema(value_type = ErrorCode)]
         code: &'static str,
+        /// For people.
         message: &'a str,
     },
 }
 
 /// Figures for a dashboard.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CountsMessage<'a> {
     pub(crate) live_id: &'a LiveId,
+    /// Which opening of the live.
+    #[schema(value_type = u64)]
     pub(crate) epoch: Epoch,
-    /// Grows with each counts message of a live on a socket.
+    /// Grows with every `counts` of an epoch on a socket.
     pub(crate) seq: u64,
     pub(crate) viewers: u64,
     pub(crate) fans: u64,
     pub(crate) peak_viewers: u64,
     pub(crate) peak_fans: u64,
+    /// When the live opened, in Unix milliseconds.
+    #[schema(value_type = u64)]
     pub(crate) opened_at: UnixMillis,
-    /// When these figures were last known to be correct.
+    /// When the figures were last known to be right, in Unix milliseconds.
+    #[schema(value_type = u64)]
     pub(crate) as_of: UnixMillis,
     pub(crate) quality: Quality,
-    /// Viewers among them who are away.
+    /// How many of the viewers are away.
     pub(crate) away: u64,
-    /// How often users came to the live, and how often they left it, on all gateways together.
+    /// How often somebody came, since the opening.
     pub(crate) joins: u64,
+    /// How often somebody left, since the opening.
     pub(crate) leaves: u64,
-    /// Left out if no media server told of a stream.
+    /// What a media server has of the live. Absent if none told of a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = ShownStream, required = false)]
     pub(crate) stream: Option<ShownStream>,
     #[serde(flatten)]
+    #[schema(inline, value_type = InfoTold<'a>)]
     pub(crate) told: Option<InfoTold<'a>>,
 }
 
 /// The information that a back end wrote about the live, for a socket that does not have this
 /// version yet.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct InfoTold<'a> {
-    /// Null if it was cleared.
+    /// What the back end wrote about the live; null if it was cleared. Absent unless this socket
+    /// lacks that version.
+    #[schema(value_type = serde_json::Value, required = false)]
     info: Option<&'a RawValue>,
+    /// The version of the information.
+    #[schema(required = false)]
     info_version: u64,
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use utoipa::ToSchema;
 
 use super::{
     Arrived, Counted, Figures, Peaks, RecordEvents, StoreResult, StreamStatus, Sums, Uniques,
@@ -38,7 +39,8 @@ pub enum OpenedBy {
 }
 
 /// Why a live closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "snake_case")]
 pub enum CloseReason {
     /// The streamer or a back end asked.
     Requested,

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display};
 
 use serde::de::{self, Expected, Unexpected};
+use serde_path_to_error::{Path, Segment};
 
 use super::names::{nearest, shown};
 
@@ -54,8 +55,8 @@ pub(crate) enum Fault {
     Wrong(String),
 }
 
-/// A field that is wrong. It is also the error of the deserializers, which build its path from the
-/// inside out.
+/// A field that is wrong. It is also the error of the deserializer, which knows the last step of its
+/// path at most.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FieldError {
     /// From the innermost step to the outermost.
@@ -78,6 +79,18 @@ impl FieldError {
     /// The same error, for a value that is in this field, or at this index of a list.
     pub(super) fn within(mut self, step: impl Display) -> Self {
         self.inside_out.push(step.to_string());
+        self
+    }
+
+    /// The same error, for a value that is at this path.
+    pub(super) fn under(mut self, path: &Path) -> Self {
+        for segment in path.iter().rev() {
+            match segment {
+                Segment::Seq { index } => self = self.within(index),
+                Segment::Map { key } => self = self.within(key),
+                Segment::Enum { .. } | Segment::Unknown => {}
+            }
+        }
         self
     }
 

@@ -1,18 +1,19 @@
-//! Reads a JSON body. The tree of its values keeps a field that is there twice, so that the gateway
-//! can refuse it.
+//! The values of a request, and how a type reads them. The tree of a JSON body keeps a field that is
+//! there twice, so that the gateway can refuse it.
 
 use std::collections::HashSet;
 use std::fmt;
 
+use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess,
-    SeqAccess, Visitor,
+    DeserializeOwned, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
+    Visitor,
 };
 use serde::{Deserialize, forward_to_deserialize_any};
 
 use super::error::{Fault, FieldError};
 
-/// A JSON value.
+/// A JSON value, or a parameter of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Json {
     Null,
@@ -24,6 +25,8 @@ pub(crate) enum Json {
     List(Vec<Self>),
     /// The fields in the order of the text.
     Object(Vec<(String, Self)>),
+    /// It is a text, unless a type asks for something else.
+    Parameter(String),
 }
 
 /// The text is no JSON.
@@ -40,7 +43,24 @@ pub(crate) struct NotJson {
 /// object that the type does not have.
 pub(crate) fn from_json<T: DeserializeOwned>(json: &Json) -> Result<T, FieldError> {
     json.check_fields()?;
-    T::deserialize(json)
+    read(json)
+}
+
+/// Reads a type. The error has the path of the field.
+pub(super) fn read<'de, T: Deserialize<'de>>(
+    from: impl Deserializer<'de, Error = FieldError>,
+) -> Result<T, FieldError> {
+    serde_path_to_error::deserialize(from).map_err(|error| {
+        let path = error.path().clone();
+        error.into_inner().under(&path)
+    })
+}
+
+/// The fields of an object or of a query.
+pub(super) fn fields<'de>(
+    fields: &'de [(String, Json)],
+) -> MapDeserializer<'de, impl Iterator<Item = (&'de str, &'de Json)>, FieldError> {
+    MapDeserializer::new(fields.iter().map(|(name, value)| (name.as_str(), value)))
 }
 
 impl Json {
@@ -79,17 +99,19 @@ impl Json {
             Self::Null => "null",
             Self::Bool(_) => "a boolean",
             Self::Unsigned(_) | Self::Signed(_) | Self::Float(_) => "a number",
-            Self::Text(_) => "a text",
+            Self::Text(_) | Self::Parameter(_) => "a text",
             Self::List(_) => "a list",
             Self::Object(_) => "an object",
         }
     }
 
     fn must_be<T>(&self, right: &str) -> Result<T, FieldError> {
-        Err(FieldError::wrong(format!(
-            "must be {right}, not {}",
-            self.kind()
-        )))
+        // All parameters are texts, so the error does not say that this one is a text.
+        let wrong = match self {
+            Self::Parameter(_) => format!("must be {right}"),
+            _ => format!("must be {right}, not {}", self.kind()),
+        };
+        Err(FieldError::wrong(wrong))
     }
 }
 
@@ -163,12 +185,9 @@ impl<'de> Deserializer<'de> for &'de Json {
             Json::Unsigned(number) => visitor.visit_u64(*number),
             Json::Signed(number) => visitor.visit_i64(*number),
             Json::Float(number) => visitor.visit_f64(*number),
-            Json::Text(text) => visitor.visit_borrowed_str(text),
-            Json::List(items) => visitor.visit_seq(Items { items, next: 0 }),
-            Json::Object(fields) => visitor.visit_map(Fields {
-                fields,
-                value: None,
-            }),
+            Json::Text(text) | Json::Parameter(text) => visitor.visit_borrowed_str(text),
+            Json::List(items) => visitor.visit_seq(SeqDeserializer::new(items.iter())),
+            Json::Object(fields) => visitor.visit_map(self::fields(fields)),
         }
     }
 
@@ -182,13 +201,29 @@ impl<'de> Deserializer<'de> for &'de Json {
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
         match self {
             Json::Bool(value) => visitor.visit_bool(*value),
+            Json::Parameter(text) if text == "true" => visitor.visit_bool(true),
+            Json::Parameter(text) if text == "false" => visitor.visit_bool(false),
             _ => self.must_be("true or false"),
+        }
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
+        let Json::Parameter(text) = self else {
+            return self.deserialize_any(visitor);
+        };
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        match text.parse() {
+            Ok(number) if is_number => visitor.visit_u64(number),
+            _ => Err(FieldError::invalid_type(
+                Unexpected::Other("a text"),
+                &visitor,
+            )),
         }
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
         match self {
-            Json::Text(text) => visitor.visit_borrowed_str(text),
+            Json::Text(text) | Json::Parameter(text) => visitor.visit_borrowed_str(text),
             _ => self.must_be("a text"),
         }
     }
@@ -199,17 +234,14 @@ impl<'de> Deserializer<'de> for &'de Json {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
         match self {
-            Json::List(items) => visitor.visit_seq(Items { items, next: 0 }),
+            Json::List(items) => visitor.visit_seq(SeqDeserializer::new(items.iter())),
             _ => self.must_be("a list"),
         }
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
         match self {
-            Json::Object(fields) => visitor.visit_map(Fields {
-                fields,
-                value: None,
-            }),
+            Json::Object(fields) => visitor.visit_map(self::fields(fields)),
             _ => self.must_be("an object"),
         }
     }
@@ -241,7 +273,11 @@ impl<'de> Deserializer<'de> for &'de Json {
         visitor: V,
     ) -> Result<V::Value, FieldError> {
         match self {
-            Json::Text(text) => visitor.visit_enum(word(text)),
+            Json::Text(text) | Json::Parameter(text) => {
+                visitor.visit_enum(IntoDeserializer::<FieldError>::into_deserializer(
+                    text.as_str(),
+                ))
+            }
             _ => self.must_be("a text"),
         }
     }
@@ -255,69 +291,15 @@ impl<'de> Deserializer<'de> for &'de Json {
     }
 
     forward_to_deserialize_any! {
-        i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct
+        i8 i16 i32 i64 i128 u8 u16 u32 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct
         identifier ignored_any
     }
 }
 
-/// Deserializes a word of an enum.
-pub(super) fn word<'de>(text: &'de str) -> impl EnumAccess<'de, Error = FieldError> {
-    IntoDeserializer::<FieldError>::into_deserializer(text)
-}
+impl<'de> IntoDeserializer<'de, FieldError> for &'de Json {
+    type Deserializer = Self;
 
-struct Items<'de> {
-    items: &'de [Json],
-    next: usize,
-}
-
-impl<'de> SeqAccess<'de> for Items<'de> {
-    type Error = FieldError;
-
-    fn next_element_seed<S: DeserializeSeed<'de>>(
-        &mut self,
-        seed: S,
-    ) -> Result<Option<S::Value>, FieldError> {
-        let place = self.next;
-        let Some(item) = self.items.get(place) else {
-            return Ok(None);
-        };
-        self.next += 1;
-        seed.deserialize(item)
-            .map(Some)
-            .map_err(|error| error.within(place))
-    }
-}
-
-struct Fields<'de> {
-    fields: &'de [(String, Json)],
-    /// The field whose name was read last.
-    value: Option<&'de (String, Json)>,
-}
-
-impl<'de> MapAccess<'de> for Fields<'de> {
-    type Error = FieldError;
-
-    fn next_key_seed<S: DeserializeSeed<'de>>(
-        &mut self,
-        seed: S,
-    ) -> Result<Option<S::Value>, FieldError> {
-        let Some((first, others)) = self.fields.split_first() else {
-            return Ok(None);
-        };
-        self.fields = others;
-        self.value = Some(first);
-        let name: serde::de::value::StrDeserializer<'_, FieldError> =
-            first.0.as_str().into_deserializer();
-        seed.deserialize(name).map(Some)
-    }
-
-    fn next_value_seed<S: DeserializeSeed<'de>>(
-        &mut self,
-        seed: S,
-    ) -> Result<S::Value, FieldError> {
-        match self.value.take() {
-            Some((name, value)) => seed.deserialize(value).map_err(|error| error.within(name)),
-            None => seed.deserialize(&Json::Null),
-        }
+    fn into_deserializer(self) -> Self {
+        self
     }
 }

@@ -28,7 +28,6 @@ pub(crate) struct BeatQuery {
 
 refusals!(
     BeatRefused = InvalidId,
-    InvalidQuery,
     NotKept,
     BeingErased,
     StoreUnavailable
@@ -58,14 +57,7 @@ pub(crate) async fn beat(
     note(&state, vec![user]).await
 }
 
-refusals!(
-    SeenRefused = BadMessage,
-    InvalidId,
-    BodyTooLarge,
-    UnsupportedMediaType,
-    NotKept,
-    StoreUnavailable,
-);
+refusals!(SeenRefused = InvalidId, NotKept, StoreUnavailable);
 
 /// Say that users are there
 ///

@@ -45,14 +45,7 @@ pub(crate) struct PrefixQuery {
 }
 
 paging_query!(FansQuery = Fans);
-refusals!(
-    ListRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    LiveNotFound,
-    StoreUnavailable
-);
+refusals!(Refused = InvalidId, LiveNotFound, StoreUnavailable);
 
 /// List the fans who are online
 ///
@@ -60,7 +53,7 @@ refusals!(
 /// not. A closed live has none.
 #[utoipa::path(get, path = "/v1/lives/{live_id}/fans", operation_id = "list_fans", tag = "fans",
     params(("live_id" = LiveId, Path, description = "The live", example = "42"), FansQuery, PrefixQuery),
-    responses((status = 200, description = "A page", body = Page<Fan>), ListRefused))]
+    responses((status = 200, description = "A page", body = Page<Fan>), Refused))]
 pub(crate) async fn list(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
@@ -116,15 +109,13 @@ async fn page(
     })
 }
 
-refusals!(PresenceRefused = InvalidId, LiveNotFound, StoreUnavailable);
-
 /// Whether one fan is online
 #[utoipa::path(get, path = "/v1/lives/{live_id}/fans/{user_id}", operation_id = "get_fan", tag = "fans",
     params(
         ("live_id" = LiveId, Path, description = "The live", example = "42"),
         ("user_id" = UserId, Path, description = "The user", example = "u1"),
     ),
-    responses((status = 200, description = "Online or not", body = Presence), PresenceRefused))]
+    responses((status = 200, description = "Online or not", body = Presence), Refused))]
 pub(crate) async fn presence(
     State(state): State<Arc<AppState>>,
     InPath((live, user)): InPath<(LiveId, UserId)>,

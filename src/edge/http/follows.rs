@@ -59,7 +59,6 @@ refusals!(
     StoreUnavailable
 );
 refusals!(UnfollowRefused = InvalidId, BeingErased, StoreUnavailable);
-refusals!(ShowRefused = InvalidId, StoreUnavailable);
 
 /// Follow a streamer
 ///
@@ -117,7 +116,7 @@ pub(crate) async fn unfollow(
         ("user_id" = UserId, Path, description = "Who may follow", example = "u1"),
         ("streamer_id" = UserId, Path, description = "Whom", example = "s1"),
     ),
-    responses((status = 200, description = "Whether the user does", body = FollowNow), ShowRefused))]
+    responses((status = 200, description = "Whether the user does", body = FollowNow), ReadRefused))]
 pub(crate) async fn show(
     State(state): State<Arc<AppState>>,
     InPath(pair): InPath<(UserId, UserId)>,
@@ -152,13 +151,7 @@ pub(crate) struct OfQuery {
 
 paging_query!(FollowingQuery = Following);
 paging_query!(FollowersQuery = Followers);
-refusals!(
-    ListRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    StoreUnavailable
-);
+refusals!(ReadRefused = InvalidId, StoreUnavailable);
 
 /// List whom a user follows, newest first
 ///
@@ -170,7 +163,7 @@ refusals!(
         ("of" = inline(Option<Of>), Query, description = "`following` for all, `mutual` for those who follow back"),
         FollowingQuery,
     ),
-    responses((status = 200, description = "A page", body = Page<FollowEntry>), ListRefused))]
+    responses((status = 200, description = "A page", body = Page<FollowEntry>), ReadRefused))]
 pub(crate) async fn following(
     State(state): State<Arc<AppState>>,
     InPath(user): InPath<UserId>,
@@ -186,7 +179,7 @@ pub(crate) async fn following(
 /// List who follows a user, newest first
 #[utoipa::path(get, path = "/v1/users/{user_id}/followers", operation_id = "list_followers", tag = "follows",
     params(("user_id" = UserId, Path, description = "The user", example = "s1"), FollowersQuery),
-    responses((status = 200, description = "A page", body = Page<FollowEntry>), ListRefused))]
+    responses((status = 200, description = "A page", body = Page<FollowEntry>), ReadRefused))]
 pub(crate) async fn followers(
     State(state): State<Arc<AppState>>,
     InPath(user): InPath<UserId>,
@@ -214,10 +207,7 @@ async fn list(
     let page = Page::cut(read, paging.limit, |last| {
         listing.cursor(&[&last.at, &last.user])
     });
-    Ok(Json(Page {
-        items: page.items.into_iter().map(FollowEntry::from).collect(),
-        cursor: page.cursor,
-    }))
+    Ok(Json(page.map(FollowEntry::from)))
 }
 
 /// Reads one page of the users whom the user follows, and lists those who follow back.

@@ -162,20 +162,14 @@ pub(crate) struct OnlyQuery {
 }
 
 paging_query!(HeldQuery = Held);
-refusals!(
-    SlicesRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    StoreUnavailable
-);
+refusals!(Refused = InvalidId, StoreUnavailable);
 
 /// List what this gateway holds
 ///
 /// From its own memory, not from the store: for comparing the two.
 #[utoipa::path(get, path = "/v1/gateway/slices", operation_id = "list_gateway_slices", tag = "operations",
     params(HeldQuery, OnlyQuery),
-    responses((status = 200, description = "A page", body = SlicesHeld), SlicesRefused))]
+    responses((status = 200, description = "A page", body = SlicesHeld), Refused))]
 pub(crate) async fn slices(
     State(state): State<Arc<AppState>>,
     InQuery(only): InQuery<OnlyQuery>,
@@ -318,8 +312,6 @@ fn read_gateway<'de, D: serde::Deserializer<'de>>(from: D) -> Result<GatewayId, 
     GatewayId::parse(&name).map_err(serde::de::Error::custom)
 }
 
-refusals!(ViewerRefused = InvalidId, StoreUnavailable);
-
 /// What this gateway knows of a user in a live
 ///
 /// From its own memory, not from the store.
@@ -329,7 +321,7 @@ refusals!(ViewerRefused = InvalidId, StoreUnavailable);
         ("live_id" = LiveId, Path, description = "The live", example = "42"),
         ("user_id" = UserId, Path, description = "The user", example = "u1"),
     ),
-    responses((status = 200, description = "What it knows, which may be nothing", body = ViewerKnown), ViewerRefused))]
+    responses((status = 200, description = "What it knows, which may be nothing", body = ViewerKnown), Refused))]
 pub(crate) async fn viewer(
     State(state): State<Arc<AppState>>,
     InPath((live, user)): InPath<(LiveId, UserId)>,

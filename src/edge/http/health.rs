@@ -51,14 +51,14 @@ pub(crate) struct Readiness {
     gateway_id: GatewayId,
 }
 
-refusals!(AliveRefused = Internal);
+refusals!(Refused = Internal);
 
 /// Whether the process runs
 ///
 /// The store does not matter here: a gateway that has lost it still holds its sockets, and must not
 /// be restarted.
 #[utoipa::path(get, path = "/healthz", operation_id = "healthz", tag = "operations",
-    responses((status = 200, description = "It runs", body = Alive), AliveRefused))]
+    responses((status = 200, description = "It runs", body = Alive), Refused))]
 pub(crate) async fn healthz(State(state): State<Arc<AppState>>) -> Json<Alive> {
     Json(Alive {
         status: "ok",
@@ -85,8 +85,6 @@ enum StoreMatters {
     Ignore,
 }
 
-refusals!(ReadyRefused = InvalidQuery);
-
 /// Whether to send clients here
 ///
 /// By itself it asks the store, too, for balancers in front of gateways of which each may lose the
@@ -96,7 +94,7 @@ refusals!(ReadyRefused = InvalidQuery);
         (status = 200, body = Readiness,
             description = "The store answers, the gateway's first lease is not late, and no drain has begun"),
         (status = 503, description = "Not ready; `wrong` names why", body = Readiness),
-        ReadyRefused,
+        Refused,
     ))]
 pub(crate) async fn readyz(
     State(state): State<Arc<AppState>>,
@@ -133,14 +131,12 @@ pub(crate) async fn readyz(
     Ok((status, Json(readiness)).into_response())
 }
 
-refusals!(NoMetrics = Internal);
-
 /// Metrics, for Prometheus
 #[utoipa::path(get, path = "/metrics", operation_id = "metrics", tag = "operations",
     responses(
         (status = 200, description = "In the text format of Prometheus, or as OpenMetrics where `Accept` asks for it",
             content((String = "text/plain"), (String = "application/openmetrics-text"))),
-        NoMetrics,
+        Refused,
     ))]
 pub(crate) async fn metrics(
     State(state): State<Arc<AppState>>,

@@ -56,12 +56,9 @@ pub(crate) fn text_of(info: &Info) -> Option<Box<RawValue>> {
 }
 
 refusals!(
-    InfoRefused = BadMessage,
-    InvalidId,
+    InfoRefused = InvalidId,
     LiveNotFound,
     LiveNotOpen,
-    BodyTooLarge,
-    UnsupportedMediaType,
     StoreUnavailable
 );
 

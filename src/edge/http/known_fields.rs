@@ -63,17 +63,9 @@ impl KnownFields {
 
 impl Call {
     fn of(method: Method, operation: &Operation) -> Self {
-        let mut query = Vec::new();
-        for parameter in operation.parameters.iter().flatten() {
-            if let RefOr::T(parameter) = parameter
-                && parameter.parameter_in == ParameterIn::Query
-            {
-                query.push(parameter.name.clone());
-            }
-        }
         Self {
             method,
-            query,
+            query: query_fields(operation),
             has_body: operation.request_body.is_some(),
         }
     }
@@ -105,6 +97,19 @@ impl Call {
         }
         Ok(())
     }
+}
+
+/// The names of the fields of an operation's query.
+pub(crate) fn query_fields(operation: &Operation) -> Vec<String> {
+    let mut names = Vec::new();
+    for parameter in operation.parameters.iter().flatten() {
+        if let RefOr::T(parameter) = parameter
+            && parameter.parameter_in == ParameterIn::Query
+        {
+            names.push(parameter.name.clone());
+        }
+    }
+    names
 }
 
 /// The operations of a path.

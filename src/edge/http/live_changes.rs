@@ -48,13 +48,10 @@ impl From<ChangeLive> for LiveChange {
 }
 
 refusals!(
-    ChangeRefused = BadMessage,
-    InvalidId,
+    ChangeRefused = InvalidId,
     Forbidden,
     LiveNotFound,
     LiveNotOpen,
-    BodyTooLarge,
-    UnsupportedMediaType,
     StoreUnavailable
 );
 

@@ -52,12 +52,7 @@ enum Position {
 }
 
 paging_query!(LivesQuery = Lives);
-refusals!(
-    ListRefused = InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    StoreUnavailable
-);
+refusals!(ListRefused = StoreUnavailable);
 
 /// List the open lives, oldest or largest first
 ///
@@ -126,10 +121,7 @@ async fn page_by_age(
     let page = Page::cut(listed, limit, |last| {
         Listing::Lives.cursor(&[&"a", &last.opened_at, &last.live])
     });
-    Ok(Page {
-        items: page.items.into_iter().map(|listed| listed.live).collect(),
-        cursor: page.cursor,
-    })
+    Ok(page.map(|listed| listed.live))
 }
 
 async fn page_by_size(
@@ -146,10 +138,7 @@ async fn page_by_size(
     let page = Page::cut(ranked, limit, |last| {
         Listing::Lives.cursor(&[&letter, &last.figure, &last.live])
     });
-    Ok(Page {
-        items: page.items.into_iter().map(|ranked| ranked.live).collect(),
-        cursor: page.cursor,
-    })
+    Ok(page.map(|ranked| ranked.live))
 }
 
 fn first_page(sort: Sort) -> Position {
@@ -202,13 +191,7 @@ pub(crate) struct LivesFound {
     unknown: Vec<LiveId>,
 }
 
-refusals!(
-    QueryRefused = BadMessage,
-    InvalidId,
-    BodyTooLarge,
-    UnsupportedMediaType,
-    StoreUnavailable
-);
+refusals!(QueryRefused = InvalidId, StoreUnavailable);
 
 /// Ask about many lives
 ///

@@ -279,13 +279,10 @@ impl OpenLiveEntry {
 }
 
 refusals!(
-    OpenRefused = BadMessage,
-    InvalidId,
+    OpenRefused = InvalidId,
     LiveOwned,
     BeingErased,
     RateLimited,
-    BodyTooLarge,
-    UnsupportedMediaType,
     StoreUnavailable
 );
 
@@ -414,7 +411,6 @@ async fn has_attendance(state: &AppState, live: &LiveId, streamer: &UserId) -> b
 
 refusals!(
     CloseRefused = InvalidId,
-    InvalidQuery,
     LiveNotFound,
     LiveNotOpen,
     StoreUnavailable

@@ -92,13 +92,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>) -> Json<LogState> {
     LogState::of(&state)
 }
 
-refusals!(
-    ChangeRefused = BadMessage,
-    InvalidFilter,
-    BodyTooLarge,
-    UnsupportedMediaType,
-    StoreUnavailable
-);
+refusals!(ChangeRefused = InvalidFilter, StoreUnavailable);
 
 /// Change what this gateway logs
 ///

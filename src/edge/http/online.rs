@@ -87,7 +87,7 @@ pub(crate) struct Count {
     exact: bool,
 }
 
-refusals!(CountRefused = InvalidQuery, NotKept, StoreUnavailable);
+refusals!(CountRefused = NotKept, StoreUnavailable);
 
 /// Count the users who are online, or were within a window
 ///
@@ -200,14 +200,7 @@ pub(crate) async fn statuses(state: &AppState, users: Vec<UserId>) -> StoreResul
     Ok(UserStatus::of(state, users.into_iter().zip(known)))
 }
 
-refusals!(
-    QueryRefused = BadMessage,
-    InvalidId,
-    BodyTooLarge,
-    UnsupportedMediaType,
-    NotKept,
-    StoreUnavailable,
-);
+refusals!(QueryRefused = InvalidId, NotKept, StoreUnavailable);
 
 /// Users that were asked about.
 #[derive(Serialize, ToSchema)]

@@ -138,13 +138,7 @@ async fn read_slice(
 }
 
 paging_query!(ListPaging = Online);
-refusals!(
-    ListRefused = InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    NotKept,
-    StoreUnavailable
-);
+refusals!(ListRefused = NotKept, StoreUnavailable);
 
 /// List who is online now
 ///

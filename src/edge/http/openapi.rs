@@ -2,6 +2,7 @@
 //! ids, and who may call a route. The document cannot differ from the routes that a port serves.
 
 use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
 use std::mem;
 
 use serde_json::{Map, Value};
@@ -14,6 +15,7 @@ use utoipa::openapi::{ObjectBuilder, PathItem, Ref, RefOr, Response, Schema, Typ
 use utoipa::{Modify, OpenApi, PartialSchema, ToSchema};
 
 use super::authorization::Accepts;
+use super::known_fields::query_fields;
 use super::problem::{Kind, ProblemBody, describe};
 use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
 use crate::base::identity::Role;
@@ -114,6 +116,50 @@ pub(crate) fn describe_callers(paths: &mut Paths, action: Action, accepts: Accep
     }
 }
 
+/// Adds to operations how they refuse a query or a body that is wrong.
+pub(crate) fn describe_requests(paths: &mut Paths) {
+    for operation in paths.paths.values_mut().flat_map(operations) {
+        let mut kinds = Vec::new();
+        if operation.request_body.is_some() {
+            kinds.extend([
+                Kind::BadMessage,
+                Kind::BodyTooLarge,
+                Kind::UnsupportedMediaType,
+            ]);
+        }
+        let query = query_fields(operation);
+        if query.iter().any(|name| name == "cursor") {
+            kinds.extend([Kind::InvalidCursor, Kind::InvalidLimit]);
+        }
+        if !query.is_empty() {
+            kinds.push(Kind::InvalidQuery);
+        }
+        for (status, refusal) in describe(&kinds) {
+            match operation.responses.responses.entry(status) {
+                Entry::Occupied(mut known) => add_codes(known.get_mut(), refusal),
+                Entry::Vacant(place) => {
+                    place.insert(refusal);
+                }
+            }
+        }
+    }
+}
+
+/// Adds the codes of a refusal to those that an operation has with the same status.
+fn add_codes(known: &mut RefOr<Response>, refusal: RefOr<Response>) {
+    let (RefOr::T(known), RefOr::T(refusal)) = (known, refusal) else {
+        return;
+    };
+    known.description = format!("{}, {}", known.description, refusal.description);
+    for (content_type, content) in refusal.content {
+        if let Some(RefOr::T(known)) = known.content.get_mut(&content_type)
+            && let RefOr::T(content) = content
+        {
+            known.examples.extend(content.examples);
+        }
+    }
+}
+
 /// Adds to every operation the refusal of the listener, which answers before any layer sees the
 /// request.
 pub(crate) fn describe_listener(document: &mut utoipa::openapi::OpenApi) {
@@ -207,26 +253,23 @@ fn name_of(schema: &RefOr<Schema>) -> Option<String> {
 
 /// Puts the description of a field beside its schema, where utoipa has made both out to be two
 /// schemas that the field has to fit.
-pub(crate) fn describe_fields(document: &mut utoipa::openapi::OpenApi) {
-    let components = document.components.get_or_insert_default();
-    for schema in components.schemas.values_mut() {
-        let RefOr::T(Schema::Object(object)) = schema else {
+pub(crate) fn describe_fields(schema: &mut RefOr<Schema>) {
+    let RefOr::T(Schema::Object(object)) = schema else {
+        return;
+    };
+    for field in object.properties.values_mut() {
+        let RefOr::T(Schema::AllOf(both)) = field else {
             continue;
         };
-        for field in object.properties.values_mut() {
-            let RefOr::T(Schema::AllOf(both)) = field else {
-                continue;
-            };
-            if let [
-                RefOr::T(Schema::Object(kind)),
-                RefOr::T(Schema::Object(text)),
-            ] = both.items.as_slice()
-                && text.properties.is_empty()
-            {
-                let mut described = kind.clone();
-                described.description = text.description.clone().or(described.description);
-                *field = RefOr::T(Schema::Object(described));
-            }
+        if let [
+            RefOr::T(Schema::Object(kind)),
+            RefOr::T(Schema::Object(text)),
+        ] = both.items.as_slice()
+            && text.properties.is_empty()
+        {
+            let mut described = kind.clone();
+            described.description = text.description.clone().or(described.description);
+            *field = RefOr::T(Schema::Object(described));
         }
     }
 }

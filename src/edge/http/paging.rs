@@ -57,29 +57,45 @@ pub(crate) enum Listing {
 }
 
 impl Listing {
-    pub(crate) fn letter(self) -> &'static str {
+    /// The letter with which its cursors begin, and regular expressions for the fields that follow.
+    fn shape(self) -> (&'static str, &'static [&'static str]) {
+        const NUMBER: &str = "[0-9]{1,19}";
+        const SLICE: &str = "[0-9]{1,5}";
+        const USER: &str = r"(?!\.{1,2}(~|$))[A-Za-z0-9_.:@-]{1,64}";
+        const LIVE: &str = r"(?!\.{1,2}(~|$))(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}";
+        // A set of the platform belongs to no live.
+        const SET: &str = r"(0~(?!\.{1,2}(~|$))(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}|[12]~)";
+        const LIVE_STATUS: &str =
+            r"(?!\.{1,2}@)(?!.*_slice[0-9]+@)[A-Za-z0-9_.-]{1,64}@(0|[1-9][0-9]{0,18})";
+        // An announcement, or a live.
+        const STATUS: &str =
+            r"(?!\.{1,2}(@|$))(?!.*_slice[0-9]+@)[A-Za-z0-9_.-]{1,64}(@(0|[1-9][0-9]{0,18}))?";
         match self {
-            Self::Fans => "n",
-            Self::Viewers => "v",
-            Self::Lives => "l",
-            Self::Following => "g",
-            Self::Followers => "r",
-            Self::Bans => "b",
-            Self::Online => "u",
-            Self::Seen => "o",
-            Self::Friends => "f",
-            Self::Feed => "d",
-            Self::Home => "m",
-            Self::Profile => "p",
-            Self::ListTimeline => "t",
-            Self::Members => "e",
-            Self::OnAir => "i",
-            Self::Held => "h",
-            Self::Sessions => "s",
-            Self::Attendance => "w",
-            Self::PastLives => "c",
-            Self::Deliveries => "y",
+            Self::Fans => ("n", &[NUMBER, NUMBER, SLICE, USER]),
+            Self::Viewers => ("v", &[NUMBER, NUMBER, SLICE, USER]),
+            Self::Lives => ("l", &["[avf]", NUMBER, LIVE]),
+            Self::Following => ("g", &[NUMBER, USER]),
+            Self::Followers => ("r", &[NUMBER, USER]),
+            Self::Bans => ("b", &[NUMBER, USER]),
+            Self::Online => ("u", &[NUMBER, SLICE, USER]),
+            Self::Seen => ("o", &[NUMBER, USER]),
+            Self::Friends => ("f", &[NUMBER, USER]),
+            Self::Feed => ("d", &[NUMBER, USER, LIVE_STATUS]),
+            Self::Home => ("m", &[NUMBER, USER, STATUS]),
+            Self::Profile => ("p", &[NUMBER, USER, STATUS]),
+            Self::ListTimeline => ("t", &[NUMBER, USER, STATUS]),
+            Self::Members => ("e", &[USER]),
+            Self::OnAir => ("i", &[NUMBER, USER, LIVE_STATUS]),
+            Self::Held => ("h", &[SET, SLICE]),
+            Self::Sessions => ("s", &[NUMBER, NUMBER, NUMBER, USER, NUMBER]),
+            Self::Attendance => ("w", &[NUMBER, SLICE, USER]),
+            Self::PastLives => ("c", &[NUMBER, LIVE, NUMBER]),
+            Self::Deliveries => ("y", &[NUMBER, NUMBER]),
         }
+    }
+
+    pub(crate) fn letter(self) -> &'static str {
+        self.shape().0
     }
 
     /// A regular expression for the cursors that the listing can read.
@@ -92,38 +108,9 @@ impl Listing {
 
     /// The cursors that begin with the listing's letter, as a regular expression.
     fn form(self) -> String {
-        const NUMBER: &str = "[0-9]{1,19}";
-        const SLICE: &str = "[0-9]{1,5}";
-        const USER: &str = r"(?!\.{1,2}(~|$))[A-Za-z0-9_.:@-]{1,64}";
-        const LIVE: &str = r"(?!\.{1,2}(~|$))(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}";
-        // A set of the platform belongs to no live.
-        const SET: &str = r"(0~(?!\.{1,2}(~|$))(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}|[12]~)";
-        const LIVE_STATUS: &str =
-            r"(?!\.{1,2}@)(?!.*_slice[0-9]+@)[A-Za-z0-9_.-]{1,64}@(0|[1-9][0-9]{0,18})";
-        // An announcement, or a live.
-        const STATUS: &str =
-            r"(?!\.{1,2}(@|$))(?!.*_slice[0-9]+@)[A-Za-z0-9_.-]{1,64}(@(0|[1-9][0-9]{0,18}))?";
-        let fields: &[&str] = match self {
-            Self::Fans | Self::Viewers => &[NUMBER, NUMBER, SLICE, USER],
-            Self::Lives => &["[avf]", NUMBER, LIVE],
-            Self::Following | Self::Followers | Self::Bans | Self::Seen | Self::Friends => {
-                &[NUMBER, USER]
-            }
-            Self::Sessions => &[NUMBER, NUMBER, NUMBER, USER, NUMBER],
-            Self::Attendance => &[NUMBER, SLICE, USER],
-            Self::PastLives => &[NUMBER, LIVE, NUMBER],
-            Self::Held => &[SET, SLICE],
-            Self::Feed | Self::OnAir => &[NUMBER, USER, LIVE_STATUS],
-            Self::Online => &[NUMBER, SLICE, USER],
-            Self::Members => &[USER],
-            Self::Deliveries => &[NUMBER, NUMBER],
-            Self::Home | Self::Profile | Self::ListTimeline => &[NUMBER, USER, STATUS],
-        };
-        format!(
-            "{}{SEPARATOR}{}",
-            self.letter(),
-            fields.join(&SEPARATOR.to_string())
-        )
+        let (letter, fields) = self.shape();
+        let separator = SEPARATOR.to_string();
+        format!("{letter}{separator}{}", fields.join(&separator))
     }
 
     /// The query parameters of the listing, for the OpenAPI document.
@@ -287,6 +274,14 @@ impl<T> Page<T> {
         Self {
             items: Vec::new(),
             cursor: None,
+        }
+    }
+
+    /// The same page, with its items as `of` makes them.
+    pub(crate) fn map<U>(self, of: impl FnMut(T) -> U) -> Page<U> {
+        Page {
+            items: self.items.into_iter().map(of).collect(),
+            cursor: self.cursor,
         }
     }
 

@@ -422,6 +422,9 @@ pub(crate) fn describe(kinds: &[Kind]) -> BTreeMap<String, RefOr<Described>> {
         let mut codes = Vec::new();
         let mut examples = Vec::new();
         for kind in kinds.iter().filter(|kind| kind.status() == status) {
+            if codes.contains(&kind.code()) {
+                continue;
+            }
             let value = json!({
                 "type": kind.uri(),
                 "title": kind.title(),
@@ -460,7 +463,8 @@ pub(crate) fn describe(kinds: &[Kind]) -> BTreeMap<String, RefOr<Described>> {
     described
 }
 
-/// Declares the kinds with which an operation may refuse a request, for its `#[utoipa::path]`.
+/// Declares the kinds with which an operation may refuse a request, for its `#[utoipa::path]`. Those
+/// for a wrong query or body are not named: the routes add them.
 macro_rules! refusals {
     ($name:ident = $($kind:ident),+ $(,)?) => {
         /// How this operation refuses.

@@ -105,15 +105,12 @@ impl From<Ban> for BanEntry {
 }
 
 refusals!(
-    RemoveRefused = BadMessage,
-    InvalidId,
+    RemovalRefused = InvalidId,
     Forbidden,
     LiveNotFound,
     LiveNotOpen,
     TooManyBans,
     BeingErased,
-    BodyTooLarge,
-    UnsupportedMediaType,
     StoreUnavailable
 );
 
@@ -129,7 +126,7 @@ refusals!(
         ("user_id" = UserId, Path, description = "Who is removed", example = "u1"),
     ),
     request_body(content = Option<RemoveUser>, content_type = "application/json"),
-    responses((status = 200, description = "Every gateway removes the user", body = RemovedUser), RemoveRefused))]
+    responses((status = 200, description = "Every gateway removes the user", body = RemovedUser), RemovalRefused))]
 pub(crate) async fn remove(
     State(state): State<Arc<AppState>>,
     InPath((live_id, user_id)): InPath<(LiveId, UserId)>,
@@ -166,19 +163,6 @@ async fn carry_out(
     Ok(run_to_completion(remove).await?)
 }
 
-refusals!(
-    BanRefused = BadMessage,
-    InvalidId,
-    Forbidden,
-    LiveNotFound,
-    LiveNotOpen,
-    TooManyBans,
-    BeingErased,
-    BodyTooLarge,
-    UnsupportedMediaType,
-    StoreUnavailable
-);
-
 /// Ban a user from an open live
 ///
 /// Removes the user, and refuses the user's joins for so long, or until the live closes. Takes the
@@ -189,7 +173,7 @@ refusals!(
         ("user_id" = UserId, Path, description = "Who is banned", example = "u1"),
     ),
     request_body = PutBan,
-    responses((status = 200, description = "The user is banned", body = BannedUser), BanRefused))]
+    responses((status = 200, description = "The user is banned", body = BannedUser), RemovalRefused))]
 pub(crate) async fn ban(
     State(state): State<Arc<AppState>>,
     InPath((live_id, user_id)): InPath<(LiveId, UserId)>,
@@ -251,14 +235,7 @@ pub(crate) async fn lift(
 }
 
 paging_query!(BansQuery = Bans);
-refusals!(
-    ListRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    LiveNotFound,
-    StoreUnavailable
-);
+refusals!(ListRefused = InvalidId, LiveNotFound, StoreUnavailable);
 
 /// List who is banned from a live, soonest end first
 ///
@@ -292,10 +269,7 @@ pub(crate) async fn list(
     let page = Page::cut(read, paging.limit, |last| {
         Listing::Bans.cursor(&[&last.until, &last.user])
     });
-    Ok(Json(Page {
-        items: page.items.into_iter().map(BanEntry::from).collect(),
-        cursor: page.cursor,
-    }))
+    Ok(Json(page.map(BanEntry::from)))
 }
 
 /// The epoch for which [`super::authorization`] found that the streamer owns it. A handler must act

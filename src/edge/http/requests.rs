@@ -47,45 +47,20 @@ pub(crate) trait Ids: Sized {
     fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId>;
 }
 
-impl Ids for LiveId {
-    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
-        Self::parse(params.next_value())
-    }
-}
+/// A single id of the path.
+pub(crate) trait Id: TryFrom<String, Error = InvalidId> {}
 
-impl Ids for UserId {
-    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
-        Self::parse(params.next_value())
-    }
-}
+impl Id for ErasureId {}
+impl Id for ListName {}
+impl Id for LiveId {}
+impl Id for MediaServerName {}
+impl Id for StreamId {}
+impl Id for UserId {}
+impl Id for WebhookName {}
 
-impl Ids for ErasureId {
+impl<T: Id> Ids for T {
     fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
-        Self::parse(params.next_value())
-    }
-}
-
-impl Ids for StreamId {
-    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
-        Self::parse(params.next_value())
-    }
-}
-
-impl Ids for ListName {
-    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
-        Self::parse(params.next_value())
-    }
-}
-
-impl Ids for MediaServerName {
-    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
-        Self::parse(params.next_value())
-    }
-}
-
-impl Ids for WebhookName {
-    fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
-        Self::parse(params.next_value())
+        Self::try_from(params.next_value().to_owned())
     }
 }
 

@@ -75,7 +75,8 @@ impl Routes {
     }
 
     fn unguarded(mut self, route: UtoipaMethodRouter<Arc<AppState>>, refuse: Refuse) -> Self {
-        let (schemas, paths, methods) = route;
+        let (schemas, mut paths, methods) = route;
+        openapi::describe_requests(&mut paths);
         let known = KnownFields::of(&paths, refuse);
         let methods = methods.route_layer(from_fn_with_state(known, known_fields::check));
         self.router = self.router.routes((schemas, paths, methods));
@@ -92,6 +93,7 @@ impl Routes {
             return self;
         }
         let (schemas, mut paths, methods) = route;
+        openapi::describe_requests(&mut paths);
         openapi::describe_callers(&mut paths, action, self.accepts);
         let known = KnownFields::of(&paths, Refuse::Unknown);
         let guard = Guard {
@@ -237,7 +239,10 @@ fn text_of(mut document: utoipa::openapi::OpenApi) -> Bytes {
     }
     openapi::name_items(&mut document);
     openapi::close_schemas(&mut document);
-    openapi::describe_fields(&mut document);
+    let components = document.components.get_or_insert_default();
+    for schema in components.schemas.values_mut() {
+        openapi::describe_fields(schema);
+    }
     openapi::describe_listener(&mut document);
     openapi::drop_unused(&mut document);
     // utoipa takes the license from the package, which names none.

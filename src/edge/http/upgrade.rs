@@ -42,8 +42,7 @@ const SUBPROTOCOL: &str = "rollcall.v1";
 const HANDOVER: Duration = Duration::from_secs(10);
 
 refusals!(
-    Refused = InvalidQuery,
-    BadHandshake,
+    Refused = BadHandshake,
     InvalidUser,
     InvalidRole,
     Unauthorized,

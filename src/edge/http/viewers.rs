@@ -42,14 +42,7 @@ pub(crate) struct FanQuery {
 }
 
 paging_query!(ViewersQuery = Viewers);
-refusals!(
-    ListRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    LiveNotFound,
-    StoreUnavailable
-);
+refusals!(ListRefused = InvalidId, LiveNotFound, StoreUnavailable);
 
 /// List all viewers who are online
 ///

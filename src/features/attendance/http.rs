@@ -44,19 +44,6 @@ pub(crate) struct Attendee {
     user_id: UserId,
 }
 
-/// Who is asked for.
-#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Op {
-    /// Those who came to all of the lives.
-    #[default]
-    All,
-    /// Those who came to any of them.
-    Any,
-    /// Those who came to the first and to none of the others.
-    Not,
-}
-
 /// Up to [`MAX_ATTENDED`] lives with commas between, any of them with an epoch.
 #[derive(Debug, Deserialize)]
 struct LiveList(String);
@@ -85,7 +72,7 @@ pub(crate) struct AttendanceQuery {
     /// Who is asked for.
     #[serde(default)]
     #[param(inline)]
-    op: Op,
+    op: Attending,
     /// Up to 64 lives with commas between; `b@3` is epoch 3 of b, and `b` its latest.
     #[param(inline)]
     live_ids: Option<LiveList>,
@@ -107,9 +94,6 @@ pub(crate) struct AttendanceQuery {
 paging_query!(AttendancePaging = Attendance);
 refusals!(
     FindRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
     LiveNotFound,
     EpochNotFound,
     NotKept,
@@ -130,11 +114,6 @@ pub(crate) async fn find(
     paging: Paging,
 ) -> Result<Json<CountedPage<Attendee>>, Problem> {
     let start = paging.position(resume)?;
-    let which = match query.op {
-        Op::All => Attending::All,
-        Op::Any => Attending::Any,
-        Op::Not => Attending::Not,
-    };
     let lives = lives(&state, &query).await?;
     let Some(span) = span_of(query.from, query.to) else {
         return Ok(Json(CountedPage {
@@ -149,7 +128,7 @@ pub(crate) async fn find(
         None
     };
     let question = AttendanceQuestion {
-        which,
+        which: query.op,
         lives,
         within,
     };

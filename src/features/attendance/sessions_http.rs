@@ -97,9 +97,6 @@ pub(crate) fn span_of(from: Option<Whole>, to: Option<Whole>) -> Option<Span> {
 paging_query!(SessionsPaging = Sessions);
 refusals!(
     ListRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
     LiveNotFound,
     EpochNotFound,
     NotKept,

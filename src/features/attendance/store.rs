@@ -19,6 +19,8 @@ use futures_util::future::try_join_all;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
@@ -62,10 +64,12 @@ impl Attended {
     }
 }
 
-/// Which fans are asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Who is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Attending {
     /// The fans who came to all of the lives.
+    #[default]
     All,
     /// The fans who came to any of them.
     Any,

@@ -34,15 +34,7 @@ pub(crate) struct FriendsQuery {
     window_s: Option<Whole>,
     /// Everybody whom the user follows, or those only who follow back.
     #[param(inline)]
-    of: Option<Of>,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum Of {
-    #[default]
-    Following,
-    Mutual,
+    of: Option<FriendsOf>,
 }
 
 /// A page of friends.
@@ -57,14 +49,7 @@ pub(crate) struct FriendsPage {
 }
 
 paging_query!(FriendsPaging = Friends);
-refusals!(
-    FriendsRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    NotKept,
-    StoreUnavailable,
-);
+refusals!(FriendsRefused = InvalidId, NotKept, StoreUnavailable);
 
 /// List the friends who are online, or were within a window
 ///
@@ -80,10 +65,7 @@ pub(crate) async fn online(
 ) -> Result<Json<FriendsPage>, Problem> {
     tracked(&state)?;
     let after = paging.position(resume)?;
-    let of = match query.of.unwrap_or_default() {
-        Of::Following => FriendsOf::Following,
-        Of::Mutual => FriendsOf::Mutual,
-    };
+    let of = query.of.unwrap_or_default();
     let window = query.window_s.map_or(DEFAULT_WINDOW, |window| window.0);
     let since = window_before(state.core.clock.unix(), window).from;
     let seen = friends_seen(state.core.store_for_clients.as_ref(), &user, of, since).await?;

@@ -5,15 +5,19 @@ use crate::store::followed;
 use std::cmp::Reverse;
 
 use futures_util::future::try_join_all;
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
 use crate::store::{MAX_BATCH, Store, StoreResult, UserPresence};
 
 /// Which follows make a friend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum FriendsOf {
     /// Every follow of the user makes a friend.
+    #[default]
     Following,
     /// Only mutual follows make friends.
     Mutual,

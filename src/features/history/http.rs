@@ -103,7 +103,6 @@ pub(crate) struct HistoryQuery {
 
 refusals!(
     ShowRefused = InvalidId,
-    InvalidQuery,
     LiveNotFound,
     EpochNotFound,
     StoreUnavailable
@@ -203,13 +202,7 @@ fn thin(points: Vec<Point>, step: u64) -> Vec<Point> {
 }
 
 paging_query!(PastQuery = PastLives);
-refusals!(
-    PastRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    StoreUnavailable
-);
+refusals!(PastRefused = InvalidId, StoreUnavailable);
 
 /// List the past lives of a streamer, newest first
 ///

@@ -64,14 +64,10 @@ pub(crate) struct CallbackQuery {
 }
 
 refusals!(
-    CallbackRefused = BadMessage,
-    InvalidId,
-    InvalidQuery,
+    CallbackRefused = InvalidId,
     Unauthorized,
     Forbidden,
     MediaServerNotFound,
-    BodyTooLarge,
-    UnsupportedMediaType,
     RateLimited,
     StoreUnavailable
 );

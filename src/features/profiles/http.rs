@@ -106,25 +106,19 @@ pub(crate) struct UserNow {
 }
 
 refusals!(
-    CreateRefused = BadMessage,
-    InvalidLogin,
+    CreateRefused = InvalidLogin,
     InvalidIdempotencyKey,
     LoginTaken,
     IdempotencyKeyReused,
     Erased,
     BeingErased,
-    BodyTooLarge,
-    UnsupportedMediaType,
     StoreUnavailable
 );
 refusals!(
-    PutRefused = BadMessage,
-    InvalidId,
+    PutRefused = InvalidId,
     InvalidLogin,
     LoginTaken,
     BeingErased,
-    BodyTooLarge,
-    UnsupportedMediaType,
     StoreUnavailable
 );
 

@@ -181,14 +181,6 @@ pub(crate) async fn list(
 }
 
 paging_query!(DeliveriesQuery = Deliveries);
-refusals!(
-    DeliveriesRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    WebhookNotFound,
-    StoreUnavailable
-);
 
 /// The last attempts to send events to a webhook, newest first
 ///
@@ -197,7 +189,7 @@ refusals!(
 #[utoipa::path(get, path = "/v1/webhooks/{webhook}/deliveries", operation_id = "list_webhook_deliveries",
     tag = "webhooks",
     params(("webhook" = WebhookName, Path, description = "Its name in the settings", example = "crm"), DeliveriesQuery),
-    responses((status = 200, description = "A page", body = Page<WebhookDelivery>), DeliveriesRefused))]
+    responses((status = 200, description = "A page", body = Page<WebhookDelivery>), Refused))]
 pub(crate) async fn deliveries(
     State(state): State<Arc<AppState>>,
     InPath(name): InPath<WebhookName>,
@@ -212,14 +204,7 @@ pub(crate) async fn deliveries(
     let page = Page::cut(read, paging.limit, |(entry, _)| {
         Listing::Deliveries.cursor(&[&entry.0, &entry.1])
     });
-    let items = page
-        .items
-        .into_iter()
-        .map(|(_, delivery)| WebhookDelivery::from(delivery));
-    Ok(Json(Page {
-        items: items.collect(),
-        cursor: page.cursor,
-    }))
+    Ok(Json(page.map(|(_, delivery)| delivery.into())))
 }
 
 fn resume(cursor: &str) -> Result<EntryId, Problem> {
@@ -257,14 +242,7 @@ pub(crate) async fn test(
     Ok(Json(delivery.into()))
 }
 
-refusals!(
-    ReplayRefused = InvalidId,
-    BadMessage,
-    BodyTooLarge,
-    UnsupportedMediaType,
-    WebhookNotFound,
-    StoreUnavailable
-);
+refusals!(Refused = InvalidId, WebhookNotFound, StoreUnavailable);
 
 /// Send a webhook again what happened in a span of time
 ///
@@ -273,7 +251,7 @@ refusals!(
 #[utoipa::path(post, path = "/v1/webhooks/{webhook}/replay", operation_id = "replay_webhook", tag = "webhooks",
     params(("webhook" = WebhookName, Path, description = "Its name in the settings", example = "crm")),
     request_body(content = ReplayEvents, content_type = "application/json"),
-    responses((status = 200, description = "They are being sent", body = ReplayedEvents), ReplayRefused))]
+    responses((status = 200, description = "They are being sent", body = ReplayedEvents), Refused))]
 pub(crate) async fn replay_span(
     State(state): State<Arc<AppState>>,
     InPath(name): InPath<WebhookName>,

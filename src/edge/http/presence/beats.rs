@@ -103,9 +103,7 @@ impl Renewal {
 }
 
 refusals!(
-    BeatRefused = BadMessage,
-    InvalidId,
-    InvalidQuery,
+    BeatRefused = InvalidId,
     Unauthorized,
     Banned,
     Removed,
@@ -114,8 +112,6 @@ refusals!(
     TooManySessions,
     LiveNotOpen,
     NotKept,
-    BodyTooLarge,
-    UnsupportedMediaType,
     RateLimited,
     TooManySockets,
     Full,

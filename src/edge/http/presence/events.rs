@@ -46,7 +46,6 @@ pub(crate) struct EventsQuery {
 
 refusals!(
     EventsRefused = InvalidId,
-    InvalidQuery,
     Unauthorized,
     Removed,
     SessionUnknown,
@@ -106,7 +105,6 @@ pub(crate) struct TokenQuery {
 
 refusals!(
     LiveEventsRefused = InvalidId,
-    InvalidQuery,
     LiveNotFound,
     LiveNotOpen,
     RateLimited,

@@ -147,9 +147,7 @@ impl Begun {
 }
 
 refusals!(
-    Refused = BadMessage,
-    InvalidId,
-    InvalidQuery,
+    Refused = InvalidId,
     InvalidUser,
     InvalidRole,
     Unauthorized,
@@ -158,8 +156,6 @@ refusals!(
     Banned,
     LiveNotOpen,
     NotKept,
-    BodyTooLarge,
-    UnsupportedMediaType,
     RateLimited,
     TooManySockets,
     Crowded,

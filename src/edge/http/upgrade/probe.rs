@@ -14,8 +14,7 @@ use crate::edge::http::problem::{Problem, refusals};
 use crate::edge::http::state::AppState;
 
 refusals!(
-    NotTaken = InvalidQuery,
-    InvalidUser,
+    NotTaken = InvalidUser,
     InvalidRole,
     Unauthorized,
     Forbidden,

@@ -121,22 +121,13 @@ pub(crate) async fn statuses_of(
     paging: &Paging,
 ) -> Result<Json<Page<StatusItem>>, Problem> {
     let page = page_of(state, view, listing, paging).await?;
-    Ok(Json(Page {
-        items: page.items.into_iter().map(StatusItem::from).collect(),
-        cursor: page.cursor,
-    }))
+    Ok(Json(page.map(StatusItem::from)))
 }
 
 paging_query!(FeedQuery = Feed);
 paging_query!(HomeQuery = Home);
 paging_query!(ProfileQuery = Profile);
-refusals!(
-    ListRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    StoreUnavailable
-);
+refusals!(ListRefused = InvalidId, StoreUnavailable);
 
 /// List the lives on air of the streamers whom a user follows, newest first
 ///

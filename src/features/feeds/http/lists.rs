@@ -142,13 +142,7 @@ fn resume_members(cursor: &str) -> Result<UserId, Problem> {
 }
 
 paging_query!(TimelineQuery = ListTimeline);
-refusals!(
-    ListRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    StoreUnavailable
-);
+refusals!(ListRefused = InvalidId, StoreUnavailable);
 
 /// List what those in a list tell, newest first
 ///

@@ -20,13 +20,7 @@ use axum::extract::State;
 use super::feeds::page_of;
 
 paging_query!(OnAirQuery = OnAir);
-refusals!(
-    OnAirRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    StoreUnavailable
-);
+refusals!(OnAirRefused = InvalidId, StoreUnavailable);
 
 /// List the open lives of a streamer, newest first
 ///

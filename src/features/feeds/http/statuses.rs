@@ -47,15 +47,12 @@ pub(crate) struct PostStatus {
 }
 
 refusals!(
-    PostRefused = BadMessage,
-    InvalidId,
+    PostRefused = InvalidId,
     InvalidIdempotencyKey,
     UserNotFound,
     IdempotencyKeyReused,
     Erased,
     BeingErased,
-    BodyTooLarge,
-    UnsupportedMediaType,
     StoreUnavailable
 );
 
