@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use data_encoding::HEXLOWER;
 
 use super::StoreResult;
+use super::calls::calls;
 
 /// Names an answer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,25 +31,26 @@ impl fmt::Display for AnswerName {
 /// erased.
 pub const ERASED_ANSWER: &str = r#"{"erased":true}"#;
 
-/// Answers to requests that may be repeated.
-#[async_trait]
-pub trait Answers: Sync {
-    /// Keeps a claim under a name for so long, unless something is kept there. Answers what is
-    /// there: `None` if the claim is new.
-    async fn claim_answer(
-        &self,
-        name: &AnswerName,
-        claim: &str,
-        keep: Duration,
-    ) -> StoreResult<Option<String>>;
+calls! {
+    /// Answers to requests that may be repeated.
+    pub trait Answers {
+        /// Keeps a claim under a name for so long, unless something is kept there. Answers what is
+        /// there: `None` if the claim is new.
+        async fn claim_answer(
+            &self,
+            name: &AnswerName,
+            claim: &str,
+            keep: Duration,
+        ) -> StoreResult<Option<String>>;
 
-    /// Keeps an answer for so long in the place of its claim, unless another answer has taken it.
-    /// Answers what is kept.
-    async fn keep_answer(
-        &self,
-        name: &AnswerName,
-        claim: &str,
-        answer: &str,
-        keep: Duration,
-    ) -> StoreResult<String>;
+        /// Keeps an answer for so long in the place of its claim, unless another answer has taken it.
+        /// Answers what is kept.
+        async fn keep_answer(
+            &self,
+            name: &AnswerName,
+            claim: &str,
+            answer: &str,
+            keep: Duration,
+        ) -> StoreResult<String>;
+    }
 }

@@ -9,8 +9,7 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-
+use super::calls::calls;
 use super::{Arrived, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId};
@@ -113,26 +112,27 @@ pub struct RankedLive {
     pub figure: u64,
 }
 
-/// Counts that other services read.
-#[async_trait]
-pub trait Counts: Sync {
-    /// Writes the figures of an open live into its record, see [`CountLive`].
-    async fn count_live(&self, request: &CountLive) -> StoreResult<CountReply>;
+calls! {
+    /// Counts that other services read.
+    pub trait Counts {
+        /// Writes the figures of an open live into its record, see [`CountLive`].
+        async fn count_live(&self, request: &CountLive) -> StoreResult<CountReply>;
 
-    /// Ranks lives by these figures. A live that is not on the list of open lives is left out.
-    async fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()>;
+        /// Ranks lives by these figures. A live that is not on the list of open lives is left out.
+        async fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()>;
 
-    /// The figures by which these lives are ranked; `None` for a live that is not ranked.
-    async fn ranked_figures(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<Figures>>>;
+        /// The figures by which these lives are ranked; `None` for a live that is not ranked.
+        async fn ranked_figures(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<Figures>>>;
 
-    /// Up to `limit` lives of the list, highest figure first, after the given one. Among equal
-    /// figures, the higher id comes first.
-    async fn top_lives(
-        &self,
-        rank: Rank,
-        after: Option<&RankedLive>,
-        limit: usize,
-    ) -> StoreResult<Vec<RankedLive>>;
+        /// Up to `limit` lives of the list, highest figure first, after the given one. Among equal
+        /// figures, the higher id comes first.
+        async fn top_lives(
+            &self,
+            rank: Rank,
+            after: Option<&RankedLive>,
+            limit: usize,
+        ) -> StoreResult<Vec<RankedLive>>;
+    }
 }
 
 /// How long a bucket is.

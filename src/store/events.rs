@@ -19,8 +19,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use async_trait::async_trait;
-
+use super::calls::calls;
 use super::{LiveRecord, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::event_kind::EventKind;
@@ -247,81 +246,84 @@ pub enum BuryReply {
     NotTheSender,
 }
 
-/// The stream of events and, of each webhook, its group of senders, the events that it is sent again,
-/// and those that were given up.
-#[async_trait]
-pub trait Events: Sync {
-    /// Appends as many events as fit ([`one_append`]), in this order, without those whose ids were
-    /// appended within [`APPENDED_KNOWN`]. The stream keeps about the newest `kept`. A store that other
-    /// programs read has those of the audit trail in a stream of their own as well, which keeps as many.
-    async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()>;
+calls! {
+    /// The stream of events and, of each webhook, its group of senders, the events that it is sent again,
+    /// and those that were given up.
+    pub trait Events {
+        /// Appends as many events as fit ([`one_append`]), in this order, without those whose ids were
+        /// appended within [`APPENDED_KNOWN`]. The stream keeps about the newest `kept`. A store that other
+        /// programs read has those of the audit trail in a stream of their own as well, which keeps as many.
+        async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()>;
 
-    /// Removes events, and entries of the audit trail, that are older than they may become.
-    async fn drop_old_events(&self, ages: &EventAges) -> StoreResult<()>;
+        /// Removes events, and entries of the audit trail, that are older than they may become.
+        async fn drop_old_events(&self, ages: &EventAges) -> StoreResult<()>;
 
-    /// Takes events that were appended, by their numbers, out of the records of their lives. No
-    /// number is used again, so this may run late.
-    async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()>;
+        /// Notes `live.counts` in the record of an open epoch if its figures differ from the figures of
+        /// the last `live.counts`, unless that was less than [`COUNTS_EVENT_EVERY`] ago.
+        async fn note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts>;
 
-    /// Notes `live.counts` in the record of an open epoch if its figures differ from the figures of
-    /// the last `live.counts`, unless that was less than [`COUNTS_EVENT_EVERY`] ago.
-    async fn note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts>;
+        /// Takes or keeps the turn to send, and reads, see [`ReadEvents`].
+        async fn read_events(&self, request: &ReadEvents) -> StoreResult<SenderTurn>;
 
-    /// Takes or keeps the turn to send, and reads, see [`ReadEvents`].
-    async fn read_events(&self, request: &ReadEvents) -> StoreResult<SenderTurn>;
+        /// Notes that entries, up to [`MAX_EVENTS`], have arrived, or need not be sent.
+        async fn acknowledge_events(
+            &self,
+            queue: &WebhookQueue,
+            entries: &[EntryId],
+        ) -> StoreResult<()>;
 
-    /// Notes that entries, up to [`MAX_EVENTS`], have arrived, or need not be sent.
-    async fn acknowledge_events(
-        &self,
-        queue: &WebhookQueue,
-        entries: &[EntryId],
-    ) -> StoreResult<()>;
+        /// Acknowledges the entry of an event, and adds the event to the events that were given up, of
+        /// which about the newest `kept` stay, for [`UNDELIVERED_TTL`]. An event that was acknowledged
+        /// before is not added.
+        async fn bury_event(
+            &self,
+            queue: &WebhookQueue,
+            gateway: &GatewayId,
+            entry: EntryId,
+            dead: &DeadEvent,
+            kept: u64,
+        ) -> StoreResult<BuryReply>;
 
-    /// Acknowledges the entry of an event, and adds the event to the events that were given up, of
-    /// which about the newest `kept` stay, for [`UNDELIVERED_TTL`]. An event that was acknowledged
-    /// before is not added.
-    async fn bury_event(
-        &self,
-        queue: &WebhookQueue,
-        gateway: &GatewayId,
-        entry: EntryId,
-        dead: &DeadEvent,
-        kept: u64,
-    ) -> StoreResult<BuryReply>;
+        /// Lets another gateway send at once.
+        async fn end_sending(&self, queue: &WebhookQueue, gateway: &GatewayId) -> StoreResult<()>;
 
-    /// Lets another gateway send at once.
-    async fn end_sending(&self, queue: &WebhookQueue, gateway: &GatewayId) -> StoreResult<()>;
+        /// Up to `limit`, at most [`MAX_EVENTS`], events that were given up, oldest first, after the
+        /// given one. Skips entries that cannot be read.
+        async fn dead_events(
+            &self,
+            webhook: &WebhookName,
+            after: Option<EntryId>,
+            limit: usize,
+        ) -> StoreResult<Vec<(EntryId, DeadEvent)>>;
 
-    /// Up to `limit`, at most [`MAX_EVENTS`], events that were given up, oldest first, after the
-    /// given one. Skips entries that cannot be read.
-    async fn dead_events(
-        &self,
-        webhook: &WebhookName,
-        after: Option<EntryId>,
-        limit: usize,
-    ) -> StoreResult<Vec<(EntryId, DeadEvent)>>;
+        /// Moves an event that was given up to the events that the webhook is sent again. This call
+        /// trims nothing: only the gateways know how many events are kept. Returns false if there is no
+        /// such event.
+        async fn replay_dead(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool>;
 
-    /// Moves an event that was given up to the events that the webhook is sent again. This call
-    /// trims nothing: only the gateways know how many events are kept. Returns false if there is no
-    /// such event.
-    async fn replay_dead(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool>;
+        /// Up to [`MAX_EVENTS`] entries of the stream after the given one, oldest first, that were
+        /// appended no later than `until`.
+        async fn events_after(
+            &self,
+            after: EntryId,
+            until: UnixMillis,
+        ) -> StoreResult<Vec<StreamEvent>>;
 
-    /// Up to [`MAX_EVENTS`] entries of the stream after the given one, oldest first, that were
-    /// appended no later than `until`.
-    async fn events_after(
-        &self,
-        after: EntryId,
-        until: UnixMillis,
-    ) -> StoreResult<Vec<StreamEvent>>;
+        /// Adds events to those that a webhook is sent again, as many as fit ([`one_append`]), in this
+        /// order. About the newest `kept` stay, for [`UNDELIVERED_TTL`].
+        async fn replay_events(
+            &self,
+            webhook: &WebhookName,
+            events: &[Event],
+            kept: u64,
+        ) -> StoreResult<()>;
 
-    /// Adds events to those that a webhook is sent again, as many as fit ([`one_append`]), in this
-    /// order. About the newest `kept` stay, for [`UNDELIVERED_TTL`].
-    async fn replay_events(
-        &self,
-        webhook: &WebhookName,
-        events: &[Event],
-        kept: u64,
-    ) -> StoreResult<()>;
+        in_parts:
+
+        /// Takes events that were appended, by their numbers, out of the records of their lives. No
+        /// number is used again, so this may run late.
+        async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()>;
+    }
 }
 
 /// The outcome of [`Events::note_counts`].

@@ -1,8 +1,7 @@
 //! The boundary for the follow graph. The platform may write the same keys itself.
 
-use async_trait::async_trait;
-
-use super::StoreResult;
+use super::calls::calls;
+use super::{StoreError, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
 
@@ -24,59 +23,60 @@ pub enum Edge {
     Followers,
 }
 
-/// The follow graph.
-#[async_trait]
-pub trait Follows: Sync {
-    /// Adds the edge, and keeps the time of an earlier follow. Returns true if the edge is new.
-    async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool>;
+calls! {
+    /// The follow graph.
+    pub trait Follows {
+        /// Adds the edge, and keeps the time of an earlier follow. Returns true if the edge is new.
+        async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool>;
 
-    /// Removes the edge. Returns true if the edge existed.
-    async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool>;
+        /// Removes the edge. Returns true if the edge existed.
+        async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool>;
 
-    /// For each of up to [`super::MAX_BATCH`] users, whether they follow the streamer; in the same
-    /// order.
-    async fn follows(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>>;
+        /// For each of up to [`super::MAX_BATCH`] users, whether they follow the streamer; in the same
+        /// order.
+        async fn follows(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>>;
 
-    /// As [`Follows::follows`], for several streamers in one call, with up to [`super::MAX_BATCH`]
-    /// users altogether. An error for one streamer is no error for another.
-    async fn follows_each(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<StoreResult<Vec<bool>>> {
-        let mut answers = Vec::with_capacity(asked.len());
-        for (streamer, users) in asked {
-            answers.push(self.follows(streamer, users).await);
+        /// How many users a user follows, or is followed by. The call counts in the graph itself, so
+        /// the number cannot drift from it.
+        async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64>;
+
+        /// The users whom a user follows, newest first, each once, `most` of them at most. While the
+        /// user follows and unfollows, one may be missing.
+        async fn newest_followed(&self, user: &UserId, most: usize) -> StoreResult<Vec<UserId>>;
+
+        /// Up to `limit` edges, newest first (ties by user id, descending), after the given one.
+        async fn follow_page(
+            &self,
+            user: &UserId,
+            edge: Edge,
+            after: Option<&Followed>,
+            limit: usize,
+        ) -> StoreResult<Vec<Followed>>;
+
+        in_parts:
+
+        /// Finishes changes of several keys, such as a follow, whose gateway died half way or could not
+        /// reach a key. Returns the changes that it finished.
+        async fn finish_changes(&self) -> StoreResult<FinishedChanges>;
+
+        each:
+
+        /// As [`Follows::follows`], for several streamers in one call, with up to [`super::MAX_BATCH`]
+        /// users altogether. An error for one streamer is no error for another.
+        async fn follows_each(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<StoreResult<Vec<bool>>>;
+
+        /// For each of up to [`super::MAX_BATCH`] pairs of a user and a streamer, whether the user
+        /// follows the streamer, as the user's own end of the edge says; in the same order. An error
+        /// for one pair is no error for another.
+        async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>>;
+
+        provided:
+
+        /// How many follow a streamer.
+        async fn follower_count(&self, streamer: &UserId) -> StoreResult<u64> {
+            self.follow_count(streamer, Edge::Followers).await
         }
-        answers
     }
-
-    /// For each of up to [`super::MAX_BATCH`] pairs of a user and a streamer, whether the user
-    /// follows the streamer, as the user's own end of the edge says; in the same order. An error
-    /// for one pair is no error for another.
-    async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>>;
-
-    /// How many follow a streamer.
-    async fn follower_count(&self, streamer: &UserId) -> StoreResult<u64> {
-        self.follow_count(streamer, Edge::Followers).await
-    }
-
-    /// How many users a user follows, or is followed by. The call counts in the graph itself, so
-    /// the number cannot drift from it.
-    async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64>;
-
-    /// Finishes changes of several keys, such as a follow, whose gateway died half way or could not
-    /// reach a key. Returns the changes that it finished. An error means that at least one is left.
-    async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>);
-
-    /// The users whom a user follows, newest first, each once, `most` of them at most. While the
-    /// user follows and unfollows, one may be missing.
-    async fn newest_followed(&self, user: &UserId, most: usize) -> StoreResult<Vec<UserId>>;
-
-    /// Up to `limit` edges, newest first (ties by user id, descending), after the given one.
-    async fn follow_page(
-        &self,
-        user: &UserId,
-        edge: Edge,
-        after: Option<&Followed>,
-        limit: usize,
-    ) -> StoreResult<Vec<Followed>>;
 }
 
 /// Changes of several keys that [`Follows::finish_changes`] finished.
@@ -86,6 +86,8 @@ pub struct FinishedChanges {
     pub count: u64,
     /// The follows and unfollows among them: the user who followed or unfollowed, and the streamer.
     pub follows: Vec<(UserId, UserId)>,
+    /// Why a change is left that could not be finished.
+    pub failed: Option<StoreError>,
 }
 
 /// Maximum follows that are looked at, the newest.

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures_util::future::try_join_all;
 
+use super::calls::calls;
 use super::{MAX_BATCH, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{USERS_SLICES, UserId};
@@ -55,57 +55,64 @@ impl Span {
     }
 }
 
-/// When users were seen last.
-#[async_trait]
-pub trait LastSeen: Sync {
-    /// Fixes the form in which ids are written, unless it is fixed already. Returns the form that
-    /// is fixed; a gateway that is configured with another form must not go on.
-    async fn fix_seen_ids(&self, ids: SeenIds) -> StoreResult<SeenIds>;
+calls! {
+    /// When users were seen last.
+    pub trait LastSeen {
+        /// Fixes the form in which ids are written, unless it is fixed already. Returns the form that
+        /// is fixed; a gateway that is configured with another form must not go on.
+        async fn fix_seen_ids(&self, ids: SeenIds) -> StoreResult<SeenIds>;
 
-    /// Notes that users were seen at these times. Of two times of a user the later one stays. If a
-    /// user is online, the call removes the user instead, whatever the time.
-    /// [`super::Slices::apply`], the sweep and the search for strays write these times themselves;
-    /// this call serves the users for whom none of them does. A time that is less than `apart`
-    /// later than the known one changes nothing. The call returns such users, with the known time.
-    async fn note_seen(
-        &self,
-        seen: &[(UserId, UnixMillis)],
-        apart: Duration,
-    ) -> StoreResult<Vec<(UserId, UnixMillis)>>;
+        /// Up to `limit` entries of a slice, oldest first, from `after` on or from the first that is
+        /// not older than `from`. The store chooses the order of entries of one time, see
+        /// [`LastSeen::seen_order`].
+        async fn seen_in_slice(
+            &self,
+            slice: u32,
+            from: UnixMillis,
+            after: Option<&Seen>,
+            limit: usize,
+        ) -> StoreResult<Vec<Seen>>;
 
-    /// Up to `limit` entries of a slice, oldest first, from `after` on or from the first that is
-    /// not older than `from`. The store chooses the order of entries of one time, see
-    /// [`LastSeen::seen_order`].
-    async fn seen_in_slice(
-        &self,
-        slice: u32,
-        from: UnixMillis,
-        after: Option<&Seen>,
-        limit: usize,
-    ) -> StoreResult<Vec<Seen>>;
+        /// Forgets up to [`MAX_BATCH`] users of a slice who were seen before this time, the oldest
+        /// first. Returns how many.
+        async fn forget_seen(&self, slice: u32, before: UnixMillis) -> StoreResult<u64>;
 
-    /// The order of users who were seen at the same time.
-    fn seen_order(&self) -> SeenIds;
+        in_parts:
 
-    /// Forgets up to [`MAX_BATCH`] users of a slice who were seen before this time, the oldest
-    /// first. Returns how many.
-    async fn forget_seen(&self, slice: u32, before: UnixMillis) -> StoreResult<u64>;
+        /// Notes that users were seen at these times. Of two times of a user the later one stays. If a
+        /// user is online, the call removes the user instead, whatever the time.
+        /// [`super::Slices::apply`], the sweep and the search for strays write these times themselves;
+        /// this call serves the users for whom none of them does. A time that is less than `apart`
+        /// later than the known one changes nothing. The call returns such users, with the known time.
+        async fn note_seen(
+            &self,
+            seen: &[(UserId, UnixMillis)],
+            apart: Duration,
+        ) -> StoreResult<Vec<(UserId, UnixMillis)>>;
 
-    /// Up to `limit` users who were last seen in `span`, oldest first, after the given one; and
-    /// whether there are more.
-    async fn seen_page(
-        &self,
-        span: Span,
-        after: Option<&Seen>,
-        limit: usize,
-    ) -> StoreResult<(Vec<Seen>, bool)> {
-        // Slices are equally large, near enough: with this many of each, the page is nearly always
-        // full.
-        let each = (limit / USERS_SLICES as usize * 2 + 16).min(MAX_BATCH);
-        let slices =
-            (1..=USERS_SLICES).map(|slice| self.seen_in_slice(slice, span.from, after, each));
-        let slices = try_join_all(slices).await?;
-        Ok(merge(self.seen_order(), span, slices, each, limit))
+        known:
+
+        /// The order of users who were seen at the same time.
+        fn seen_order(&self) -> SeenIds;
+
+        provided:
+
+        /// Up to `limit` users who were last seen in `span`, oldest first, after the given one; and
+        /// whether there are more.
+        async fn seen_page(
+            &self,
+            span: Span,
+            after: Option<&Seen>,
+            limit: usize,
+        ) -> StoreResult<(Vec<Seen>, bool)> {
+            // Slices are equally large, near enough: with this many of each, the page is nearly always
+            // full.
+            let each = (limit / USERS_SLICES as usize * 2 + 16).min(MAX_BATCH);
+            let slices =
+                (1..=USERS_SLICES).map(|slice| self.seen_in_slice(slice, span.from, after, each));
+            let slices = try_join_all(slices).await?;
+            Ok(merge(self.seen_order(), span, slices, each, limit))
+        }
     }
 }
 

@@ -10,9 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use async_trait::async_trait;
-
 use super::StoreResult;
+use super::calls::calls;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::GatewayId;
 
@@ -89,17 +88,18 @@ pub struct LivingGateway {
     pub unheard: BTreeSet<u32>,
 }
 
-/// Gateways' leases.
-#[async_trait]
-pub trait LeaseStore {
-    /// Renews a gateway's lease, see [`RenewLease`]. An absent lease begins anew. A lease that
-    /// began at another time, or has a smaller count than the last answer, comes from a backup: the
-    /// store buries its gateway, and says so. A renewal that arrives a second time, or after a
-    /// later one, renews nothing.
-    async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply>;
+calls! {
+    /// Gateways' leases.
+    pub trait LeaseStore {
+        /// Renews a gateway's lease, see [`RenewLease`]. An absent lease begins anew. A lease that
+        /// began at another time, or has a smaller count than the last answer, comes from a backup: the
+        /// store buries its gateway, and says so. A renewal that arrives a second time, or after a
+        /// later one, renews nothing.
+        async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply>;
 
-    /// Buries a gateway at once, because it ends.
-    async fn end_lease(&self, gateway: &GatewayId) -> StoreResult<()>;
+        /// Buries a gateway at once, because it ends.
+        async fn end_lease(&self, gateway: &GatewayId) -> StoreResult<()>;
+    }
 }
 
 /// A gateway's field.

@@ -7,9 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use utoipa::ToSchema;
 
+use super::calls::calls;
 use super::{
     Arrived, Counted, Figures, Peaks, RecordEvents, StoreResult, StreamStatus, Sums, Uniques,
 };
@@ -350,67 +350,64 @@ pub struct ListedLive {
     pub opened_at: UnixMillis,
 }
 
-/// The record of each live, and the list of the open ones.
-#[async_trait]
-pub trait LiveStore: Sync {
-    /// Opens a new epoch unless one is open. Lists the live before it opens, so that no open live
-    /// is unlisted.
-    async fn open_live(&self, request: &OpenLive) -> StoreResult<OpenReply>;
+calls! {
+    /// The record of each live, and the list of the open ones.
+    pub trait LiveStore {
+        /// Opens a new epoch unless one is open. Lists the live before it opens, so that no open live
+        /// is unlisted.
+        async fn open_live(&self, request: &OpenLive) -> StoreResult<OpenReply>;
 
-    /// Reads a record.
-    async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>>;
+        /// Reads a record.
+        async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>>;
 
-    /// Reads many records. An error for one live is no error for another.
-    async fn load_lives(&self, lives: &[LiveId]) -> Vec<StoreResult<Option<LiveRecord>>> {
-        let mut records = Vec::with_capacity(lives.len());
-        for live in lives {
-            records.push(self.load_live(live).await);
-        }
-        records
+        /// A gateway holds a live open and learns its state. Raises the record's peaks to those of
+        /// `known`, the gateway's copy. If the record is gone (lost data), writes it again from
+        /// `known`, lists the live, and publishes the message on its channel. If the gateway knows of a
+        /// later removal than the store, the store's numbers leap above it by [`super::LEAP`]; if it
+        /// knows a later version of what back ends change, that is written.
+        async fn keep_live(&self, known: &LiveRecord, message: &str) -> StoreResult<Standing>;
+
+        /// Changes an open live, see [`LiveChange`].
+        async fn change_live(&self, request: &ChangeLive) -> StoreResult<ChangeReply>;
+
+        /// Whether each of these lives is on the list, in the same order.
+        async fn are_listed(&self, lives: &[LiveId]) -> StoreResult<Vec<bool>>;
+
+        /// Puts an open live on the list, unless it is there.
+        async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()>;
+
+        /// open → closing, and publishes it on the live's channel.
+        async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply>;
+
+        /// closing → closed, after every slice of the epoch is closed and its events are in the stream.
+        /// Also takes the live off the list. Changes nothing if the live is not closing in this epoch.
+        /// Returns the record as it is now.
+        async fn finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>>;
+
+        /// Up to `limit` open lives, oldest first, after the given one.
+        async fn lives_page(
+            &self,
+            after: Option<&ListedLive>,
+            limit: usize,
+        ) -> StoreResult<Vec<ListedLive>>;
+
+        /// Takes a live off the list if it has no record or is closed.
+        async fn delist(&self, live: &LiveId) -> StoreResult<()>;
+
+        /// Makes this gateway the walker for `ttl`, or extends its turn. One gateway at a time walks. A
+        /// turn of one of the `dead` is void.
+        async fn take_walk_turn(
+            &self,
+            gateway: &GatewayId,
+            ttl: Duration,
+            dead: &HashSet<GatewayId>,
+        ) -> StoreResult<bool>;
+
+        each:
+
+        /// Reads many records. An error for one live is no error for another.
+        async fn load_lives(&self, lives: &[LiveId]) -> Vec<StoreResult<Option<LiveRecord>>>;
     }
-
-    /// A gateway holds a live open and learns its state. Raises the record's peaks to those of
-    /// `known`, the gateway's copy. If the record is gone (lost data), writes it again from
-    /// `known`, lists the live, and publishes the message on its channel. If the gateway knows of a
-    /// later removal than the store, the store's numbers leap above it by [`super::LEAP`]; if it
-    /// knows a later version of what back ends change, that is written.
-    async fn keep_live(&self, known: &LiveRecord, message: &str) -> StoreResult<Standing>;
-
-    /// Changes an open live, see [`LiveChange`].
-    async fn change_live(&self, request: &ChangeLive) -> StoreResult<ChangeReply>;
-
-    /// Whether each of these lives is on the list, in the same order.
-    async fn are_listed(&self, lives: &[LiveId]) -> StoreResult<Vec<bool>>;
-
-    /// Puts an open live on the list, unless it is there.
-    async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()>;
-
-    /// open → closing, and publishes it on the live's channel.
-    async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply>;
-
-    /// closing → closed, after every slice of the epoch is closed and its events are in the stream.
-    /// Also takes the live off the list. Changes nothing if the live is not closing in this epoch.
-    /// Returns the record as it is now.
-    async fn finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>>;
-
-    /// Up to `limit` open lives, oldest first, after the given one.
-    async fn lives_page(
-        &self,
-        after: Option<&ListedLive>,
-        limit: usize,
-    ) -> StoreResult<Vec<ListedLive>>;
-
-    /// Takes a live off the list if it has no record or is closed.
-    async fn delist(&self, live: &LiveId) -> StoreResult<()>;
-
-    /// Makes this gateway the walker for `ttl`, or extends its turn. One gateway at a time walks. A
-    /// turn of one of the `dead` is void.
-    async fn take_walk_turn(
-        &self,
-        gateway: &GatewayId,
-        ttl: Duration,
-        dead: &HashSet<GatewayId>,
-    ) -> StoreResult<bool>;
 }
 
 /// One opening of a live.

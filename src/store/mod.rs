@@ -1,13 +1,14 @@
 //! The boundary to the store: the calls that a gateway may make, and the answers that it may get.
 //!
-//! There is one trait per noun, each in a file of its own with the types that belong to it;
-//! [`Store`] is all of them together. Two stores implement them: [`memory`], the embedded default
-//! and the model that Redis is checked against, and [`redis`]. Nothing outside `store/redis` knows
-//! the client library. Every call has a deadline inside the store; no store retries a call by
-//! itself.
+//! There is one trait per noun, each in a file of its own with the types that belong to it, declared
+//! as `calls.rs` says; [`Store`] is all of them together. Two stores implement them: [`memory`], the
+//! embedded default and the model that Redis is checked against, and [`redis`]. Nothing outside
+//! `store/redis` knows the client library. Every call has a deadline inside the store; no store
+//! retries a call by itself.
 
 pub(crate) mod answers;
 pub(crate) mod bus;
+pub(crate) mod calls;
 pub(crate) mod counts;
 pub(crate) mod doubts;
 pub(crate) mod errors;

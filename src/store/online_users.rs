@@ -2,8 +2,7 @@
 //! of some users. These calls only read: the flusher writes the users who are online, with the code
 //! that writes the viewers of lives.
 
-use async_trait::async_trait;
-
+use super::calls::calls;
 use super::{Span, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, UserId};
@@ -44,17 +43,18 @@ impl UserPresence {
     }
 }
 
-/// The users who are online.
-#[async_trait]
-pub trait OnlineUsers: Sync {
-    /// Counts all users who are online, and the others who were last seen in `span`.
-    async fn count_online(&self, span: Span) -> StoreResult<OnlineCount>;
+calls! {
+    /// The users who are online.
+    pub trait OnlineUsers {
+        /// Counts all users who are online, and the others who were last seen in `span`.
+        async fn count_online(&self, span: Span) -> StoreResult<OnlineCount>;
 
-    /// The presence of each user, in the same order.
-    async fn presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>>;
+        /// The presence of each user, in the same order.
+        async fn presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>>;
 
-    /// The lives of each user, by the word of each gateway, in the same order.
-    async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>>;
+        /// The lives of each user, by the word of each gateway, in the same order.
+        async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>>;
+    }
 }
 
 #[cfg(test)]

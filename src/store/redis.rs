@@ -67,7 +67,8 @@ pub use self::requirements::TriedOut;
 use self::router::Router;
 use self::subscriber::Subscriber;
 use self::topology::Topology;
-use super::{Doubts, Health, Parts, Slot, Status};
+use super::calls::{Call, Door, Passes};
+use super::{Doubts, Health, Parts, Slot, Status, StoreResult};
 use crate::base::ids::{LiveId, SliceId};
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::metrics::Metrics;
@@ -87,9 +88,18 @@ pub struct Access {
     pub ca: Option<PathBuf>,
 }
 
-/// The Redis store. Its connections and watchdogs end when the last of its clones is dropped.
+/// The Redis store. It sets the deadline of each call, counts its failure under its name, and lets
+/// [`RedisCalls`] carry it out. Its connections and watchdogs end when the last of its clones is
+/// dropped.
 #[derive(Debug, Clone)]
 pub struct RedisStore {
+    pub(crate) router: Router,
+    pub(crate) calls: RedisCalls,
+}
+
+/// What the calls do in Redis. Only a call in parts has deadlines here, one for each part.
+#[derive(Debug, Clone)]
+pub struct RedisCalls {
     pub(crate) router: Router,
     subscriber: Arc<Subscriber>,
     /// The form of ids in the keys of last-seen times; text until a gateway has fixed it.
@@ -170,12 +180,13 @@ impl RedisStore {
         };
         let subscriber = Arc::new(Subscriber::open(Arc::clone(&topology), metrics.clone()));
         let router = Router::new(topology, tasks, metrics);
-        Ok(Self {
-            router,
+        let calls = RedisCalls {
+            router: router.clone(),
             subscriber,
             seen_ids: Arc::default(),
             attendance_form: Arc::default(),
-        })
+        };
+        Ok(Self { router, calls })
     }
 
     /// The names of this installation's keys.
@@ -185,10 +196,12 @@ impl RedisStore {
 
     /// The same store with its own bound on the calls under way, for the requests of clients.
     pub(crate) fn with_clients_share(&self) -> Self {
-        Self {
-            router: self.router.with_share(Share::Clients),
-            ..self.clone()
-        }
+        let router = self.router.with_share(Share::Clients);
+        let calls = RedisCalls {
+            router: router.clone(),
+            ..self.calls.clone()
+        };
+        Self { router, calls }
     }
 
     fn slot(&self, key: &str) -> Slot {
@@ -199,6 +212,34 @@ impl RedisStore {
         }
     }
 }
+
+impl RedisCalls {
+    /// The names of this installation's keys.
+    pub(crate) fn keys(&self) -> &Keys {
+        self.router.topology().keys()
+    }
+}
+
+impl Door for RedisStore {
+    type Behind = RedisCalls;
+
+    fn behind(&self) -> &RedisCalls {
+        &self.calls
+    }
+
+    async fn through<T: Send>(
+        &self,
+        call: Call,
+        answer: impl Future<Output = StoreResult<T>> + Send,
+    ) -> StoreResult<T> {
+        match call {
+            Call::Whole(name) => self.router.call(name, answer).await,
+            Call::InParts(_) => answer.await,
+        }
+    }
+}
+
+impl<Calls: ?Sized> Passes<Calls> for RedisStore {}
 
 impl Status for RedisStore {
     fn health(&self) -> watch::Receiver<Health> {

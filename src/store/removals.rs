@@ -10,8 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use async_trait::async_trait;
-
+use super::calls::calls;
 use super::{MAX_BATCH, StoreResult};
 use crate::base::actor::Actor;
 use crate::base::clock::{UnixMillis, millis};
@@ -154,41 +153,42 @@ impl Ban {
     }
 }
 
-/// Removals and bans.
-#[async_trait]
-pub trait Moderation {
-    /// Sends a user out of an open live, see [`RemoveUser`].
-    async fn remove_user(&self, request: &RemoveUser) -> StoreResult<RemoveReply>;
+calls! {
+    /// Removals and bans.
+    pub trait Moderation {
+        /// Sends a user out of an open live, see [`RemoveUser`].
+        async fn remove_user(&self, request: &RemoveUser) -> StoreResult<RemoveReply>;
 
-    /// Ends a ban ahead of its time, see [`LiftBan`].
-    async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply>;
+        /// Ends a ban ahead of its time, see [`LiftBan`].
+        async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply>;
 
-    /// The changes after the number `since`, lowest number first; `None` if the epoch is not open.
-    async fn removals_since(
-        &self,
-        live: &LiveId,
-        epoch: Epoch,
-        since: u64,
-    ) -> StoreResult<Option<Removals>>;
+        /// The changes after the number `since`, lowest number first; `None` if the epoch is not open.
+        async fn removals_since(
+            &self,
+            live: &LiveId,
+            epoch: Epoch,
+            since: u64,
+        ) -> StoreResult<Option<Removals>>;
 
-    /// Up to `limit` bans, soonest end first, after the given one. Some may have run out. The call
-    /// names no epoch: a live that is not open has no bans.
-    async fn bans_page(
-        &self,
-        live: &LiveId,
-        after: Option<&Ban>,
-        limit: usize,
-    ) -> StoreResult<Vec<Ban>>;
+        /// Up to `limit` bans, soonest end first, after the given one. Some may have run out. The call
+        /// names no epoch: a live that is not open has no bans.
+        async fn bans_page(
+            &self,
+            live: &LiveId,
+            after: Option<&Ban>,
+            limit: usize,
+        ) -> StoreResult<Vec<Ban>>;
 
-    /// Notes up to [`MAX_BATCH`] bans that a gateway knows and the store may have lost, each with
-    /// the time that is left of it. Changes nothing for a user of whom the store has a change, and
-    /// nothing in an epoch that is not open.
-    async fn restore_bans(
-        &self,
-        live: &LiveId,
-        epoch: Epoch,
-        bans: &[(UserId, Duration)],
-    ) -> StoreResult<()>;
+        /// Notes up to [`MAX_BATCH`] bans that a gateway knows and the store may have lost, each with
+        /// the time that is left of it. Changes nothing for a user of whom the store has a change, and
+        /// nothing in an epoch that is not open.
+        async fn restore_bans(
+            &self,
+            live: &LiveId,
+            epoch: Epoch,
+            bans: &[(UserId, Duration)],
+        ) -> StoreResult<()>;
+    }
 }
 
 /// The removals of one epoch, as the two keys beside a live's record hold them.

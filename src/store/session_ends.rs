@@ -2,10 +2,10 @@
 //! any gateway takes it for as long as it is good. So the store remembers for longer than that which
 //! ids are over, and a gateway asks before it goes on with a session that it does not have.
 
-use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::StoreResult;
+use super::calls::calls;
 use crate::base::session_key::SessionKey;
 
 /// Why ids of a session are over.
@@ -80,15 +80,16 @@ impl EndedSession {
     }
 }
 
-/// The ends of sessions without a socket.
-#[async_trait]
-pub trait SessionEnds {
-    /// Notes up to [`MAX_BATCH`](super::MAX_BATCH) ends for
-    /// [`ENDS_KEPT`](crate::base::session_key::ENDS_KEPT), and publishes the message, unless it
-    /// is empty, on the gateways' channel in the same step. Of two ends of a session the one with
-    /// more ids stays.
-    async fn end_sessions(&self, ended: &[EndedSession], message: &str) -> StoreResult<()>;
+calls! {
+    /// The ends of sessions without a socket.
+    pub trait SessionEnds {
+        /// Notes up to [`MAX_BATCH`](super::MAX_BATCH) ends for
+        /// [`ENDS_KEPT`](crate::base::session_key::ENDS_KEPT), and publishes the message, unless it
+        /// is empty, on the gateways' channel in the same step. Of two ends of a session the one with
+        /// more ids stays.
+        async fn end_sessions(&self, ended: &[EndedSession], message: &str) -> StoreResult<()>;
 
-    /// What is noted of up to [`MAX_BATCH`](super::MAX_BATCH) sessions, in no particular order.
-    async fn ended_sessions(&self, keys: &[SessionKey]) -> StoreResult<Vec<EndedSession>>;
+        /// What is noted of up to [`MAX_BATCH`](super::MAX_BATCH) sessions, in no particular order.
+        async fn ended_sessions(&self, keys: &[SessionKey]) -> StoreResult<Vec<EndedSession>>;
+    }
 }

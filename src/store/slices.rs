@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-
+use super::calls::calls;
 use super::{Arrived, StoreResult, Uniques};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, Group, LiveId, SliceId, UserId};
@@ -337,70 +336,75 @@ pub struct ClaimsPage {
     pub next: Option<u64>,
 }
 
-/// The users who are online in lives and on the platform, slice by slice.
-#[async_trait]
-pub trait Slices: Sync {
-    /// Changes what a gateway claims, see [`Apply`].
-    async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply>;
+calls! {
+    /// The users who are online in lives and on the platform, slice by slice.
+    pub trait Slices {
+        /// Changes what a gateway claims, see [`Apply`].
+        async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply>;
 
-    /// Looks at slices, as a gateway sees them. An error for one slice is no error for another.
-    async fn look(
-        &self,
-        slices: &[SliceId],
-        gateway: &GatewayId,
-        entries: Entries,
-    ) -> Vec<StoreResult<SliceLook>>;
+        /// Makes one part of a pass, see [`Pass`]. `None` if the slice does not belong to this epoch.
+        /// Deletes keys of the wrong type, which another program wrote.
+        async fn pass(&self, pass: &Pass) -> StoreResult<Option<Passed>>;
 
-    /// Makes one part of a pass, see [`Pass`]. `None` if the slice does not belong to this epoch.
-    /// Deletes keys of the wrong type, which another program wrote.
-    async fn pass(&self, pass: &Pass) -> StoreResult<Option<Passed>>;
+        /// Sets the fence to closed for this epoch and unlinks the slice and its companions. Changes
+        /// nothing if the slice belongs to a newer epoch. Returns the totals of the epoch, also if it
+        /// was closed before; zeros if the slice belongs to another epoch.
+        async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals>;
 
-    /// Sets the fence to closed for this epoch and unlinks the slice and its companions. Changes
-    /// nothing if the slice belongs to a newer epoch. Returns the totals of the epoch, also if it
-    /// was closed before; zeros if the slice belongs to another epoch.
-    async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals>;
+        /// A page of about [`crate::store::MAX_BATCH`] users with claims, from cursor 0 on.
+        async fn claims_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<ClaimsPage>;
 
-    /// A page of about [`crate::store::MAX_BATCH`] users with claims, from cursor 0 on.
-    async fn claims_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<ClaimsPage>;
+        /// A page of a group of a slice, about [`crate::store::MAX_BATCH`] users, from cursor 0 on.
+        async fn members_page(
+            &self,
+            slice: &SliceId,
+            group: Group,
+            cursor: u64,
+        ) -> StoreResult<MemberPage>;
 
-    /// Every user of a group of a slice, from the first page to the last. A user may come twice, as
-    /// in SSCAN.
-    async fn members(&self, slice: &SliceId, group: Group) -> StoreResult<Vec<UserId>> {
-        let mut users = Vec::new();
-        let mut cursor = Some(0);
-        while let Some(from) = cursor {
-            let page = self.members_page(slice, group, from).await?;
-            users.extend(page.users);
-            cursor = page.next;
+        /// Whether a user is in a group of the slice.
+        async fn is_member(&self, slice: &SliceId, group: Group, user: &UserId) -> StoreResult<bool>;
+
+        /// Whether each of up to [`crate::store::MAX_BATCH`] users is in a group of the slice, in the
+        /// same order.
+        async fn are_members(
+            &self,
+            slice: &SliceId,
+            group: Group,
+            users: &[UserId],
+        ) -> StoreResult<Vec<bool>>;
+
+        /// When each of up to [`crate::store::MAX_BATCH`] users came to the slice, in the same order;
+        /// `None` if the slice does not say.
+        async fn since_of(
+            &self,
+            slice: &SliceId,
+            users: &[UserId],
+        ) -> StoreResult<Vec<Option<UnixMillis>>>;
+
+        each:
+
+        /// Looks at slices, as a gateway sees them. An error for one slice is no error for another.
+        async fn look(
+            &self,
+            slices: &[SliceId],
+            gateway: &GatewayId,
+            entries: Entries,
+        ) -> Vec<StoreResult<SliceLook>>;
+
+        provided:
+
+        /// Every user of a group of a slice, from the first page to the last. A user may come twice, as
+        /// in SSCAN.
+        async fn members(&self, slice: &SliceId, group: Group) -> StoreResult<Vec<UserId>> {
+            let mut users = Vec::new();
+            let mut cursor = Some(0);
+            while let Some(from) = cursor {
+                let page = self.members_page(slice, group, from).await?;
+                users.extend(page.users);
+                cursor = page.next;
+            }
+            Ok(users)
         }
-        Ok(users)
     }
-
-    /// A page of a group of a slice, about [`crate::store::MAX_BATCH`] users, from cursor 0 on.
-    async fn members_page(
-        &self,
-        slice: &SliceId,
-        group: Group,
-        cursor: u64,
-    ) -> StoreResult<MemberPage>;
-
-    /// Whether a user is in a group of the slice.
-    async fn is_member(&self, slice: &SliceId, group: Group, user: &UserId) -> StoreResult<bool>;
-
-    /// Whether each of up to [`crate::store::MAX_BATCH`] users is in a group of the slice, in the
-    /// same order.
-    async fn are_members(
-        &self,
-        slice: &SliceId,
-        group: Group,
-        users: &[UserId],
-    ) -> StoreResult<Vec<bool>>;
-
-    /// When each of up to [`crate::store::MAX_BATCH`] users came to the slice, in the same order;
-    /// `None` if the slice does not say.
-    async fn since_of(
-        &self,
-        slice: &SliceId,
-        users: &[UserId],
-    ) -> StoreResult<Vec<Option<UnixMillis>>>;
 }

@@ -3,9 +3,9 @@
 //! set of all viewers or removes the user from it, see [`Stays::enter`] and [`Stays::leave`]. So a
 //! session is exactly a stay in that set.
 
+use super::calls::calls;
 use crate::store::LiveEpoch;
 use crate::store::StoreResult;
-use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -252,17 +252,18 @@ fn longest_break(sessions: u64) -> u64 {
     }
 }
 
-/// The stays in lives with attendance.
-#[async_trait]
-pub trait LatestStays: Sync {
-    /// The latest session of each of up to [`MAX_BATCH`] users in an epoch with this number of
-    /// slices, in the same order.
-    async fn latest_sessions(
-        &self,
-        of: &LiveEpoch,
-        slices: u32,
-        users: &[UserId],
-    ) -> StoreResult<Vec<Option<Stay>>>;
+calls! {
+    /// The stays in lives with attendance.
+    pub trait LatestStays {
+        /// The latest session of each of up to [`MAX_BATCH`] users in an epoch with this number of
+        /// slices, in the same order.
+        async fn latest_sessions(
+            &self,
+            of: &LiveEpoch,
+            slices: u32,
+            users: &[UserId],
+        ) -> StoreResult<Vec<Option<Stay>>>;
+    }
 }
 
 /// How long attendance and sessions are kept after the close.

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-
 use super::StoreResult;
+use super::calls::calls;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{LiveId, UserId};
 
@@ -39,23 +38,24 @@ impl ClaimLimits {
     }
 }
 
-/// The lives that streamers opened.
-#[async_trait]
-pub trait Streamers {
-    /// Claims a live for a streamer, before it is opened. A live that is claimed already does not
-    /// count as one more open live, but as one more opening.
-    async fn claim_live(
-        &self,
-        streamer: &UserId,
-        live: &LiveId,
-        limits: ClaimLimits,
-    ) -> StoreResult<Claimed>;
+calls! {
+    /// The lives that streamers opened.
+    pub trait Streamers {
+        /// Claims a live for a streamer, before it is opened. A live that is claimed already does not
+        /// count as one more open live, but as one more opening.
+        async fn claim_live(
+            &self,
+            streamer: &UserId,
+            live: &LiveId,
+            limits: ClaimLimits,
+        ) -> StoreResult<Claimed>;
 
-    /// Gives up a claim after the live closed, unless it was claimed again after `until`.
-    async fn release_live(
-        &self,
-        streamer: &UserId,
-        live: &LiveId,
-        until: UnixMillis,
-    ) -> StoreResult<()>;
+        /// Gives up a claim after the live closed, unless it was claimed again after `until`.
+        async fn release_live(
+            &self,
+            streamer: &UserId,
+            live: &LiveId,
+            until: UnixMillis,
+        ) -> StoreResult<()>;
+    }
 }

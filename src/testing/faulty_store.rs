@@ -11,27 +11,21 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use crate::base::clock::{Clock, UnixMillis};
-use crate::base::ids::{
-    Epoch, ErasureId, GatewayId, Group, ListName, LiveId, Login, SliceId, UserId,
-};
-use crate::base::session_key::SessionKey;
-use crate::base::webhook_name::WebhookName;
-use crate::config::{AttendanceForm, SeenIds};
+use crate::base::ids::{Epoch, GatewayId, Group, LiveId, SliceId, UserId};
 use crate::features::WholeStore;
-use crate::features::attendance::store::*;
-use crate::features::erasure::store::*;
-use crate::features::feeds::store::fanout_jobs::*;
-use crate::features::feeds::store::lists::*;
-use crate::features::feeds::store::statuses::*;
-use crate::features::feeds::store::timelines::*;
-use crate::features::history::store::*;
-use crate::features::media::store::*;
-use crate::features::profiles::store::*;
-use crate::features::webhooks::store::*;
-use crate::presence::erasing::ErasureNews;
+use crate::features::attendance::store::{Attendance, Sessions};
+use crate::features::erasure::store::Erasures;
+use crate::features::feeds::store::fanout_jobs::FanoutJobs;
+use crate::features::feeds::store::lists::UserLists;
+use crate::features::feeds::store::statuses::Statuses;
+use crate::features::feeds::store::timelines::Timelines;
+use crate::features::history::store::History;
+use crate::features::media::store::StreamStore;
+use crate::features::profiles::store::Profiles;
+use crate::features::webhooks::store::Deliveries;
+use crate::store::calls::{Call, Door, Passes};
 use crate::store::memory::MemoryStore;
 use crate::store::*;
 
@@ -57,7 +51,7 @@ struct Faults {
     list_away: bool,
     /// Another program has garbled this slice.
     garbled: Option<SliceId>,
-    /// Somebody closes the live just before its next change.
+    /// Somebody closes all lives just before the next change of one.
     closing: bool,
     /// Lives on whose channels messages hang.
     hung: HashSet<LiveId>,
@@ -139,7 +133,7 @@ impl FaultyStore {
         self.faults.lock().hung.insert(live.clone());
     }
 
-    /// Somebody closes the next live that changes, just before.
+    /// Somebody closes all lives just before the next change of one.
     pub(crate) fn closes_before_a_change(&self) {
         self.faults.lock().closing = true;
     }
@@ -227,6 +221,33 @@ impl FaultyStore {
         }
     }
 
+    fn closes_now(&self) -> bool {
+        std::mem::take(&mut self.faults.lock().closing)
+    }
+
+    /// Somebody closes all lives.
+    async fn close_all(&self) -> StoreResult<()> {
+        for ListedLive { live, .. } in self.inner.lives_page(None, MAX_BATCH).await? {
+            let Some(record) = self.inner.load_live(&live).await? else {
+                continue;
+            };
+            let close = CloseLive {
+                live,
+                epoch: record.epoch,
+                reason: CloseReason::Requested,
+                peaks: Peaks::default(),
+                uniques: false,
+                message: String::new(),
+            };
+            self.inner.begin_close(&close).await?;
+        }
+        Ok(())
+    }
+
+    fn is_list_away(&self) -> bool {
+        self.faults.lock().list_away
+    }
+
     fn is_away(&self, slice: &SliceId) -> bool {
         self.faults.lock().away.as_ref() == Some(slice)
     }
@@ -269,409 +290,164 @@ impl WholeStore for FaultyStore {
     }
 }
 
-/// Implements a trait of the store. The embedded store answers the calls, unless this store is
-/// broken. The calls after `else` are written out.
-macro_rules! answered_by_the_embedded_store {
-    (
-        $trait:ident {
-            $(fn $name:ident(&self $(, $arg:ident: $type:ty)* $(,)?) -> $reply:ty;)*
-            $(else $($written:tt)*)?
-        }
-    ) => {
-        #[async_trait]
-        impl $trait for FaultyStore {
-            $(async fn $name(&self $(, $arg: $type)*) -> StoreResult<$reply> {
-                self.works(stringify!($name)).await?;
-                self.inner.$name($($arg),*).await
-            })*
-            $($($written)*)?
-        }
-    };
-}
+impl Door for FaultyStore {
+    type Behind = MemoryStore;
 
-answered_by_the_embedded_store! {
-    LiveStore {
-        fn open_live(&self, wish: &OpenLive) -> OpenReply;
-        fn load_live(&self, live: &LiveId) -> Option<LiveRecord>;
-        fn keep_live(&self, told: &LiveRecord, message: &str) -> Standing;
-        fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> ();
-        fn begin_close(&self, wish: &CloseLive) -> CloseReply;
-        fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> Vec<ListedLive>;
-        fn delist(&self, live: &LiveId) -> ();
-        fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration, dead: &HashSet<GatewayId>) -> bool;
-        else
-        async fn change_live(&self, wish: &ChangeLive) -> StoreResult<ChangeReply> {
-            self.works("change_live").await?;
-            let is_closing = std::mem::take(&mut self.faults.lock().closing);
-            if is_closing {
-                let close = CloseLive {
-                    live: wish.live.clone(),
-                    epoch: wish.epoch,
-                    reason: CloseReason::Requested,
-                    peaks: Peaks::default(),
-                    uniques: false,
-                    message: String::new(),
-                };
-                self.inner.begin_close(&close).await?;
-            }
-            self.inner.change_live(wish).await
-        }
-        async fn load_lives(&self, lives: &[LiveId]) -> Vec<StoreResult<Option<LiveRecord>>> {
-            match self.works("load_lives").await {
-                Ok(()) => self.inner.load_lives(lives).await,
-                Err(why) => lives.iter().map(|_| Err(why.clone())).collect(),
-            }
-        }
-
-        async fn are_listed(&self, lives: &[LiveId]) -> StoreResult<Vec<bool>> {
-            self.works("are_listed").await?;
-            if self.faults.lock().list_away {
-                return Err(lost());
-            }
-            self.inner.are_listed(lives).await
-        }
-
-        /// The live stays on the list: a list may lag behind the records.
-        async fn finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>> {
-            self.works("finish_close").await?;
-            let record = self.inner.finish_close(request).await?;
-            if let Some(record) = &record {
-                self.inner.list_live(&request.live, record.opened_at).await?;
-            }
-            Ok(record)
-        }
+    fn behind(&self) -> &MemoryStore {
+        &self.inner
     }
-}
 
-answered_by_the_embedded_store! {
-    Slices {
-        fn apply(&self, call: &Apply) -> ApplyReply;
-        fn claims_page(&self, slice: &SliceId, cursor: u64) -> ClaimsPage;
-        fn is_member(&self, slice: &SliceId, group: Group, user: &UserId) -> bool;
-        fn are_members(&self, slice: &SliceId, group: Group, users: &[UserId]) -> Vec<bool>;
-        fn since_of(&self, slice: &SliceId, users: &[UserId]) -> Vec<Option<UnixMillis>>;
-        else
-        async fn look(
-            &self,
-            slices: &[SliceId],
-            gateway: &GatewayId,
-            entries: Entries,
-        ) -> Vec<StoreResult<SliceLook>> {
-            if let Err(why) = self.works("look").await {
-                return slices.iter().map(|_| Err(why.clone())).collect();
+    async fn through<T: Send>(
+        &self,
+        call: Call,
+        answer: impl Future<Output = StoreResult<T>> + Send,
+    ) -> StoreResult<T> {
+        self.works(call.name()).await?;
+        match call.name() {
+            "change_live" if self.closes_now() => {
+                self.close_all().await?;
+                answer.await
             }
-            let mut found = self.inner.look(slices, gateway, entries).await;
-            for (slice, found) in slices.iter().zip(&mut found) {
-                if self.is_garbled(slice) {
-                    *found = Err(garbled_key());
-                } else if self.is_away(slice) {
-                    *found = Err(lost());
+            "are_listed" if self.is_list_away() => Err(lost()),
+            "finish_close" => {
+                let listed = self.inner.lives_page(None, MAX_BATCH).await?;
+                let closed = answer.await;
+                // A list may lag behind the records, so the live stays on it.
+                for ListedLive { live, opened_at } in listed {
+                    self.inner.list_live(&live, opened_at).await?;
                 }
+                closed
             }
-            found
+            _ => answer.await,
         }
+    }
+}
 
-        /// Replaces what garbled the slice.
-        async fn pass(&self, pass: &Pass) -> StoreResult<Option<Passed>> {
-            self.works("pass").await?;
-            self.faults.lock().garbled.take_if(|garbled| *garbled == pass.slice);
-            self.inner.pass(pass).await
+impl Passes<dyn LiveStore> for FaultyStore {}
+impl Passes<dyn LeaseStore> for FaultyStore {}
+impl Passes<dyn Counts> for FaultyStore {}
+impl Passes<dyn Streamers> for FaultyStore {}
+impl Passes<dyn Moderation> for FaultyStore {}
+impl Passes<dyn Events> for FaultyStore {}
+impl Passes<dyn Follows> for FaultyStore {}
+impl Passes<dyn LatestStays> for FaultyStore {}
+impl Passes<dyn Answers> for FaultyStore {}
+impl Passes<dyn LastSeen> for FaultyStore {}
+impl Passes<dyn OnlineUsers> for FaultyStore {}
+impl Passes<dyn SessionEnds> for FaultyStore {}
+impl Passes<dyn SharedSecrets> for FaultyStore {}
+impl Passes<dyn Attendance> for FaultyStore {}
+impl Passes<dyn Sessions> for FaultyStore {}
+impl Passes<dyn Erasures> for FaultyStore {}
+impl Passes<dyn Statuses> for FaultyStore {}
+impl Passes<dyn Timelines> for FaultyStore {}
+impl Passes<dyn UserLists> for FaultyStore {}
+impl Passes<dyn FanoutJobs> for FaultyStore {}
+impl Passes<dyn History> for FaultyStore {}
+impl Passes<dyn StreamStore> for FaultyStore {}
+impl Passes<dyn Profiles> for FaultyStore {}
+impl Passes<dyn Deliveries> for FaultyStore {}
+
+#[async_trait]
+impl Slices for FaultyStore {
+    async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
+        let answer = self.inner.apply(call);
+        self.through(Call::Whole("apply"), answer).await
+    }
+
+    async fn claims_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<ClaimsPage> {
+        let answer = self.inner.claims_page(slice, cursor);
+        self.through(Call::Whole("claims_page"), answer).await
+    }
+
+    async fn is_member(&self, slice: &SliceId, group: Group, user: &UserId) -> StoreResult<bool> {
+        let answer = self.inner.is_member(slice, group, user);
+        self.through(Call::Whole("is_member"), answer).await
+    }
+
+    async fn are_members(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        users: &[UserId],
+    ) -> StoreResult<Vec<bool>> {
+        let answer = self.inner.are_members(slice, group, users);
+        self.through(Call::Whole("are_members"), answer).await
+    }
+
+    async fn since_of(
+        &self,
+        slice: &SliceId,
+        users: &[UserId],
+    ) -> StoreResult<Vec<Option<UnixMillis>>> {
+        let answer = self.inner.since_of(slice, users);
+        self.through(Call::Whole("since_of"), answer).await
+    }
+
+    async fn look(
+        &self,
+        slices: &[SliceId],
+        gateway: &GatewayId,
+        entries: Entries,
+    ) -> Vec<StoreResult<SliceLook>> {
+        if let Err(why) = self.works("look").await {
+            return slices.iter().map(|_| Err(why.clone())).collect();
         }
-
-        async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals> {
-            self.works("close_slice").await?;
+        let mut found = self.inner.look(slices, gateway, entries).await;
+        for (slice, found) in slices.iter().zip(&mut found) {
             if self.is_garbled(slice) {
-                return Err(garbled_key());
+                *found = Err(garbled_key());
+            } else if self.is_away(slice) {
+                *found = Err(lost());
             }
-            self.inner.close_slice(slice, epoch).await
         }
+        found
+    }
 
-        /// Every page begins with the last member of the one before it, and the first comes again
-        /// at the end.
-        async fn members_page(&self, slice: &SliceId, group: Group, cursor: u64) -> StoreResult<MemberPage> {
-            self.works("members_page").await?;
-            if cursor == 0 {
-                self.scans.fetch_add(1, Ordering::SeqCst);
-            }
-            let MemberPage { users: fans, next } = self.inner.members_page(slice, group, 0).await?;
-            assert_eq!(next, None, "no test has more fans than fit a page");
-            let from = cursor as usize;
-            let to = (from + SCAN_PAGE).min(fans.len());
-            let mut users = fans[from.saturating_sub(1).min(to)..to].to_vec();
-            if to == fans.len() {
-                users.extend(fans.first().cloned());
-            }
-            let next = if to < fans.len() { Some(to as u64) } else { None };
-            Ok(MemberPage { users, next })
+    /// Replaces what garbled the slice.
+    async fn pass(&self, pass: &Pass) -> StoreResult<Option<Passed>> {
+        self.works("pass").await?;
+        self.faults
+            .lock()
+            .garbled
+            .take_if(|garbled| *garbled == pass.slice);
+        self.inner.pass(pass).await
+    }
+
+    async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals> {
+        self.works("close_slice").await?;
+        if self.is_garbled(slice) {
+            return Err(garbled_key());
         }
+        self.inner.close_slice(slice, epoch).await
     }
-}
 
-answered_by_the_embedded_store! {
-    StreamStore {
-        fn load_streams(&self, live: &LiveId) -> KnownStreams;
-        fn write_streams(&self, wish: &WriteStreams) -> StreamsReply;
-        fn note_publishing(&self, digest: &str, publishing: &Publishing, lifetime: Duration) -> ();
-        fn find_publishing(&self, digest: &str) -> Option<Publishing>;
-    }
-}
-
-answered_by_the_embedded_store! {
-    Counts {
-        fn count_live(&self, wish: &CountLive) -> CountReply;
-        fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> ();
-        fn ranked_figures(&self, lives: &[LiveId]) -> Vec<Option<Figures>>;
-        fn top_lives(&self, rank: Rank, after: Option<&RankedLive>, limit: usize) -> Vec<RankedLive>;
-    }
-}
-
-answered_by_the_embedded_store! {
-    History {
-        fn history(&self, of: &LiveEpoch, from: UnixMillis, to: UnixMillis) -> Vec<Point>;
-        fn add_past_live(&self, summary: &Summary, keep: Duration) -> ();
-        fn past_lives(&self, streamer: &UserId, after: Option<&PastLive>, limit: usize) -> Vec<Summary>;
-        fn past_live(&self, streamer: &UserId, of: &LiveEpoch) -> Option<Summary>;
-    }
-}
-
-answered_by_the_embedded_store! {
-    LeaseStore {
-        fn renew_lease(&self, renewal: &RenewLease) -> LeaseReply;
-        fn end_lease(&self, gateway: &GatewayId) -> ();
-    }
-}
-
-answered_by_the_embedded_store! {
-    Streamers {
-        fn claim_live(&self, streamer: &UserId, live: &LiveId, limits: ClaimLimits) -> Claimed;
-        fn release_live(&self, streamer: &UserId, live: &LiveId, until: UnixMillis) -> ();
-    }
-}
-
-answered_by_the_embedded_store! {
-    Moderation {
-        fn remove_user(&self, wish: &RemoveUser) -> RemoveReply;
-        fn lift_ban(&self, wish: &LiftBan) -> LiftReply;
-        fn removals_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> Option<Removals>;
-        fn bans_page(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> Vec<Ban>;
-        fn restore_bans(&self, live: &LiveId, epoch: Epoch, bans: &[(UserId, Duration)]) -> ();
-    }
-}
-
-answered_by_the_embedded_store! {
-    Events {
-        fn append_events(&self, events: &[Event], kept: u64) -> ();
-        fn drop_old_events(&self, ages: &EventAges) -> ();
-        fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> ();
-        fn note_counts(&self, live: &LiveId, epoch: Epoch) -> NotedCounts;
-        fn read_events(&self, request: &ReadEvents) -> SenderTurn;
-        fn acknowledge_events(&self, queue: &WebhookQueue, entries: &[EntryId]) -> ();
-        fn bury_event(
-            &self,
-            queue: &WebhookQueue,
-            gateway: &GatewayId,
-            entry: EntryId,
-            dead: &DeadEvent,
-            kept: u64
-        ) -> BuryReply;
-        fn end_sending(&self, queue: &WebhookQueue, gateway: &GatewayId) -> ();
-        fn dead_events(
-            &self,
-            webhook: &WebhookName,
-            after: Option<EntryId>,
-            limit: usize
-        ) -> Vec<(EntryId, DeadEvent)>;
-        fn replay_dead(&self, webhook: &WebhookName, entry: EntryId) -> bool;
-        fn events_after(&self, after: EntryId, until: UnixMillis) -> Vec<StreamEvent>;
-        fn replay_events(&self, webhook: &WebhookName, events: &[Event], kept: u64) -> ();
-    }
-}
-
-answered_by_the_embedded_store! {
-    Deliveries {
-        fn note_deliveries(&self, webhook: &WebhookName, deliveries: &[Delivery]) -> ();
-        fn deliveries(
-            &self,
-            webhook: &WebhookName,
-            before: Option<EntryId>,
-            limit: usize
-        ) -> Vec<(EntryId, Delivery)>;
-        fn webhook_status(&self, webhook: &WebhookName) -> WebhookStatus;
-    }
-}
-
-answered_by_the_embedded_store! {
-    Follows {
-        fn follow(&self, user: &UserId, streamer: &UserId) -> bool;
-        fn unfollow(&self, user: &UserId, streamer: &UserId) -> bool;
-        fn follows(&self, streamer: &UserId, users: &[UserId]) -> Vec<bool>;
-        fn follow_count(&self, user: &UserId, edge: Edge) -> u64;
-        fn newest_followed(&self, user: &UserId, most: usize) -> Vec<UserId>;
-        fn follow_page(&self, user: &UserId, edge: Edge, after: Option<&Followed>, limit: usize) -> Vec<Followed>;
-        else
-        async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
-            self.inner.finish_changes().await
+    /// Every page begins with the last member of the one before it, and the first comes again
+    /// at the end.
+    async fn members_page(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        cursor: u64,
+    ) -> StoreResult<MemberPage> {
+        self.works("members_page").await?;
+        if cursor == 0 {
+            self.scans.fetch_add(1, Ordering::SeqCst);
         }
-
-        async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>> {
-            self.inner.are_following(pairs).await
+        let MemberPage { users: fans, next } = self.inner.members_page(slice, group, 0).await?;
+        assert_eq!(next, None, "no test has more fans than fit a page");
+        let from = cursor as usize;
+        let to = (from + SCAN_PAGE).min(fans.len());
+        let mut users = fans[from.saturating_sub(1).min(to)..to].to_vec();
+        if to == fans.len() {
+            users.extend(fans.first().cloned());
         }
-    }
-}
-
-answered_by_the_embedded_store! {
-    Profiles {
-        fn put_profile(&self, user: &UserId, login: &Login, name: &str) -> PutProfile;
-        fn profile(&self, user: &UserId) -> Option<Profile>;
-    }
-}
-
-answered_by_the_embedded_store! {
-    Statuses {
-        fn put_post(&self, status: &StatusId, post: &Post) -> Post;
-        fn drop_post(&self, status: &StatusId) -> bool;
-        fn count_posts(&self, author: &UserId) -> u64;
-        else
-        async fn posts(&self, statuses: &[StatusId]) -> Vec<StoreResult<Option<Post>>> {
-            self.inner.posts(statuses).await
-        }
-    }
-}
-
-answered_by_the_embedded_store! {
-    Timelines {
-        fn timeline_len(&self, timeline: &Timeline) -> u64;
-        fn add_to_timelines(&self, entry: &Entry, to: &[Timeline], looked: Instant) -> ();
-        fn add_entries(&self, timeline: &Timeline, entries: &[Entry]) -> ();
-        fn remove_from_timelines(&self, status: &StatusId, from: &[Timeline]) -> ();
-        fn remove_entries(&self, timeline: &Timeline, statuses: &[StatusId]) -> ();
-        else
-        async fn read_timelines(
-            &self,
-            asked: &[(Timeline, Option<Entry>)],
-            limit: usize,
-        ) -> Vec<StoreResult<Vec<Entry>>> {
-            if let Err(why) = self.works("read_timelines").await {
-                return asked.iter().map(|_| Err(why.clone())).collect();
-            }
-            self.inner.read_timelines(asked, limit).await
-        }
-
-        async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>> {
-            self.inner.are_on_timelines(asked).await
-        }
-    }
-}
-
-answered_by_the_embedded_store! {
-    UserLists {
-        fn put_in_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> PutInList;
-        fn take_out_of_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> bool;
-        fn list_members(&self, owner: &UserId, list: &ListName) -> Vec<UserId>;
-    }
-}
-
-answered_by_the_embedded_store! {
-    Answers {
-        fn claim_answer(&self, name: &AnswerName, claim: &str, keep: Duration) -> Option<String>;
-        fn keep_answer(&self, name: &AnswerName, claim: &str, answer: &str, keep: Duration) -> String;
-    }
-}
-
-answered_by_the_embedded_store! {
-    SessionEnds {
-        fn end_sessions(&self, ended: &[EndedSession], message: &str) -> ();
-        fn ended_sessions(&self, keys: &[SessionKey]) -> Vec<EndedSession>;
-    }
-}
-
-answered_by_the_embedded_store! {
-    SharedSecrets {
-        fn share_secrets(&self, own: &[String]) -> Vec<String>;
-    }
-}
-
-answered_by_the_embedded_store! {
-    FanoutJobs {
-        fn enqueue_fanout(&self, job: &Job) -> ();
-        fn take_fanouts(&self, worker: &GatewayId, most: usize) -> TakenJobs;
-        fn keep_fanout(&self, worker: &GatewayId, job: &TakenJob) -> bool;
-        fn finish_fanout(&self, worker: &GatewayId, job: &TakenJob) -> ();
-        fn is_being_added(&self, status: &StatusId) -> bool;
-        fn pulled_authors(&self) -> Vec<(UserId, UnixMillis)>;
-        fn pulled_since(&self, author: &UserId) -> Option<UnixMillis>;
-        fn set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> ();
-    }
-}
-
-answered_by_the_embedded_store! {
-    Erasures {
-        fn ask_erasure(&self, user: &UserId) -> ErasureId;
-        fn erasure(&self, id: &ErasureId) -> Option<Erasure>;
-        fn erasure_news(&self, after: UnixMillis) -> ErasureNews;
-        fn take_erasure(&self, worker: &GatewayId) -> Option<TakenErasure>;
-        fn keep_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> bool;
-        fn finish_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> ();
-        fn erase_some(&self, user: &UserId, place: &str) -> ErasedSome;
-    }
-}
-
-answered_by_the_embedded_store! {
-    LastSeen {
-        fn fix_seen_ids(&self, ids: SeenIds) -> SeenIds;
-        fn note_seen(&self, seen: &[(UserId, UnixMillis)], apart: Duration) -> Vec<(UserId, UnixMillis)>;
-        fn seen_in_slice(&self, slice: u32, from: UnixMillis, after: Option<&Seen>, limit: usize) -> Vec<Seen>;
-        fn forget_seen(&self, slice: u32, before: UnixMillis) -> u64;
-        else
-        fn seen_order(&self) -> SeenIds {
-            self.inner.seen_order()
-        }
-    }
-}
-
-answered_by_the_embedded_store! {
-    OnlineUsers {
-        fn count_online(&self, span: Span) -> OnlineCount;
-        fn presence_of(&self, users: &[UserId]) -> Vec<UserPresence>;
-        fn whereabouts_of(&self, users: &[UserId]) -> Vec<Whereabouts>;
-    }
-}
-
-answered_by_the_embedded_store! {
-    Attendance {
-        fn fix_attendance_form(&self, form: AttendanceForm) -> AttendanceForm;
-        fn begin_attendance(&self, of: &LiveEpoch, attended: &Attended) -> ();
-        fn note_attendance(&self, of: &LiveEpoch, users: &[UserId]) -> Vec<UserId>;
-        fn end_attendance(&self, of: &LiveEpoch, closed_at: UnixMillis) -> ();
-        fn attended(&self, of: &LiveEpoch) -> Option<Attended>;
-        fn attended_lives(&self, streamer: &UserId, from: UnixMillis, limit: usize) -> Vec<LiveEpoch>;
-        fn attendance_parts(&self, lives: &[LiveEpoch]) -> Vec<u32>;
-        fn attendees(&self, which: Attending, lives: &[LiveEpoch], part: u32) -> Attendees;
-        fn have_attended(&self, of: &LiveEpoch, users: &[UserId]) -> Vec<bool>;
-        fn attendance_due(&self, now: UnixMillis, limit: usize) -> Vec<LiveEpoch>;
-        fn renew_attendance(&self, of: &LiveEpoch, attended: &Attended, next: UnixMillis) -> ();
-        fn forget_attendance(&self, of: &LiveEpoch, attended: Option<&Attended>) -> ();
-    }
-}
-
-answered_by_the_embedded_store! {
-    LatestStays {
-        fn latest_sessions(&self, of: &LiveEpoch, slices: u32, users: &[UserId]) -> Vec<Option<Stay>>;
-    }
-}
-
-answered_by_the_embedded_store! {
-    Sessions {
-        fn count_sessions(&self, of: &LiveEpoch, slices: u32, span: Span) -> u64;
-        fn sessions_in_slice(
-            &self,
-            of: &LiveEpoch,
-            slice: &SliceId,
-            from: UnixMillis,
-            after: Option<&SessionPlace>,
-            limit: usize,
-        ) -> Vec<Session>;
-        fn were_there(&self, of: &LiveEpoch, attended: &Attended, users: &[UserId], span: Span) -> Vec<bool>;
+        let next = if to < fans.len() {
+            Some(to as u64)
+        } else {
+            None
+        };
+        Ok(MemberPage { users, next })
     }
 }
 

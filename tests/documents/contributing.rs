@@ -39,10 +39,10 @@ const RECIPES: &[Recipe] = &[
     },
     Recipe {
         heading: "Add a store call",
-        most_files: 6,
+        most_files: 5,
         spellings: &[
+            "\n        async fn follow(",
             "\n    async fn follow(",
-            "        fn follow(&self, user: &UserId, streamer: &UserId) -> bool;",
             "scripts::FOLLOW",
             "FOLLOW =",
             "scripts/follow.lua",

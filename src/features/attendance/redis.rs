@@ -19,7 +19,7 @@ use crate::store::ATTENDANCE_KEPT;
 use crate::store::LiveEpoch;
 use crate::store::redis::node::Command;
 use crate::store::redis::reply::{Reply, flag, next_answer, nonsense, number, text};
-use crate::store::redis::{RedisStore, args, keys};
+use crate::store::redis::{RedisCalls, args, keys};
 use crate::store::{MAX_BATCH, StoreResult};
 
 /// Maximum look-ups per script. Each takes Redis about 0.2 µs.
@@ -76,7 +76,7 @@ fn read_attended(fields: &[(String, String)]) -> Option<Attended> {
     })
 }
 
-impl RedisStore {
+impl RedisCalls {
     pub(crate) fn attendance_form(&self) -> AttendanceForm {
         self.attendance_form.get().copied().unwrap_or_default()
     }
@@ -96,57 +96,10 @@ impl RedisStore {
         }
     }
 
-    async fn do_fix_form(&self, form: AttendanceForm) -> StoreResult<AttendanceForm> {
-        self.attendance_form.get_or_init(|| form);
-        if let Some(fixed) = self.fixed_attendance_form().await? {
-            return Ok(fixed);
-        }
-        self.router
-            .command(
-                "SET",
-                args![self.keys().attendance_form(), form.as_str(), "NX"],
-            )
-            .await?;
-        Ok(self.fixed_attendance_form().await?.unwrap_or(form))
-    }
-
     async fn all_done(&self, commands: Vec<Command>) -> StoreResult<()> {
         for answer in self.router.read_all(commands).await {
             answer?;
         }
-        Ok(())
-    }
-
-    async fn do_begin(&self, of: &LiveEpoch, attended: &Attended) -> StoreResult<()> {
-        let list = self.keys().attended_lives(&attended.streamer);
-        let Attended {
-            streamer,
-            slices,
-            opened_at,
-            ..
-        } = attended;
-        // This entry goes first: the walk finds the other keys through it when it is time to
-        // forget them.
-        let due = opened_at + millis(ATTENDANCE_RENEWED);
-        self.list_attended(self.keys().attendance_due(), args!["NX", due, of])
-            .await?;
-        let fields = args![
-            "streamer_id",
-            streamer,
-            "slices",
-            slices,
-            "opened_at",
-            opened_at
-        ];
-        let listed = async {
-            self.list_attended(list.clone(), args![opened_at, of])
-                .await?;
-            self.router
-                .command("EXPIRE", args![list, keys::ATTENDANCE_TTL.as_secs()])
-                .await?;
-            Ok(())
-        };
-        try_join!(self.write_attended(of, fields), listed)?;
         Ok(())
     }
 
@@ -464,32 +417,6 @@ impl RedisStore {
         }
     }
 
-    async fn do_attended(&self, of: &LiveEpoch) -> StoreResult<Option<Attended>> {
-        let fields = Reply::of(
-            self.router
-                .command("HGETALL", args![self.keys().attended(of)])
-                .await?,
-        )?
-        .pairs()?;
-        // Only a close may have been noted, after Redis lost everything else. That is no
-        // attendance.
-        if find_field(&fields, "streamer_id").is_none() {
-            return Ok(None);
-        }
-        match read_attended(&fields) {
-            Some(attended) => Ok(Some(attended)),
-            None => Err(nonsense(format!("the attendance of {of} is garbled"))),
-        }
-    }
-
-    async fn do_end(&self, of: &LiveEpoch, closed_at: UnixMillis) -> StoreResult<()> {
-        self.write_attended(of, args!["closed_at", closed_at])
-            .await?;
-        let due = closed_at + millis(ATTENDANCE_KEPT);
-        self.list_attended(self.keys().attendance_due(), args![due, of])
-            .await
-    }
-
     /// Reads the epochs of a sorted set whose scores lie in a span, as ZRANGE takes it.
     async fn epochs(
         &self,
@@ -563,17 +490,52 @@ fn read_bits(answer: Option<StoreResult<Value>>) -> StoreResult<Vec<u8>> {
 }
 
 #[async_trait]
-impl Attendance for RedisStore {
+impl Attendance for RedisCalls {
     async fn fix_attendance_form(&self, form: AttendanceForm) -> StoreResult<AttendanceForm> {
+        self.attendance_form.get_or_init(|| form);
+        if let Some(fixed) = self.fixed_attendance_form().await? {
+            return Ok(fixed);
+        }
         self.router
-            .call("fix_attendance_form", self.do_fix_form(form))
-            .await
+            .command(
+                "SET",
+                args![self.keys().attendance_form(), form.as_str(), "NX"],
+            )
+            .await?;
+        Ok(self.fixed_attendance_form().await?.unwrap_or(form))
     }
 
     async fn begin_attendance(&self, of: &LiveEpoch, attended: &Attended) -> StoreResult<()> {
-        self.router
-            .call("begin_attendance", self.do_begin(of, attended))
-            .await
+        let list = self.keys().attended_lives(&attended.streamer);
+        let Attended {
+            streamer,
+            slices,
+            opened_at,
+            ..
+        } = attended;
+        // This entry goes first: the walk finds the other keys through it when it is time to
+        // forget them.
+        let due = opened_at + millis(ATTENDANCE_RENEWED);
+        self.list_attended(self.keys().attendance_due(), args!["NX", due, of])
+            .await?;
+        let fields = args![
+            "streamer_id",
+            streamer,
+            "slices",
+            slices,
+            "opened_at",
+            opened_at
+        ];
+        let listed = async {
+            self.list_attended(list.clone(), args![opened_at, of])
+                .await?;
+            self.router
+                .command("EXPIRE", args![list, keys::ATTENDANCE_TTL.as_secs()])
+                .await?;
+            Ok(())
+        };
+        try_join!(self.write_attended(of, fields), listed)?;
+        Ok(())
     }
 
     async fn note_attendance(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<UserId>> {
@@ -584,13 +546,29 @@ impl Attendance for RedisStore {
     }
 
     async fn end_attendance(&self, of: &LiveEpoch, closed_at: UnixMillis) -> StoreResult<()> {
-        self.router
-            .call("end_attendance", self.do_end(of, closed_at))
+        self.write_attended(of, args!["closed_at", closed_at])
+            .await?;
+        let due = closed_at + millis(ATTENDANCE_KEPT);
+        self.list_attended(self.keys().attendance_due(), args![due, of])
             .await
     }
 
     async fn attended(&self, of: &LiveEpoch) -> StoreResult<Option<Attended>> {
-        self.router.call("attended", self.do_attended(of)).await
+        let fields = Reply::of(
+            self.router
+                .command("HGETALL", args![self.keys().attended(of)])
+                .await?,
+        )?
+        .pairs()?;
+        // Only a close may have been noted, after Redis lost everything else. That is no
+        // attendance.
+        if find_field(&fields, "streamer_id").is_none() {
+            return Ok(None);
+        }
+        match read_attended(&fields) {
+            Some(attended) => Ok(Some(attended)),
+            None => Err(nonsense(format!("the attendance of {of} is garbled"))),
+        }
     }
 
     async fn attended_lives(
@@ -601,19 +579,14 @@ impl Attendance for RedisStore {
     ) -> StoreResult<Vec<LiveEpoch>> {
         let key = self.keys().attended_lives(streamer);
         let from = from.to_string();
-        self.router
-            .call("attended_lives", self.epochs(key, &from, "+inf", limit))
-            .await
+        self.epochs(key, &from, "+inf", limit).await
     }
 
     async fn attendance_parts(&self, lives: &[LiveEpoch]) -> StoreResult<Vec<u32>> {
         match self.attendance_form() {
             AttendanceForm::Set => Ok((0..ATTENDANCE_PARTS).collect()),
             AttendanceForm::Bitmap => {
-                let parts = self
-                    .router
-                    .call("attendance_parts", self.bit_parts(lives))
-                    .await?;
+                let parts = self.bit_parts(lives).await?;
                 Ok(parts.into_iter().collect())
             }
         }
@@ -625,34 +598,26 @@ impl Attendance for RedisStore {
         lives: &[LiveEpoch],
         part: u32,
     ) -> StoreResult<Attendees> {
-        let steps = async {
-            if lives.is_empty() {
-                return Ok(Attendees::Users(Vec::new()));
-            }
-            match self.attendance_form() {
-                AttendanceForm::Set => self.members(which, lives, part).await,
-                AttendanceForm::Bitmap => self.bits(which, lives, part).await,
-            }
-        };
-        self.router.call("attendees", steps).await
+        if lives.is_empty() {
+            return Ok(Attendees::Users(Vec::new()));
+        }
+        match self.attendance_form() {
+            AttendanceForm::Set => self.members(which, lives, part).await,
+            AttendanceForm::Bitmap => self.bits(which, lives, part).await,
+        }
     }
 
     async fn have_attended(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<bool>> {
-        let steps = async {
-            match self.attendance_form() {
-                AttendanceForm::Set => self.has_members(of, users).await,
-                AttendanceForm::Bitmap => self.has_bits(of, users).await,
-            }
-        };
-        self.router.call("have_attended", steps).await
+        match self.attendance_form() {
+            AttendanceForm::Set => self.has_members(of, users).await,
+            AttendanceForm::Bitmap => self.has_bits(of, users).await,
+        }
     }
 
     async fn attendance_due(&self, now: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>> {
         let key = self.keys().attendance_due();
         let now = now.to_string();
-        self.router
-            .call("attendance_due", self.epochs(key, "-inf", &now, limit))
-            .await
+        self.epochs(key, "-inf", &now, limit).await
     }
 
     async fn renew_attendance(

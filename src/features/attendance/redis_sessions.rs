@@ -14,7 +14,7 @@ use crate::features::attendance::store::Sessions;
 use crate::store::LiveEpoch;
 use crate::store::redis::node::Command;
 use crate::store::redis::reply::{Reply, nonsense, number, text};
-use crate::store::redis::{RedisStore, args, scripts};
+use crate::store::redis::{RedisCalls, args, scripts};
 use crate::store::{MAX_BATCH, Span, StoreResult};
 use crate::store::{Session, SessionPlace, Stay, Watched};
 
@@ -139,7 +139,7 @@ fn or_garbled<T>(read: Option<T>) -> StoreResult<T> {
     }
 }
 
-impl RedisStore {
+impl RedisCalls {
     /// The hashes that have the stays of these users.
     fn stays_of(&self, of: &LiveEpoch, slices: u32, users: &[UserId]) -> Vec<StaysKey> {
         let mut by_key: HashMap<String, Vec<usize>> = HashMap::new();
@@ -198,7 +198,72 @@ impl RedisStore {
         Ok(found)
     }
 
-    async fn read_sessions(
+    /// The users of one slice who were there at any time of `span` in an earlier session. Each user
+    /// comes with the number of these sessions.
+    async fn were_there_earlier<'a>(
+        &self,
+        key: &str,
+        users: &[(&'a UserId, u64)],
+        span: Span,
+    ) -> StoreResult<HashSet<&'a UserId>> {
+        let mut there = HashSet::new();
+        let mut wanted = Vec::new();
+        for (user, count) in users {
+            if *count <= MAX_EARLIER_READ {
+                wanted.extend((1..=*count).map(|number| (*user, number)));
+            } else if self.search_stays(key, user, *count, span).await? {
+                there.insert(*user);
+            }
+        }
+        let stays = self.earlier(key, &wanted).await?;
+        for ((user, _), stay) in wanted.iter().zip(stays) {
+            // Every earlier session has ended.
+            if stay.is_within(span, None) {
+                there.insert(*user);
+            }
+        }
+        Ok(there)
+    }
+
+    /// Whether any of the first `count` sessions of a user touches `span`. The sessions follow one
+    /// another in time, so the first that ended at the begin of the span or later decides.
+    async fn search_stays(
+        &self,
+        key: &str,
+        user: &UserId,
+        count: u64,
+        span: Span,
+    ) -> StoreResult<bool> {
+        let mut low = 1;
+        let mut high = count;
+        let mut found = false;
+        while low <= high {
+            let middle = low + (high - low) / 2;
+            let stay = self.earlier(key, &[(user, middle)]).await?[0];
+            if stay.left_at.is_none_or(|left_at| left_at >= span.from) {
+                found = stay.joined_at <= span.to;
+                high = middle - 1;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[async_trait]
+impl Sessions for RedisCalls {
+    async fn count_sessions(&self, of: &LiveEpoch, slices: u32, span: Span) -> StoreResult<u64> {
+        let mut commands = Vec::new();
+        for slice in SliceId::all(OnlineSet::Live(of.live.clone()), slices) {
+            let key = self.keys().sessions(&slice, of.epoch);
+            commands.push(("ZCOUNT", args![key, span.from, span.to]));
+        }
+        let answers = self.router.read_all(commands).await;
+        answers.into_iter().map(|answer| number(&answer?)).sum()
+    }
+
+    async fn sessions_in_slice(
         &self,
         of: &LiveEpoch,
         slice: &SliceId,
@@ -263,88 +328,6 @@ impl RedisStore {
         Ok(sessions)
     }
 
-    /// The users of one slice who were there at any time of `span` in an earlier session. Each user
-    /// comes with the number of these sessions.
-    async fn were_there_earlier<'a>(
-        &self,
-        key: &str,
-        users: &[(&'a UserId, u64)],
-        span: Span,
-    ) -> StoreResult<HashSet<&'a UserId>> {
-        let mut there = HashSet::new();
-        let mut wanted = Vec::new();
-        for (user, count) in users {
-            if *count <= MAX_EARLIER_READ {
-                wanted.extend((1..=*count).map(|number| (*user, number)));
-            } else if self.search_stays(key, user, *count, span).await? {
-                there.insert(*user);
-            }
-        }
-        let stays = self.earlier(key, &wanted).await?;
-        for ((user, _), stay) in wanted.iter().zip(stays) {
-            // Every earlier session has ended.
-            if stay.is_within(span, None) {
-                there.insert(*user);
-            }
-        }
-        Ok(there)
-    }
-
-    /// Whether any of the first `count` sessions of a user touches `span`. The sessions follow one
-    /// another in time, so the first that ended at the begin of the span or later decides.
-    async fn search_stays(
-        &self,
-        key: &str,
-        user: &UserId,
-        count: u64,
-        span: Span,
-    ) -> StoreResult<bool> {
-        let mut low = 1;
-        let mut high = count;
-        let mut found = false;
-        while low <= high {
-            let middle = low + (high - low) / 2;
-            let stay = self.earlier(key, &[(user, middle)]).await?[0];
-            if stay.left_at.is_none_or(|left_at| left_at >= span.from) {
-                found = stay.joined_at <= span.to;
-                high = middle - 1;
-            } else {
-                low = middle + 1;
-            }
-        }
-        Ok(found)
-    }
-}
-
-#[async_trait]
-impl Sessions for RedisStore {
-    async fn count_sessions(&self, of: &LiveEpoch, slices: u32, span: Span) -> StoreResult<u64> {
-        let mut commands = Vec::new();
-        for slice in SliceId::all(OnlineSet::Live(of.live.clone()), slices) {
-            let key = self.keys().sessions(&slice, of.epoch);
-            commands.push(("ZCOUNT", args![key, span.from, span.to]));
-        }
-        let answers = self
-            .router
-            .call("count_sessions", async {
-                Ok(self.router.read_all(commands).await)
-            })
-            .await?;
-        answers.into_iter().map(|answer| number(&answer?)).sum()
-    }
-
-    async fn sessions_in_slice(
-        &self,
-        of: &LiveEpoch,
-        slice: &SliceId,
-        from: UnixMillis,
-        after: Option<&SessionPlace>,
-        limit: usize,
-    ) -> StoreResult<Vec<Session>> {
-        let steps = self.read_sessions(of, slice, from, after, limit);
-        self.router.call("sessions_in_slice", steps).await
-    }
-
     async fn were_there(
         &self,
         of: &LiveEpoch,
@@ -387,7 +370,7 @@ impl Sessions for RedisStore {
 }
 
 #[async_trait]
-impl LatestStays for RedisStore {
+impl LatestStays for RedisCalls {
     async fn latest_sessions(
         &self,
         of: &LiveEpoch,
@@ -395,10 +378,7 @@ impl LatestStays for RedisStore {
         users: &[UserId],
     ) -> StoreResult<Vec<Option<Stay>>> {
         let keys = self.stays_of(of, slices, users);
-        let latest = self
-            .router
-            .call("latest_sessions", self.latest(&keys, users))
-            .await?;
+        let latest = self.latest(&keys, users).await?;
         Ok(latest
             .into_iter()
             .map(|latest| latest.map(|latest| latest.stay))

@@ -15,10 +15,10 @@ use crate::store::Session;
 use crate::store::SessionPlace;
 use crate::store::Span;
 use crate::store::Store;
+use crate::store::calls::calls;
 use futures_util::future::try_join_all;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -142,112 +142,121 @@ impl Attendees {
     }
 }
 
-/// Which fans came to which lives.
-#[async_trait]
-pub trait Attendance: Sync {
-    /// Fixes the form in which attendance is kept, unless it is fixed already. Returns the form
-    /// that is fixed; a gateway that is configured with another form must not go on.
-    async fn fix_attendance_form(&self, form: AttendanceForm) -> StoreResult<AttendanceForm>;
+calls! {
+    /// Which fans came to which lives.
+    pub trait Attendance {
+        /// Fixes the form in which attendance is kept, unless it is fixed already. Returns the form
+        /// that is fixed; a gateway that is configured with another form must not go on.
+        async fn fix_attendance_form(&self, form: AttendanceForm) -> StoreResult<AttendanceForm>;
 
-    /// Notes that the attendance of an open epoch is recorded. A second call changes nothing.
-    async fn begin_attendance(&self, of: &LiveEpoch, attended: &Attended) -> StoreResult<()>;
+        /// Notes that the attendance of an open epoch is recorded. A second call changes nothing.
+        async fn begin_attendance(&self, of: &LiveEpoch, attended: &Attended) -> StoreResult<()>;
 
-    /// Notes that these users, at most [`crate::store::MAX_BATCH`], were online as fans. Returns the users
-    /// for whom a part of the store could not be reached.
-    async fn note_attendance(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<UserId>>;
+        /// Notes when an epoch closed, and keeps its attendance for [`crate::store::ATTENDANCE_KEPT`] from
+        /// then on.
+        async fn end_attendance(&self, of: &LiveEpoch, closed_at: UnixMillis) -> StoreResult<()>;
 
-    /// Notes when an epoch closed, and keeps its attendance for [`ATTENDANCE_KEPT`] from then on.
-    async fn end_attendance(&self, of: &LiveEpoch, closed_at: UnixMillis) -> StoreResult<()>;
+        /// The notes on an epoch whose attendance is kept.
+        async fn attended(&self, of: &LiveEpoch) -> StoreResult<Option<Attended>>;
 
-    /// The notes on an epoch whose attendance is kept.
-    async fn attended(&self, of: &LiveEpoch) -> StoreResult<Option<Attended>>;
+        /// Up to `limit` epochs of a streamer's lives that opened at this time or later, oldest first.
+        async fn attended_lives(
+            &self,
+            streamer: &UserId,
+            from: UnixMillis,
+            limit: usize,
+        ) -> StoreResult<Vec<LiveEpoch>>;
 
-    /// Up to `limit` epochs of a streamer's lives that opened at this time or later, oldest first.
-    async fn attended_lives(
-        &self,
-        streamer: &UserId,
-        from: UnixMillis,
-        limit: usize,
-    ) -> StoreResult<Vec<LiveEpoch>>;
+        /// The parts in which any of these epochs may have fans, in their order.
+        async fn attendance_parts(&self, lives: &[LiveEpoch]) -> StoreResult<Vec<u32>>;
 
-    /// The parts in which any of these epochs may have fans, in their order.
-    async fn attendance_parts(&self, lives: &[LiveEpoch]) -> StoreResult<Vec<u32>>;
+        /// The fans of a part for whom the question asks.
+        async fn attendees(
+            &self,
+            which: Attending,
+            lives: &[LiveEpoch],
+            part: u32,
+        ) -> StoreResult<Attendees>;
 
-    /// The fans of a part for whom the question asks.
-    async fn attendees(
-        &self,
-        which: Attending,
-        lives: &[LiveEpoch],
-        part: u32,
-    ) -> StoreResult<Attendees>;
+        /// Whether each of up to [`crate::store::MAX_BATCH`] users was online as a fan, in the same order.
+        async fn have_attended(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<bool>>;
 
-    /// Whether each of up to [`crate::store::MAX_BATCH`] users was online as a fan, in the same order.
-    async fn have_attended(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<bool>>;
+        /// Up to `limit` epochs that are due to be looked after by `now`.
+        async fn attendance_due(&self, now: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>>;
 
-    /// Up to `limit` epochs that are due to be looked after by `now`.
-    async fn attendance_due(&self, now: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>>;
+        in_parts:
 
-    /// Renews the lifetimes of an epoch's attendance keys. The epoch is due again at `next`.
-    async fn renew_attendance(
-        &self,
-        of: &LiveEpoch,
-        attended: &Attended,
-        next: UnixMillis,
-    ) -> StoreResult<()>;
+        /// Notes that these users, at most [`crate::store::MAX_BATCH`], were online as fans. Returns the users
+        /// for whom a part of the store could not be reached.
+        async fn note_attendance(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<UserId>>;
 
-    /// Forgets an epoch: its fans and its sessions.
-    async fn forget_attendance(
-        &self,
-        of: &LiveEpoch,
-        attended: Option<&Attended>,
-    ) -> StoreResult<()>;
+        /// Renews the lifetimes of an epoch's attendance keys. The epoch is due again at `next`.
+        async fn renew_attendance(
+            &self,
+            of: &LiveEpoch,
+            attended: &Attended,
+            next: UnixMillis,
+        ) -> StoreResult<()>;
+
+        /// Forgets an epoch: its fans and its sessions.
+        async fn forget_attendance(
+            &self,
+            of: &LiveEpoch,
+            attended: Option<&Attended>,
+        ) -> StoreResult<()>;
+    }
 }
 
-/// The sessions of lives with attendance.
-#[async_trait]
-pub trait Sessions: Sync {
-    /// How many sessions of an epoch with this number of slices began within `span`.
-    async fn count_sessions(&self, of: &LiveEpoch, slices: u32, span: Span) -> StoreResult<u64>;
+calls! {
+    /// The sessions of lives with attendance.
+    pub trait Sessions {
+        /// How many sessions of an epoch with this number of slices began within `span`.
+        async fn count_sessions(&self, of: &LiveEpoch, slices: u32, span: Span) -> StoreResult<u64>;
 
-    /// Up to `limit` sessions of a slice in their order, after `after` or from the first that began
-    /// at `from` or later.
-    async fn sessions_in_slice(
-        &self,
-        of: &LiveEpoch,
-        slice: &SliceId,
-        from: UnixMillis,
-        after: Option<&SessionPlace>,
-        limit: usize,
-    ) -> StoreResult<Vec<Session>>;
+        /// Up to `limit` sessions of a slice in their order, after `after` or from the first that began
+        /// at `from` or later.
+        async fn sessions_in_slice(
+            &self,
+            of: &LiveEpoch,
+            slice: &SliceId,
+            from: UnixMillis,
+            after: Option<&SessionPlace>,
+            limit: usize,
+        ) -> StoreResult<Vec<Session>>;
 
-    /// Whether each of up to [`MAX_BATCH`] users was there at any time of `span`, in the same
-    /// order.
-    async fn were_there(
-        &self,
-        of: &LiveEpoch,
-        attended: &Attended,
-        users: &[UserId],
-        span: Span,
-    ) -> StoreResult<Vec<bool>>;
+        in_parts:
 
-    /// Up to `limit` sessions of an epoch with this number of slices that began within `span`, in
-    /// their order, after the given one; and whether there are more.
-    async fn sessions_page(
-        &self,
-        of: &LiveEpoch,
-        slices: u32,
-        span: Span,
-        after: Option<&SessionPlace>,
-        limit: usize,
-    ) -> StoreResult<(Vec<Session>, bool)> {
-        // Slices are equally large, near enough: with this many of each, the page is nearly always
-        // full.
-        let each = (limit / slices as usize * 2 + 16).min(MAX_BATCH);
-        let ids: Vec<SliceId> = SliceId::all(OnlineSet::Live(of.live.clone()), slices).collect();
-        let read = ids
-            .iter()
-            .map(|slice| self.sessions_in_slice(of, slice, span.from, after, each));
-        Ok(merge(try_join_all(read).await?, span, each, limit))
+        /// Whether each of up to [`MAX_BATCH`] users was there at any time of `span`, in the same
+        /// order.
+        async fn were_there(
+            &self,
+            of: &LiveEpoch,
+            attended: &Attended,
+            users: &[UserId],
+            span: Span,
+        ) -> StoreResult<Vec<bool>>;
+
+        provided:
+
+        /// Up to `limit` sessions of an epoch with this number of slices that began within `span`, in
+        /// their order, after the given one; and whether there are more.
+        async fn sessions_page(
+            &self,
+            of: &LiveEpoch,
+            slices: u32,
+            span: Span,
+            after: Option<&SessionPlace>,
+            limit: usize,
+        ) -> StoreResult<(Vec<Session>, bool)> {
+            // Slices are equally large, near enough: with this many of each, the page is nearly always
+            // full.
+            let each = (limit / slices as usize * 2 + 16).min(MAX_BATCH);
+            let ids: Vec<SliceId> = SliceId::all(OnlineSet::Live(of.live.clone()), slices).collect();
+            let read = ids
+                .iter()
+                .map(|slice| self.sessions_in_slice(of, slice, span.from, after, each));
+            Ok(merge(try_join_all(read).await?, span, each, limit))
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The calls on erasures, and the walk that erases. [`crate::features::erasure::redis_jobs`] keeps the jobs.
+//! The walk that erases. [`crate::features::erasure::redis_jobs`] has the calls, and keeps the jobs.
 //!
 //! A pass goes over all keys of all masters, because nothing says in which lists, timelines and
 //! answers a user is. Erasures are rare, so the walk is worth more than an index that every write
@@ -11,20 +11,15 @@
 //! The logins are one large key that knows many users: steps of their own go over it.
 
 use crate::features::erasure::scripts as own_scripts;
-use async_trait::async_trait;
 use fred::types::Value;
 
-use crate::base::clock::UnixMillis;
-use crate::base::ids::{Epoch, ErasureId, GatewayId, LiveId, Login, UserId};
+use crate::base::ids::{Epoch, LiveId, Login, UserId};
 use crate::config::AttendanceForm;
 use crate::features::attendance::redis as attendance;
 use crate::features::attendance::store::Attendance;
 use crate::features::erasure::personal_data::{NamesUsers, Size};
-use crate::features::erasure::store::{
-    ErasedSome, Erasure, Erasures, PersonalData, TakenErasure, json_names,
-};
+use crate::features::erasure::store::{ErasedSome, PersonalData, json_names};
 use crate::features::media::store::Publishing;
-use crate::presence::erasing::ErasureNews;
 use crate::store::ERASED_KEPT;
 use crate::store::LiveEpoch;
 use crate::store::MOST_SESSIONS;
@@ -35,7 +30,7 @@ use crate::store::redis::node::{Command, Node, Share};
 use crate::store::redis::reply::{Reply, next_answer, nonsense, number};
 use crate::store::redis::router::ScriptCall;
 use crate::store::redis::scripts::Script;
-use crate::store::redis::{RedisStore, args};
+use crate::store::redis::{RedisCalls, args};
 use crate::store::{ERASED_ANSWER, LiveRecord, LiveState, MAX_BATCH, StoreError, StoreResult};
 
 /// Keys of a step, about.
@@ -141,7 +136,7 @@ enum Looked {
     StreamKey(LiveId),
 }
 
-impl RedisStore {
+impl RedisCalls {
     /// The master whose keys come after those of `done`, in the order of their names.
     fn master_after(&self, done: Option<&str>) -> Option<String> {
         let map = self.router.topology().map();
@@ -149,7 +144,7 @@ impl RedisStore {
         hosts.filter(|host| Some(host.as_str()) > done).min()
     }
 
-    async fn step(&self, user: &UserId, place: &str) -> StoreResult<ErasedSome> {
+    pub(crate) async fn step(&self, user: &UserId, place: &str) -> StoreResult<ErasedSome> {
         let place = match (Place::read(place), self.master_after(None)) {
             (Some(place), _) => place,
             (None, Some(host)) => Place::Keys(KeysPlace::first_of(host)),
@@ -434,7 +429,8 @@ impl RedisStore {
             }
             Looked::Owned(live) => self.erase_live(user, live, step).await?,
             Looked::Attended(of) => {
-                let attended = known(self.attended(&of).await)?.flatten();
+                let attended =
+                    known(self.router.call("attended", self.attended(&of)).await)?.flatten();
                 self.forget_attendance(&of, attended.as_ref()).await?;
                 step.is_dirty = true;
             }
@@ -661,42 +657,6 @@ fn is_text(answer: &Value, user: &UserId) -> bool {
 /// Whether one of the words of a job or a change is the user, or a status of the user.
 fn has_word(text: &str, user: &UserId) -> bool {
     text.split([' ', '~']).any(|word| word == user.as_str())
-}
-
-#[async_trait]
-impl Erasures for RedisStore {
-    async fn ask_erasure(&self, user: &UserId) -> StoreResult<ErasureId> {
-        let steps = self.do_ask_erasure(user);
-        self.router.call("ask_erasure", steps).await
-    }
-
-    async fn erasure(&self, id: &ErasureId) -> StoreResult<Option<Erasure>> {
-        self.router.call("erasure", self.read_erasure(id)).await
-    }
-
-    async fn erasure_news(&self, after: UnixMillis) -> StoreResult<ErasureNews> {
-        let steps = self.read_erasure_news(after);
-        self.router.call("erasure_news", steps).await
-    }
-
-    async fn take_erasure(&self, worker: &GatewayId) -> StoreResult<Option<TakenErasure>> {
-        let steps = self.do_take_erasure(worker);
-        self.router.call("take_erasure", steps).await
-    }
-
-    async fn keep_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> StoreResult<bool> {
-        let steps = self.do_keep_erasure(worker, taken);
-        self.router.call("keep_erasure", steps).await
-    }
-
-    async fn finish_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> StoreResult<()> {
-        let steps = self.do_finish_erasure(worker, taken);
-        self.router.call("finish_erasure", steps).await
-    }
-
-    async fn erase_some(&self, user: &UserId, place: &str) -> StoreResult<ErasedSome> {
-        self.step(user, place).await
-    }
 }
 
 #[cfg(test)]

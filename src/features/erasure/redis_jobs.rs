@@ -1,31 +1,37 @@
-//! The jobs of erasures, kept as those for followers are, with the same scripts: a stream that the
-//! gateways read as one consumer group, and a hash that notes which gateway works on a job and how
-//! far it got. Of an erasure that ended, a report and a digest of the user are left.
+//! The calls on erasures. Their jobs are kept as those for followers are, with the same scripts: a
+//! stream that the gateways read as one consumer group, and a hash that notes which gateway works on
+//! a job and how far it got. Of an erasure that ended, a report and a digest of the user are left.
+//! [`super::redis`] does the work of a step.
+
+use async_trait::async_trait;
 
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{ErasureId, GatewayId, UserId};
 use crate::base::user_digest::UserDigest;
 use crate::features::erasure::scripts as own_scripts;
 use crate::features::erasure::store::{
-    EndedErasure, Erasure, ErasureProgress, REPORT_KEPT, TakenErasure,
+    EndedErasure, ErasedSome, Erasure, ErasureProgress, Erasures, REPORT_KEPT, TakenErasure,
 };
 use crate::features::feeds::store::fanout_jobs::CLAIM_AFTER;
 use crate::presence::erasing::ErasureNews;
 use crate::store::ERASED_KEPT;
 use crate::store::StoreResult;
 use crate::store::redis::reply::{Reply, number, text};
-use crate::store::redis::{RedisStore, args, scripts};
+use crate::store::redis::{RedisCalls, args, scripts};
 
 /// The consumer group of the gateways.
 const GROUP: &str = "gateways";
 
-impl RedisStore {
+impl RedisCalls {
     /// The keys that every script on the jobs begins with.
     fn job_keys(&self) -> Vec<String> {
         vec![self.keys().erasures(), self.keys().erasures_progress()]
     }
+}
 
-    pub(crate) async fn do_ask_erasure(&self, user: &UserId) -> StoreResult<ErasureId> {
+#[async_trait]
+impl Erasures for RedisCalls {
+    async fn ask_erasure(&self, user: &UserId) -> StoreResult<ErasureId> {
         let new = ErasureId::random();
         let mut keys = self.job_keys();
         keys.extend([
@@ -41,7 +47,7 @@ impl RedisStore {
         Ok(ErasureId::parse(&id).unwrap_or(new))
     }
 
-    pub(crate) async fn read_erasure(&self, id: &ErasureId) -> StoreResult<Option<Erasure>> {
+    async fn erasure(&self, id: &ErasureId) -> StoreResult<Option<Erasure>> {
         let args = args![
             self.keys().erasure_report(id),
             "asked_at",
@@ -63,7 +69,7 @@ impl RedisStore {
         Ok(Some(Erasure { asked_at, ended }))
     }
 
-    pub(crate) async fn read_erasure_news(&self, after: UnixMillis) -> StoreResult<ErasureNews> {
+    async fn erasure_news(&self, after: UnixMillis) -> StoreResult<ErasureNews> {
         let mut keys = self.job_keys();
         keys.extend([self.keys().erasures_asked(), self.keys().erased()]);
         let args = args![after, millis(ERASED_KEPT)];
@@ -93,10 +99,7 @@ impl RedisStore {
         Ok(news)
     }
 
-    pub(crate) async fn do_take_erasure(
-        &self,
-        worker: &GatewayId,
-    ) -> StoreResult<Option<TakenErasure>> {
+    async fn take_erasure(&self, worker: &GatewayId) -> StoreResult<Option<TakenErasure>> {
         let args = args![worker, GROUP, millis(CLAIM_AFTER), 1];
         let mut reply = self
             .router
@@ -131,11 +134,7 @@ impl RedisStore {
         }))
     }
 
-    pub(crate) async fn do_keep_erasure(
-        &self,
-        worker: &GatewayId,
-        taken: &TakenErasure,
-    ) -> StoreResult<bool> {
+    async fn keep_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> StoreResult<bool> {
         let progress = serde_json::to_string(&taken.progress).unwrap_or_default();
         let args = args![worker, GROUP, taken.job, taken.user, progress];
         self.router
@@ -144,11 +143,7 @@ impl RedisStore {
             .flag()
     }
 
-    pub(crate) async fn do_finish_erasure(
-        &self,
-        worker: &GatewayId,
-        taken: &TakenErasure,
-    ) -> StoreResult<()> {
+    async fn finish_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> StoreResult<()> {
         let mut keys = self.job_keys();
         keys.extend([
             self.keys().erasures_asked(),
@@ -171,5 +166,9 @@ impl RedisStore {
             .script(&own_scripts::FINISH_ERASURE, keys, args)
             .await?;
         Ok(())
+    }
+
+    async fn erase_some(&self, user: &UserId, place: &str) -> StoreResult<ErasedSome> {
+        self.step(user, place).await
     }
 }

@@ -8,10 +8,10 @@
 
 pub use crate::presence::erasing::ErasureNews;
 use crate::store::Store;
+use crate::store::calls::calls;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -149,33 +149,37 @@ impl ErasureProgress {
     }
 }
 
-/// Erasures of users.
-#[async_trait]
-pub trait Erasures: Sync {
-    /// Begins the erasure of a user, unless one runs; answers the one that runs.
-    async fn ask_erasure(&self, user: &UserId) -> StoreResult<ErasureId>;
+calls! {
+    /// Erasures of users.
+    pub trait Erasures {
+        /// Begins the erasure of a user, unless one runs; answers the one that runs.
+        async fn ask_erasure(&self, user: &UserId) -> StoreResult<ErasureId>;
 
-    /// What is known of an erasure; `None` if there was none, or it ended long ago.
-    async fn erasure(&self, id: &ErasureId) -> StoreResult<Option<Erasure>>;
+        /// What is known of an erasure; `None` if there was none, or it ended long ago.
+        async fn erasure(&self, id: &ErasureId) -> StoreResult<Option<Erasure>>;
 
-    /// Which erasures run, and which ended after this time and at most [`ERASED_KEPT`] ago.
-    async fn erasure_news(&self, after: UnixMillis) -> StoreResult<ErasureNews>;
+        /// Which erasures run, and which ended after this time and at most
+        /// [`crate::store::ERASED_KEPT`] ago.
+        async fn erasure_news(&self, after: UnixMillis) -> StoreResult<ErasureNews>;
 
-    /// Takes a job that no worker has taken, or that no worker has kept for
-    /// [`crate::features::feeds::store::fanout_jobs::CLAIM_AFTER`].
-    async fn take_erasure(&self, worker: &GatewayId) -> StoreResult<Option<TakenErasure>>;
+        /// Takes a job that no worker has taken, or that no worker has kept for
+        /// [`crate::features::feeds::store::fanout_jobs::CLAIM_AFTER`].
+        async fn take_erasure(&self, worker: &GatewayId) -> StoreResult<Option<TakenErasure>>;
 
-    /// Reports how far a job got, and that it goes on. Returns false if another worker has taken it
-    /// over.
-    async fn keep_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> StoreResult<bool>;
+        /// Reports how far a job got, and that it goes on. Returns false if another worker has taken it
+        /// over.
+        async fn keep_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> StoreResult<bool>;
 
-    /// Ends a job, unless another worker has taken it over.
-    async fn finish_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> StoreResult<()>;
+        /// Ends a job, unless another worker has taken it over.
+        async fn finish_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> StoreResult<()>;
 
-    /// Does one step of a pass, from this place on: erases what it finds there. Who is online stays
-    /// for the gateways to remove, and open lives for the caller to close. Every step may be
-    /// repeated.
-    async fn erase_some(&self, user: &UserId, place: &str) -> StoreResult<ErasedSome>;
+        in_parts:
+
+        /// Does one step of a pass, from this place on: erases what it finds there. Who is online stays
+        /// for the gateways to remove, and open lives for the caller to close. Every step may be
+        /// repeated.
+        async fn erase_some(&self, user: &UserId, place: &str) -> StoreResult<ErasedSome>;
+    }
 }
 
 /// Whether a JSON text names a user. One that cannot be read does.

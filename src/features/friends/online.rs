@@ -37,7 +37,7 @@ pub struct Friend {
 pub struct FriendsSeen {
     /// First the friends who are online, then the others, the latest first; ties by user id.
     pub friends: Vec<Friend>,
-    /// The user follows more than [`MAX_FOLLOWED`]; only the newest follows were looked at.
+    /// The user follows more than [`crate::store::MAX_FOLLOWED`]; only the newest follows were looked at.
     pub partial: bool,
 }
 

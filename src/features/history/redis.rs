@@ -16,7 +16,7 @@ use crate::store::Summary;
 use crate::store::redis::lives::read_figures;
 use crate::store::redis::paging::Order;
 use crate::store::redis::reply::{Reply, nonsense};
-use crate::store::redis::{RedisStore, args};
+use crate::store::redis::{RedisCalls, args};
 use crate::store::{Arrived, EntryId, Figures, MAX_BATCH, StoreResult};
 use crate::store::{HISTORY_STEP, Point};
 
@@ -66,30 +66,7 @@ fn read_open_point(of: &LiveEpoch, record: Value) -> StoreResult<Option<Point>> 
     }))
 }
 
-impl RedisStore {
-    /// Reads the record first: a point that is appended in the meantime is then found twice, and
-    /// not missed.
-    async fn do_history(
-        &self,
-        of: &LiveEpoch,
-        from: UnixMillis,
-        to: UnixMillis,
-    ) -> StoreResult<Vec<Point>> {
-        let record = self
-            .router
-            .command("HGETALL", args![self.keys().live(&of.live)])
-            .await?;
-        let open = read_open_point(of, record)?;
-        let mut points = self.appended(of, from, to).await?;
-        if let Some(point) = open {
-            let is_newest = points.last().is_none_or(|last| last.at < point.at);
-            if is_newest && (from..=to).contains(&point.at) {
-                points.push(point);
-            }
-        }
-        Ok(points)
-    }
-
+impl RedisCalls {
     async fn appended(
         &self,
         of: &LiveEpoch,
@@ -124,8 +101,51 @@ impl RedisStore {
             }
         }
     }
+}
 
-    async fn do_past_lives(
+#[async_trait]
+impl History for RedisCalls {
+    /// Reads the record first: a point that is appended in the meantime is then found twice, and
+    /// not missed.
+    async fn history(
+        &self,
+        of: &LiveEpoch,
+        from: UnixMillis,
+        to: UnixMillis,
+    ) -> StoreResult<Vec<Point>> {
+        let record = self
+            .router
+            .command("HGETALL", args![self.keys().live(&of.live)])
+            .await?;
+        let open = read_open_point(of, record)?;
+        let mut points = self.appended(of, from, to).await?;
+        if let Some(point) = open {
+            let is_newest = points.last().is_none_or(|last| last.at < point.at);
+            if is_newest && (from..=to).contains(&point.at) {
+                points.push(point);
+            }
+        }
+        Ok(points)
+    }
+
+    async fn add_past_live(&self, summary: &Summary, keep: Duration) -> StoreResult<()> {
+        // A summary has only strings and numbers, so this does not fail.
+        let told = serde_json::to_string(summary).unwrap_or_default();
+        let args = args![
+            PastLive::of(summary).of,
+            summary.closed_at,
+            told,
+            millis(keep),
+            MAX_PAST_LIVES
+        ];
+        let keys = self.keys().past_lives(&summary.streamer_id).to_vec();
+        self.router
+            .script(&scripts::ADD_PAST_LIVE, keys, args)
+            .await?;
+        Ok(())
+    }
+
+    async fn past_lives(
         &self,
         streamer: &UserId,
         after: Option<&PastLive>,
@@ -148,58 +168,10 @@ impl RedisStore {
         }
         Ok(found)
     }
-}
-
-#[async_trait]
-impl History for RedisStore {
-    async fn history(
-        &self,
-        of: &LiveEpoch,
-        from: UnixMillis,
-        to: UnixMillis,
-    ) -> StoreResult<Vec<Point>> {
-        self.router
-            .call("history", self.do_history(of, from, to))
-            .await
-    }
-
-    async fn add_past_live(&self, summary: &Summary, keep: Duration) -> StoreResult<()> {
-        // A summary has only strings and numbers, so this does not fail.
-        let told = serde_json::to_string(summary).unwrap_or_default();
-        let args = args![
-            PastLive::of(summary).of,
-            summary.closed_at,
-            told,
-            millis(keep),
-            MAX_PAST_LIVES
-        ];
-        let keys = self.keys().past_lives(&summary.streamer_id).to_vec();
-        let steps = async {
-            self.router
-                .script(&scripts::ADD_PAST_LIVE, keys, args)
-                .await?;
-            Ok(())
-        };
-        self.router.call("add_past_live", steps).await
-    }
-
-    async fn past_lives(
-        &self,
-        streamer: &UserId,
-        after: Option<&PastLive>,
-        limit: usize,
-    ) -> StoreResult<Vec<Summary>> {
-        self.router
-            .call("past_lives", self.do_past_lives(streamer, after, limit))
-            .await
-    }
 
     async fn past_live(&self, streamer: &UserId, of: &LiveEpoch) -> StoreResult<Option<Summary>> {
         let [_, summaries] = self.keys().past_lives(streamer);
-        let steps = async {
-            let summary = self.router.command("HGET", args![summaries, of]).await?;
-            Ok(read_summary(summary))
-        };
-        self.router.call("past_live", steps).await
+        let summary = self.router.command("HGET", args![summaries, of]).await?;
+        Ok(read_summary(summary))
     }
 }

@@ -9,9 +9,8 @@
 use crate::store::Point;
 use crate::store::Store;
 use crate::store::Summary;
+use crate::store::calls::calls;
 use std::time::Duration;
-
-use async_trait::async_trait;
 
 use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
@@ -43,32 +42,33 @@ impl PastLive {
     }
 }
 
-/// Histories and summaries.
-#[async_trait]
-pub trait History: Sync {
-    /// The points of an epoch from one time to another, both included, oldest first.
-    async fn history(
-        &self,
-        of: &LiveEpoch,
-        from: UnixMillis,
-        to: UnixMillis,
-    ) -> StoreResult<Vec<Point>>;
+calls! {
+    /// Histories and summaries.
+    pub trait History {
+        /// The points of an epoch from one time to another, both included, oldest first.
+        async fn history(
+            &self,
+            of: &LiveEpoch,
+            from: UnixMillis,
+            to: UnixMillis,
+        ) -> StoreResult<Vec<Point>>;
 
-    /// Puts an epoch that is over on the list of its streamer, and drops the epochs from the list
-    /// whose close began longer ago than `keep`. The call may be repeated.
-    async fn add_past_live(&self, summary: &Summary, keep: Duration) -> StoreResult<()>;
+        /// Puts an epoch that is over on the list of its streamer, and drops the epochs from the list
+        /// whose close began longer ago than `keep`. The call may be repeated.
+        async fn add_past_live(&self, summary: &Summary, keep: Duration) -> StoreResult<()>;
 
-    /// Up to `limit` past lives of a streamer, newest first, after the given one. Skips entries
-    /// that cannot be read.
-    async fn past_lives(
-        &self,
-        streamer: &UserId,
-        after: Option<&PastLive>,
-        limit: usize,
-    ) -> StoreResult<Vec<Summary>>;
+        /// Up to `limit` past lives of a streamer, newest first, after the given one. Skips entries
+        /// that cannot be read.
+        async fn past_lives(
+            &self,
+            streamer: &UserId,
+            after: Option<&PastLive>,
+            limit: usize,
+        ) -> StoreResult<Vec<Summary>>;
 
-    /// One of a streamer's past lives; `None` if it is not kept, or belonged to another streamer.
-    async fn past_live(&self, streamer: &UserId, of: &LiveEpoch) -> StoreResult<Option<Summary>>;
+        /// One of a streamer's past lives; `None` if it is not kept, or belonged to another streamer.
+        async fn past_live(&self, streamer: &UserId, of: &LiveEpoch) -> StoreResult<Option<Summary>>;
+    }
 }
 
 /// The calls of the core, and those about histories.

@@ -13,11 +13,12 @@ use crate::features::media::store::{
 use crate::store::redis::live_stream::status_word;
 use crate::store::redis::lives::record;
 use crate::store::redis::reply::{Reply, nonsense, number, text};
-use crate::store::redis::{RedisStore, args};
+use crate::store::redis::{RedisCalls, args};
 use crate::store::{MAX_RECORD_FIELDS, StoreResult};
 
-impl RedisStore {
-    async fn do_load_streams(&self, live: &LiveId) -> StoreResult<KnownStreams> {
+#[async_trait]
+impl StreamStore for RedisCalls {
+    async fn load_streams(&self, live: &LiveId) -> StoreResult<KnownStreams> {
         let key = self.keys().streams(live);
         let fields = self
             .router
@@ -37,7 +38,7 @@ impl RedisStore {
         })
     }
 
-    async fn do_write_streams(&self, request: &WriteStreams) -> StoreResult<StreamsReply> {
+    async fn write_streams(&self, request: &WriteStreams) -> StoreResult<StreamsReply> {
         let live = &request.live;
         // Strings and numbers only: this does not fail.
         let state = serde_json::to_string(&request.streams).unwrap_or_default();
@@ -76,7 +77,7 @@ impl RedisStore {
         }
     }
 
-    async fn do_note_publishing(
+    async fn note_publishing(
         &self,
         digest: &str,
         publishing: &Publishing,
@@ -88,43 +89,12 @@ impl RedisStore {
         Ok(())
     }
 
-    async fn do_find_publishing(&self, digest: &str) -> StoreResult<Option<Publishing>> {
+    async fn find_publishing(&self, digest: &str) -> StoreResult<Option<Publishing>> {
         let key = self.keys().stream_key(digest);
         let found = self.router.command("GET", args![key]).await?;
         if found.is_null() {
             return Ok(None);
         }
         Ok(Publishing::from_text(&text(found)?))
-    }
-}
-
-#[async_trait]
-impl StreamStore for RedisStore {
-    async fn load_streams(&self, live: &LiveId) -> StoreResult<KnownStreams> {
-        self.router
-            .call("load_streams", self.do_load_streams(live))
-            .await
-    }
-
-    async fn write_streams(&self, request: &WriteStreams) -> StoreResult<StreamsReply> {
-        self.router
-            .call("write_streams", self.do_write_streams(request))
-            .await
-    }
-
-    async fn note_publishing(
-        &self,
-        digest: &str,
-        publishing: &Publishing,
-        lifetime: Duration,
-    ) -> StoreResult<()> {
-        let noted = self.do_note_publishing(digest, publishing, lifetime);
-        self.router.call("note_publishing", noted).await
-    }
-
-    async fn find_publishing(&self, digest: &str) -> StoreResult<Option<Publishing>> {
-        self.router
-            .call("find_publishing", self.do_find_publishing(digest))
-            .await
     }
 }

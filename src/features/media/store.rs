@@ -16,9 +16,8 @@ mod tests;
 
 use crate::store::Store;
 use crate::store::StreamChange;
+use crate::store::calls::calls;
 use std::time::Duration;
-
-use async_trait::async_trait;
 
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::base::media_server::MediaServerName;
@@ -148,25 +147,26 @@ impl Publishing {
     }
 }
 
-/// What media servers told of the streams of lives.
-#[async_trait]
-pub trait StreamStore: Sync {
-    /// The state of a live's streams; the default if the store has none.
-    async fn load_streams(&self, live: &LiveId) -> StoreResult<KnownStreams>;
+calls! {
+    /// What media servers told of the streams of lives.
+    pub trait StreamStore {
+        /// The state of a live's streams; the default if the store has none.
+        async fn load_streams(&self, live: &LiveId) -> StoreResult<KnownStreams>;
 
-    /// Writes the state of a live's streams, see [`WriteStreams`].
-    async fn write_streams(&self, request: &WriteStreams) -> StoreResult<StreamsReply>;
+        /// Writes the state of a live's streams, see [`WriteStreams`].
+        async fn write_streams(&self, request: &WriteStreams) -> StoreResult<StreamsReply>;
 
-    /// Notes where a session publishes with a stream key, or may publish, for `lifetime`. `digest`
-    /// stands for the server, the session and the stream, whose name may be a key that no store ever
-    /// sees.
-    async fn note_publishing(
-        &self,
-        digest: &str,
-        publishing: &Publishing,
-        lifetime: Duration,
-    ) -> StoreResult<()>;
+        /// Notes where a session publishes with a stream key, or may publish, for `lifetime`. `digest`
+        /// stands for the server, the session and the stream, whose name may be a key that no store ever
+        /// sees.
+        async fn note_publishing(
+            &self,
+            digest: &str,
+            publishing: &Publishing,
+            lifetime: Duration,
+        ) -> StoreResult<()>;
 
-    /// Where a session publishes, by its digest; `None` if nothing was noted.
-    async fn find_publishing(&self, digest: &str) -> StoreResult<Option<Publishing>>;
+        /// Where a session publishes, by its digest; `None` if nothing was noted.
+        async fn find_publishing(&self, digest: &str) -> StoreResult<Option<Publishing>>;
+    }
 }

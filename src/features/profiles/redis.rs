@@ -11,49 +11,9 @@ use crate::features::profiles::store::{Profile, Profiles, PutProfile};
 use crate::store::StoreResult;
 use crate::store::redis::changes::{Change, in_time};
 use crate::store::redis::reply::{Reply, nonsense, text};
-use crate::store::redis::{RedisStore, args};
+use crate::store::redis::{RedisCalls, args};
 
-impl RedisStore {
-    async fn do_put(&self, user: &UserId, login: &Login, name: &str) -> StoreResult<PutProfile> {
-        let change = Change::Login {
-            user: user.clone(),
-            login: login.clone(),
-        };
-        let guards = self.guards(&change).await?;
-        let begun = self.begin_change(&change).await?;
-        let claimed = self.claim(user, login, guards[0]).await;
-        if !self.or_end(&begun, claimed).await? {
-            self.end_change(&begun).await;
-            return Ok(PutProfile::LoginTaken);
-        }
-        let key = self.keys().user(user);
-        let args = args![login, name, guards[1]];
-        let reply = self
-            .router
-            .script(&scripts::WRITE_PROFILE, vec![key.clone()], args)
-            .await?;
-        let mut reply = in_time(self, &key, reply)?;
-        let is_new = reply.flag()?;
-        let signup = reply.number()?;
-        let former = reply.text()?;
-        if let Ok(former) = Login::parse(&former)
-            && former.folded() != login.folded()
-        {
-            self.give_back(user, &former, guards[0]).await?;
-        }
-        self.end_change(&begun).await;
-        let profile = Profile {
-            login: login.clone(),
-            name: name.to_owned(),
-            signup,
-        };
-        Ok(if is_new {
-            PutProfile::Created(profile)
-        } else {
-            PutProfile::Replaced(profile)
-        })
-    }
-
+impl RedisCalls {
     /// Claims a login for a user. False if another user has the login.
     pub(crate) async fn claim(
         &self,
@@ -136,19 +96,53 @@ fn next_login(fields: &mut Reply) -> Option<Login> {
 }
 
 #[async_trait]
-impl Profiles for RedisStore {
+impl Profiles for RedisCalls {
     async fn put_profile(
         &self,
         user: &UserId,
         login: &Login,
         name: &str,
     ) -> StoreResult<PutProfile> {
-        self.router
-            .call("put_profile", self.do_put(user, login, name))
-            .await
+        let change = Change::Login {
+            user: user.clone(),
+            login: login.clone(),
+        };
+        let guards = self.guards(&change).await?;
+        let begun = self.begin_change(&change).await?;
+        let claimed = self.claim(user, login, guards[0]).await;
+        if !self.or_end(&begun, claimed).await? {
+            self.end_change(&begun).await;
+            return Ok(PutProfile::LoginTaken);
+        }
+        let key = self.keys().user(user);
+        let args = args![login, name, guards[1]];
+        let reply = self
+            .router
+            .script(&scripts::WRITE_PROFILE, vec![key.clone()], args)
+            .await?;
+        let mut reply = in_time(self, &key, reply)?;
+        let is_new = reply.flag()?;
+        let signup = reply.number()?;
+        let former = reply.text()?;
+        if let Ok(former) = Login::parse(&former)
+            && former.folded() != login.folded()
+        {
+            self.give_back(user, &former, guards[0]).await?;
+        }
+        self.end_change(&begun).await;
+        let profile = Profile {
+            login: login.clone(),
+            name: name.to_owned(),
+            signup,
+        };
+        Ok(if is_new {
+            PutProfile::Created(profile)
+        } else {
+            PutProfile::Replaced(profile)
+        })
     }
 
     async fn profile(&self, user: &UserId) -> StoreResult<Option<Profile>> {
-        self.router.call("profile", self.read_profile(user)).await
+        self.read_profile(user).await
     }
 }

@@ -2,6 +2,7 @@
 //! login.
 
 use crate::store::Store;
+use crate::store::calls::calls;
 use async_trait::async_trait;
 
 use crate::base::clock::UnixMillis;
@@ -30,20 +31,21 @@ pub enum PutProfile {
     LoginTaken,
 }
 
-/// Profiles and logins.
-#[async_trait]
-pub trait Profiles: Sync {
-    /// Writes a profile, and claims its login. A former login of the user is free afterwards. If
-    /// several users claim a login at the same time, one of them gets it.
-    async fn put_profile(
-        &self,
-        user: &UserId,
-        login: &Login,
-        name: &str,
-    ) -> StoreResult<PutProfile>;
+calls! {
+    /// Profiles and logins.
+    pub trait Profiles {
+        /// Writes a profile, and claims its login. A former login of the user is free afterwards. If
+        /// several users claim a login at the same time, one of them gets it.
+        async fn put_profile(
+            &self,
+            user: &UserId,
+            login: &Login,
+            name: &str,
+        ) -> StoreResult<PutProfile>;
 
-    /// The profile of a user.
-    async fn profile(&self, user: &UserId) -> StoreResult<Option<Profile>>;
+        /// The profile of a user.
+        async fn profile(&self, user: &UserId) -> StoreResult<Option<Profile>>;
+    }
 }
 
 /// The calls of the core, and those about profiles.

@@ -12,15 +12,23 @@ use crate::features::webhooks::store::{
 };
 use crate::store::redis::events::{entry, group};
 use crate::store::redis::reply::{Reply, nonsense};
-use crate::store::redis::{RedisStore, args};
+use crate::store::redis::{RedisCalls, args};
 use crate::store::{EntryId, StoreResult};
 
 const DELIVERED_AT: &str = "delivered_at";
 const FAILED_AT: &str = "failed_at";
 const FAILURE: &str = "failure";
 
-impl RedisStore {
-    async fn do_note(&self, webhook: &WebhookName, deliveries: &[Delivery]) -> StoreResult<()> {
+#[async_trait]
+impl Deliveries for RedisCalls {
+    async fn note_deliveries(
+        &self,
+        webhook: &WebhookName,
+        deliveries: &[Delivery],
+    ) -> StoreResult<()> {
+        if deliveries.is_empty() {
+            return Ok(());
+        }
         let latest = latest(deliveries);
         let mut status: Vec<Value> = Vec::new();
         if let Some(at) = latest.delivered_at {
@@ -46,7 +54,7 @@ impl RedisStore {
         Ok(())
     }
 
-    async fn do_list(
+    async fn deliveries(
         &self,
         webhook: &WebhookName,
         before: Option<EntryId>,
@@ -71,7 +79,7 @@ impl RedisStore {
         Ok(found)
     }
 
-    async fn do_status(&self, webhook: &WebhookName) -> StoreResult<WebhookStatus> {
+    async fn webhook_status(&self, webhook: &WebhookName) -> StoreResult<WebhookStatus> {
         let keys = vec![
             self.keys().events(),
             self.keys().replays(webhook),
@@ -103,38 +111,5 @@ impl RedisStore {
             status.failed = Some((at, why));
         }
         Ok(status)
-    }
-}
-
-#[async_trait]
-impl Deliveries for RedisStore {
-    async fn note_deliveries(
-        &self,
-        webhook: &WebhookName,
-        deliveries: &[Delivery],
-    ) -> StoreResult<()> {
-        if deliveries.is_empty() {
-            return Ok(());
-        }
-        self.router
-            .call("note_deliveries", self.do_note(webhook, deliveries))
-            .await
-    }
-
-    async fn deliveries(
-        &self,
-        webhook: &WebhookName,
-        before: Option<EntryId>,
-        limit: usize,
-    ) -> StoreResult<Vec<(EntryId, Delivery)>> {
-        self.router
-            .call("deliveries", self.do_list(webhook, before, limit))
-            .await
-    }
-
-    async fn webhook_status(&self, webhook: &WebhookName) -> StoreResult<WebhookStatus> {
-        self.router
-            .call("webhook_status", self.do_status(webhook))
-            .await
     }
 }

@@ -3,9 +3,9 @@
 //! whose gateway died before it wrote may be missing.
 
 use crate::store::Store;
+use crate::store::calls::calls;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::base::clock::UnixMillis;
@@ -54,26 +54,27 @@ pub struct WebhookStatus {
     pub failed: Option<(UnixMillis, String)>,
 }
 
-/// Attempts to send events.
-#[async_trait]
-pub trait Deliveries: Sync {
-    /// Notes up to [`MAX_DELIVERIES`] attempts, oldest first. The newest [`DELIVERIES_KEPT`] stay.
-    async fn note_deliveries(
-        &self,
-        webhook: &WebhookName,
-        deliveries: &[Delivery],
-    ) -> StoreResult<()>;
+calls! {
+    /// Attempts to send events.
+    pub trait Deliveries {
+        /// Notes up to [`MAX_DELIVERIES`] attempts, oldest first. The newest [`DELIVERIES_KEPT`] stay.
+        async fn note_deliveries(
+            &self,
+            webhook: &WebhookName,
+            deliveries: &[Delivery],
+        ) -> StoreResult<()>;
 
-    /// Up to `limit` attempts, newest first, before the given one. Skips entries that cannot be read.
-    async fn deliveries(
-        &self,
-        webhook: &WebhookName,
-        before: Option<EntryId>,
-        limit: usize,
-    ) -> StoreResult<Vec<(EntryId, Delivery)>>;
+        /// Up to `limit` attempts, newest first, before the given one. Skips entries that cannot be read.
+        async fn deliveries(
+            &self,
+            webhook: &WebhookName,
+            before: Option<EntryId>,
+            limit: usize,
+        ) -> StoreResult<Vec<(EntryId, Delivery)>>;
 
-    /// How a webhook stands.
-    async fn webhook_status(&self, webhook: &WebhookName) -> StoreResult<WebhookStatus>;
+        /// How a webhook stands.
+        async fn webhook_status(&self, webhook: &WebhookName) -> StoreResult<WebhookStatus>;
+    }
 }
 
 /// The last of these attempts that arrived, and the last that did not.

@@ -9,8 +9,8 @@ use crate::store::{Edge, Followed, Follows, StoreResult};
 
 #[async_trait]
 impl Follows for MemoryStore {
-    async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
-        (FinishedChanges::default(), Ok(()))
+    async fn finish_changes(&self) -> StoreResult<FinishedChanges> {
+        Ok(FinishedChanges::default())
     }
 
     async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
@@ -28,6 +28,14 @@ impl Follows for MemoryStore {
             .iter()
             .map(|user| graph.follows(user, streamer))
             .collect())
+    }
+
+    async fn follows_each(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<StoreResult<Vec<bool>>> {
+        let mut answers = Vec::with_capacity(asked.len());
+        for (streamer, users) in asked {
+            answers.push(self.follows(streamer, users).await);
+        }
+        answers
     }
 
     async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>> {

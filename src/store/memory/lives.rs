@@ -41,6 +41,14 @@ impl LiveStore for MemoryStore {
             .map(|kept| kept.record.clone()))
     }
 
+    async fn load_lives(&self, lives: &[LiveId]) -> Vec<StoreResult<Option<LiveRecord>>> {
+        let mut records = Vec::with_capacity(lives.len());
+        for live in lives {
+            records.push(self.load_live(live).await);
+        }
+        records
+    }
+
     async fn keep_live(&self, known: &LiveRecord, message: &str) -> StoreResult<Standing> {
         let standing = self.lives.lock().keep(known);
         if standing == Standing::Rewritten {

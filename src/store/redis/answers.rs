@@ -5,12 +5,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::reply::text;
-use super::{RedisStore, args, scripts};
+use super::{RedisCalls, args, scripts};
 use crate::base::clock::millis;
 use crate::store::{AnswerName, Answers, StoreResult};
 
 #[async_trait]
-impl Answers for RedisStore {
+impl Answers for RedisCalls {
     async fn claim_answer(
         &self,
         name: &AnswerName,
@@ -25,14 +25,11 @@ impl Answers for RedisStore {
             "PX",
             millis(keep)
         ];
-        let steps = async {
-            let there = self.router.command("SET", args).await?;
-            if there.is_null() {
-                return Ok(None);
-            }
-            text(there).map(Some)
-        };
-        self.router.call("claim_answer", steps).await
+        let there = self.router.command("SET", args).await?;
+        if there.is_null() {
+            return Ok(None);
+        }
+        text(there).map(Some)
     }
 
     async fn keep_answer(
@@ -44,13 +41,10 @@ impl Answers for RedisStore {
     ) -> StoreResult<String> {
         let keys = vec![self.keys().answer(name)];
         let args = args![claim, answer, millis(keep)];
-        let steps = async {
-            let mut kept = self
-                .router
-                .script(&scripts::KEEP_ANSWER, keys, args)
-                .await?;
-            kept.text()
-        };
-        self.router.call("keep_answer", steps).await
+        let mut kept = self
+            .router
+            .script(&scripts::KEEP_ANSWER, keys, args)
+            .await?;
+        kept.text()
     }
 }

@@ -10,11 +10,11 @@ use tokio::sync::watch;
 use super::node::Share;
 use super::reply::{Reply, number};
 use super::scripts::Script;
-use super::{RedisStore, args};
+use super::{RedisCalls, RedisStore, args};
 use crate::base::ids::{GatewayId, LiveId};
 use crate::store::{Bus, BusEvents, Channel, Doubt, StoreError, StoreResult};
 
-impl RedisStore {
+impl RedisCalls {
     /// Runs a script that publishes its change on the channel of a live.
     pub(crate) async fn change(
         &self,
@@ -52,49 +52,53 @@ impl Bus for RedisStore {
             })
             .await;
         if let Err(why) = &said {
-            self.subscriber.echo().note_refusal(&name, why);
+            self.calls.subscriber.echo().note_refusal(&name, why);
         }
         said
     }
 
     fn subscribe(&self, live: &LiveId) {
-        self.subscriber
+        self.calls
+            .subscriber
             .subscriptions()
             .add(Channel::Live(live.clone()));
     }
 
     fn unsubscribe(&self, live: &LiveId) {
-        self.subscriber
+        self.calls
+            .subscriber
             .subscriptions()
             .remove(&Channel::Live(live.clone()));
     }
 
     fn hear_moves(&self, live: &LiveId) {
-        self.subscriber
+        self.calls
+            .subscriber
             .subscriptions()
             .add(Channel::Moves(live.clone()));
     }
 
     fn ignore_moves(&self, live: &LiveId) {
-        self.subscriber
+        self.calls
+            .subscriber
             .subscriptions()
             .remove(&Channel::Moves(live.clone()));
     }
 
     fn ask_ready(&self, channel: &Channel) {
-        self.subscriber.subscriptions().renew(channel);
+        self.calls.subscriber.subscriptions().renew(channel);
     }
 
     fn events(&self) -> BusEvents {
-        self.subscriber.subscriptions().events()
+        self.calls.subscriber.subscriptions().events()
     }
 
     fn echo(&self, gateway: &GatewayId, renewal: u64) -> BTreeSet<u32> {
         let router = self.router.with_share(Share::Lease);
-        self.subscriber.echo().send(&router, gateway, renewal)
+        self.calls.subscriber.echo().send(&router, gateway, renewal)
     }
 
     fn unheard(&self) -> watch::Receiver<Option<Doubt>> {
-        self.subscriber.echo().unheard()
+        self.calls.subscriber.echo().unheard()
     }
 }

@@ -13,10 +13,9 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::reply::{Reply, nonsense};
-use super::{RedisStore, args, scripts};
+use super::{RedisCalls, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Login, UserId};
-use crate::store::FinishedChanges;
 use crate::store::{MAX_BATCH, StoreError, StoreResult};
 
 /// The number of keys over which the notes are spread.
@@ -95,7 +94,7 @@ impl Change {
     }
 
     /// The user and the streamer of a follow or an unfollow; `None` for another change.
-    fn into_follow(self) -> Option<(UserId, UserId)> {
+    pub(crate) fn into_follow(self) -> Option<(UserId, UserId)> {
         match self {
             Self::Follow { user, streamer } | Self::Unfollow { user, streamer } => {
                 Some((user, streamer))
@@ -133,7 +132,7 @@ fn read_note(what: &str, note: &str) -> Option<(Change, UnixMillis)> {
     Some((Change::read(what, how)?, began))
 }
 
-impl RedisStore {
+impl RedisCalls {
     pub(crate) fn changes_key(&self, change: &Change) -> String {
         self.keys().changes(change.user().xxh3() % PARTITIONS)
     }
@@ -258,41 +257,11 @@ impl RedisStore {
         }
         Ok(changes)
     }
-
-    /// Finishes every change that was left.
-    pub(crate) async fn do_finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
-        let mut finished = FinishedChanges::default();
-        let mut all = Ok(());
-        let noted = match self
-            .router
-            .call("noted_changes", self.noted_changes())
-            .await
-        {
-            Ok(noted) => noted,
-            Err(why) => return (finished, Err(why)),
-        };
-        for (change, _) in noted {
-            match self
-                .router
-                .call("finish_change", self.finish_change(&change))
-                .await
-            {
-                Ok(true) => {
-                    finished.count += 1;
-                    finished.follows.extend(change.into_follow());
-                }
-                Ok(false) => {}
-                // One key that is away must not keep the others waiting.
-                Err(why) => all = Err(why),
-            }
-        }
-        (finished, all)
-    }
 }
 
 /// Reads the answer of a guarded write. A write that came too late did nothing; it answers `late`
 /// and the node's time.
-pub(crate) fn in_time(store: &RedisStore, key: &str, mut reply: Reply) -> StoreResult<Reply> {
+pub(crate) fn in_time(store: &RedisCalls, key: &str, mut reply: Reply) -> StoreResult<Reply> {
     match reply.text()?.as_str() {
         "done" => Ok(reply),
         "late" => {

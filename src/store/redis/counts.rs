@@ -8,7 +8,7 @@ use fred::types::Value;
 
 use super::paging::{Order, Scored};
 use super::reply::{Reply, nonsense, score};
-use super::{RedisStore, args, keys, scripts};
+use super::{RedisCalls, args, keys, scripts};
 use crate::base::clock::millis;
 use crate::base::ids::LiveId;
 use crate::store::LiveEpoch;
@@ -37,21 +37,31 @@ fn read_ranked((live, figure): Scored) -> Option<RankedLive> {
     })
 }
 
-impl RedisStore {
-    pub(crate) async fn do_rank(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {
-        for some in figures.chunks(MAX_RANKED) {
-            let mut args = Vec::new();
-            for (live, figures) in some {
-                args.extend(args![live, figures.viewers, figures.fans]);
-            }
-            self.router
-                .script(&scripts::RANK_LIVES, self.keys().list(), args)
-                .await?;
+impl RedisCalls {
+    /// The scores of up to [`MAX_BATCH`] lives in a set of ranks.
+    async fn scores(&self, rank: Rank, lives: &[LiveId]) -> StoreResult<Vec<Option<u64>>> {
+        let mut args = args![self.keys().top(rank)];
+        args.extend(lives.iter().map(|live| Value::from(live.as_str())));
+        let mut reply = Reply::of(self.router.command("ZMSCORE", args).await?)?;
+        let mut scores = Vec::with_capacity(lives.len());
+        while let Some(piece) = reply.piece() {
+            scores.push(if piece.is_null() {
+                None
+            } else {
+                Some(score(piece)?.max(0.0) as u64)
+            });
         }
-        Ok(())
+        if scores.len() == lives.len() {
+            Ok(scores)
+        } else {
+            Err(nonsense("too few scores"))
+        }
     }
+}
 
-    async fn do_count(&self, request: &CountLive) -> StoreResult<CountReply> {
+#[async_trait]
+impl Counts for RedisCalls {
+    async fn count_live(&self, request: &CountLive) -> StoreResult<CountReply> {
         let Figures { viewers, fans } = request.figures;
         let of = LiveEpoch {
             live: request.live.clone(),
@@ -87,27 +97,20 @@ impl RedisStore {
         }
     }
 
-    /// The scores of up to [`MAX_BATCH`] lives in a set of ranks.
-    async fn scores(&self, rank: Rank, lives: &[LiveId]) -> StoreResult<Vec<Option<u64>>> {
-        let mut args = args![self.keys().top(rank)];
-        args.extend(lives.iter().map(|live| Value::from(live.as_str())));
-        let mut reply = Reply::of(self.router.command("ZMSCORE", args).await?)?;
-        let mut scores = Vec::with_capacity(lives.len());
-        while let Some(piece) = reply.piece() {
-            scores.push(if piece.is_null() {
-                None
-            } else {
-                Some(score(piece)?.max(0.0) as u64)
-            });
+    async fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {
+        for some in figures.chunks(MAX_RANKED) {
+            let mut args = Vec::new();
+            for (live, figures) in some {
+                args.extend(args![live, figures.viewers, figures.fans]);
+            }
+            self.router
+                .script(&scripts::RANK_LIVES, self.keys().list(), args)
+                .await?;
         }
-        if scores.len() == lives.len() {
-            Ok(scores)
-        } else {
-            Err(nonsense("too few scores"))
-        }
+        Ok(())
     }
 
-    async fn do_ranked(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<Figures>>> {
+    async fn ranked_figures(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<Figures>>> {
         let mut ranked = Vec::with_capacity(lives.len());
         for some in lives.chunks(MAX_BATCH) {
             let (viewers, fans) = tokio::try_join!(
@@ -123,23 +126,6 @@ impl RedisStore {
         }
         Ok(ranked)
     }
-}
-
-#[async_trait]
-impl Counts for RedisStore {
-    async fn count_live(&self, request: &CountLive) -> StoreResult<CountReply> {
-        self.router.call("count_live", self.do_count(request)).await
-    }
-
-    async fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {
-        self.router.call("rank_lives", self.do_rank(figures)).await
-    }
-
-    async fn ranked_figures(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<Figures>>> {
-        self.router
-            .call("ranked_figures", self.do_ranked(lives))
-            .await
-    }
 
     async fn top_lives(
         &self,
@@ -149,11 +135,7 @@ impl Counts for RedisStore {
     ) -> StoreResult<Vec<RankedLive>> {
         let after = after.map(|last| (last.live.as_str().to_owned(), last.figure));
         let key = self.keys().top(rank);
-        self.router
-            .call(
-                "top_lives",
-                self.page(&key, Order::Down, after, limit, read_ranked),
-            )
+        self.page(&key, Order::Down, after, limit, read_ranked)
             .await
     }
 }

@@ -10,7 +10,7 @@ use fred::types::Value;
 use super::lives::{EVENT_FIELD, record};
 use super::node::Command;
 use super::reply::{Reply, next_answer, nonsense};
-use super::{RedisStore, args, keys, scripts};
+use super::{RedisCalls, args, keys, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::event_kind::EventKind;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
@@ -79,8 +79,8 @@ pub(crate) fn entry(piece: Value) -> StoreResult<(EntryId, HashMap<String, Strin
     Ok((entry, pairs.into_iter().collect()))
 }
 
-impl RedisStore {
-    async fn do_append(
+impl RedisCalls {
+    async fn append(
         &self,
         keys: Vec<String>,
         lifetime: Duration,
@@ -103,8 +103,45 @@ impl RedisStore {
         }
         ("HDEL", args)
     }
+}
 
-    async fn do_note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts> {
+#[async_trait]
+impl Events for RedisCalls {
+    async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()> {
+        let keys = vec![
+            self.keys().events(),
+            self.keys().appended_events(),
+            self.keys().audit_trail(),
+        ];
+        self.append(keys, FOR_EVER, events, kept).await
+    }
+
+    async fn drop_old_events(&self, ages: &EventAges) -> StoreResult<()> {
+        let keys = vec![self.keys().events(), self.keys().audit_trail()];
+        let args = args![ages.events.as_secs(), ages.audit.as_secs()];
+        self.router
+            .script(&scripts::DROP_OLD_EVENTS, keys, args)
+            .await?;
+        Ok(())
+    }
+
+    async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()> {
+        let answers = self
+            .router
+            .read_each(
+                "settle_events",
+                appended,
+                |(live, numbers)| vec![self.settle(live, numbers)],
+                |_, answers| next_answer(answers),
+            )
+            .await;
+        for answer in answers {
+            answer?;
+        }
+        Ok(())
+    }
+
+    async fn note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts> {
         let args = args![epoch, millis(COUNTS_EVENT_EVERY), MAX_RECORD_FIELDS];
         let mut reply = self
             .router
@@ -122,7 +159,7 @@ impl RedisStore {
         }
     }
 
-    async fn do_read(&self, request: &ReadEvents) -> StoreResult<SenderTurn> {
+    async fn read_events(&self, request: &ReadEvents) -> StoreResult<SenderTurn> {
         let from = match request.from {
             ReadFrom::Unacknowledged(after) => after.to_string(),
             ReadFrom::New => ">".to_owned(),
@@ -162,14 +199,21 @@ impl RedisStore {
         })
     }
 
-    async fn do_acknowledge(&self, queue: &WebhookQueue, entries: &[EntryId]) -> StoreResult<()> {
+    async fn acknowledge_events(
+        &self,
+        queue: &WebhookQueue,
+        entries: &[EntryId],
+    ) -> StoreResult<()> {
+        if entries.is_empty() {
+            return Ok(());
+        }
         let mut args = args![self.keys().queue(queue), group(&queue.webhook)];
         args.extend(entries.iter().map(|entry| Value::from(entry.to_string())));
         self.router.command("XACK", args).await?;
         Ok(())
     }
 
-    async fn do_bury(
+    async fn bury_event(
         &self,
         queue: &WebhookQueue,
         gateway: &GatewayId,
@@ -196,7 +240,15 @@ impl RedisStore {
         }
     }
 
-    pub(crate) async fn do_dead(
+    async fn end_sending(&self, queue: &WebhookQueue, gateway: &GatewayId) -> StoreResult<()> {
+        let keys = vec![self.keys().event_sender(queue)];
+        self.router
+            .script(&scripts::END_SENDING, keys, args![gateway])
+            .await?;
+        Ok(())
+    }
+
+    async fn dead_events(
         &self,
         webhook: &WebhookName,
         after: Option<EntryId>,
@@ -204,6 +256,7 @@ impl RedisStore {
     ) -> StoreResult<Vec<(EntryId, DeadEvent)>> {
         let mut found = Vec::new();
         let mut after = after;
+        let limit = limit.min(MAX_EVENTS);
         while found.len() < limit {
             let from = match after {
                 Some(after) => format!("({after}"),
@@ -227,7 +280,23 @@ impl RedisStore {
         Ok(found)
     }
 
-    async fn do_after(&self, after: EntryId, until: UnixMillis) -> StoreResult<Vec<StreamEvent>> {
+    async fn replay_dead(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool> {
+        let keys = vec![
+            self.keys().replays(webhook),
+            self.keys().dead_events(webhook),
+        ];
+        let args = args![entry, UNDELIVERED_TTL.as_secs()];
+        self.router
+            .script(&scripts::REPLAY_DEAD, keys, args)
+            .await?
+            .flag()
+    }
+
+    async fn events_after(
+        &self,
+        after: EntryId,
+        until: UnixMillis,
+    ) -> StoreResult<Vec<StreamEvent>> {
         let from = format!("({after}");
         let args = args![self.keys().events(), from, until, "COUNT", MAX_EVENTS];
         let mut page = Reply::of(self.router.command("XRANGE", args).await?)?;
@@ -241,128 +310,6 @@ impl RedisStore {
         }
         Ok(events)
     }
-}
-
-#[async_trait]
-impl Events for RedisStore {
-    async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()> {
-        let keys = vec![
-            self.keys().events(),
-            self.keys().appended_events(),
-            self.keys().audit_trail(),
-        ];
-        let steps = self.do_append(keys, FOR_EVER, events, kept);
-        self.router.call("append_events", steps).await
-    }
-
-    async fn drop_old_events(&self, ages: &EventAges) -> StoreResult<()> {
-        let keys = vec![self.keys().events(), self.keys().audit_trail()];
-        let args = args![ages.events.as_secs(), ages.audit.as_secs()];
-        let steps = async {
-            self.router
-                .script(&scripts::DROP_OLD_EVENTS, keys, args)
-                .await?;
-            Ok(())
-        };
-        self.router.call("drop_old_events", steps).await
-    }
-
-    async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()> {
-        let answers = self
-            .router
-            .read_each(
-                "settle_events",
-                appended,
-                |(live, numbers)| vec![self.settle(live, numbers)],
-                |_, answers| next_answer(answers),
-            )
-            .await;
-        for answer in answers {
-            answer?;
-        }
-        Ok(())
-    }
-
-    async fn note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts> {
-        self.router
-            .call("note_counts", self.do_note_counts(live, epoch))
-            .await
-    }
-
-    async fn read_events(&self, request: &ReadEvents) -> StoreResult<SenderTurn> {
-        self.router.call("read_events", self.do_read(request)).await
-    }
-
-    async fn acknowledge_events(
-        &self,
-        queue: &WebhookQueue,
-        entries: &[EntryId],
-    ) -> StoreResult<()> {
-        if entries.is_empty() {
-            return Ok(());
-        }
-        self.router
-            .call("acknowledge_events", self.do_acknowledge(queue, entries))
-            .await
-    }
-
-    async fn bury_event(
-        &self,
-        queue: &WebhookQueue,
-        gateway: &GatewayId,
-        entry: EntryId,
-        dead: &DeadEvent,
-        kept: u64,
-    ) -> StoreResult<BuryReply> {
-        let steps = self.do_bury(queue, gateway, entry, dead, kept);
-        self.router.call("bury_event", steps).await
-    }
-
-    async fn end_sending(&self, queue: &WebhookQueue, gateway: &GatewayId) -> StoreResult<()> {
-        let keys = vec![self.keys().event_sender(queue)];
-        let steps = async {
-            self.router
-                .script(&scripts::END_SENDING, keys, args![gateway])
-                .await?;
-            Ok(())
-        };
-        self.router.call("end_sending", steps).await
-    }
-
-    async fn dead_events(
-        &self,
-        webhook: &WebhookName,
-        after: Option<EntryId>,
-        limit: usize,
-    ) -> StoreResult<Vec<(EntryId, DeadEvent)>> {
-        let steps = self.do_dead(webhook, after, limit.min(MAX_EVENTS));
-        self.router.call("dead_events", steps).await
-    }
-
-    async fn replay_dead(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool> {
-        let keys = vec![
-            self.keys().replays(webhook),
-            self.keys().dead_events(webhook),
-        ];
-        let args = args![entry, UNDELIVERED_TTL.as_secs()];
-        let steps = async {
-            self.router
-                .script(&scripts::REPLAY_DEAD, keys, args)
-                .await?
-                .flag()
-        };
-        self.router.call("replay_dead", steps).await
-    }
-
-    async fn events_after(
-        &self,
-        after: EntryId,
-        until: UnixMillis,
-    ) -> StoreResult<Vec<StreamEvent>> {
-        self.router
-            .call("events_after", self.do_after(after, until))
-            .await
-    }
 
     async fn replay_events(
         &self,
@@ -371,7 +318,6 @@ impl Events for RedisStore {
         kept: u64,
     ) -> StoreResult<()> {
         let keys = vec![self.keys().replays(webhook)];
-        let steps = self.do_append(keys, UNDELIVERED_TTL, events, kept);
-        self.router.call("replay_events", steps).await
+        self.append(keys, UNDELIVERED_TTL, events, kept).await
     }
 }

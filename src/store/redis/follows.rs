@@ -16,7 +16,7 @@ use super::keys::Keys;
 use super::node::Command;
 use super::paging::{Order, Scored};
 use super::reply::{Reply, next_answer, nonsense, number};
-use super::{RedisStore, args, scripts};
+use super::{RedisCalls, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
 use crate::store::{Edge, Followed, Follows, MAX_BATCH, StoreResult};
@@ -28,7 +28,7 @@ fn read_followed((user, at): Scored) -> Option<Followed> {
     })
 }
 
-impl RedisStore {
+impl RedisCalls {
     /// The two ends of an edge.
     pub(crate) fn edge_keys(&self, user: &UserId, streamer: &UserId) -> [String; 2] {
         [
@@ -125,26 +125,6 @@ impl RedisStore {
         Ok(new)
     }
 
-    /// Reads pages by rank and without times, which are several times as cheap as pages by time.
-    async fn read_newest(&self, user: &UserId, most: usize) -> StoreResult<Vec<UserId>> {
-        let key = self.keys().edge(user, Edge::Following);
-        let (mut all, size) = try_join!(self.newest_page(&key, 0, most), self.edge_count(&key))?;
-        let size = size as usize;
-        let mut asking = Vec::new();
-        for first in (MAX_BATCH..most.min(size)).step_by(MAX_BATCH) {
-            asking.push(self.newest_page(&key, first, most));
-        }
-        for page in try_join_all(asking).await? {
-            all.extend(page);
-        }
-        if size > MAX_BATCH {
-            // A follow at the same time moves the last user of a page to the next page.
-            let mut known = HashSet::with_capacity(all.len());
-            all.retain(|user| known.insert(user.clone()));
-        }
-        Ok(all)
-    }
-
     /// Up to [`MAX_BATCH`] users from the rank `first` on, but none at the rank `most` or behind it.
     async fn newest_page(&self, key: &str, first: usize, most: usize) -> StoreResult<Vec<UserId>> {
         let last = most.min(first + MAX_BATCH) - 1;
@@ -166,18 +146,6 @@ impl RedisStore {
 
     async fn edge_count(&self, key: &str) -> StoreResult<u64> {
         number(&self.router.command("ZCARD", args![key]).await?)
-    }
-
-    async fn do_unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        let change = Change::Unfollow {
-            user: user.clone(),
-            streamer: streamer.clone(),
-        };
-        let guards = self.guards(&change).await?;
-        let begun = self.begin_change(&change).await?;
-        let known = self.write_unfollow(user, streamer, &begun, guards).await?;
-        self.end_change(&begun).await;
-        Ok(known)
     }
 }
 
@@ -202,21 +170,45 @@ fn read_fans(users: &[UserId], scores: Value) -> StoreResult<Vec<bool>> {
 }
 
 #[async_trait]
-impl Follows for RedisStore {
-    async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
-        self.do_finish_changes().await
+impl Follows for RedisCalls {
+    async fn finish_changes(&self) -> StoreResult<FinishedChanges> {
+        let noted = self
+            .router
+            .call("noted_changes", self.noted_changes())
+            .await?;
+        let mut finished = FinishedChanges::default();
+        for (change, _) in noted {
+            let done = self
+                .router
+                .call("finish_change", self.finish_change(&change))
+                .await;
+            match done {
+                Ok(true) => {
+                    finished.count += 1;
+                    finished.follows.extend(change.into_follow());
+                }
+                Ok(false) => {}
+                // One key that is away must not keep the others waiting.
+                Err(why) => finished.failed = Some(why),
+            }
+        }
+        Ok(finished)
     }
 
     async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        self.router
-            .call("follow", self.follow_since(user, streamer, ""))
-            .await
+        self.follow_since(user, streamer, "").await
     }
 
     async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        self.router
-            .call("unfollow", self.do_unfollow(user, streamer))
-            .await
+        let change = Change::Unfollow {
+            user: user.clone(),
+            streamer: streamer.clone(),
+        };
+        let guards = self.guards(&change).await?;
+        let begun = self.begin_change(&change).await?;
+        let known = self.write_unfollow(user, streamer, &begun, guards).await?;
+        self.end_change(&begun).await;
+        Ok(known)
     }
 
     async fn follows(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>> {
@@ -224,8 +216,7 @@ impl Follows for RedisStore {
             return Ok(Vec::new());
         }
         let (command, args) = fan_check(self.keys(), streamer, users);
-        let steps = async { read_fans(users, self.router.command(command, args).await?) };
-        self.router.call("follows", steps).await
+        read_fans(users, self.router.command(command, args).await?)
     }
 
     async fn follows_each(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<StoreResult<Vec<bool>>> {
@@ -255,15 +246,27 @@ impl Follows for RedisStore {
 
     async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64> {
         let key = self.keys().edge(user, edge);
-        self.router
-            .call("follow_count", self.edge_count(&key))
-            .await
+        self.edge_count(&key).await
     }
 
+    /// Reads pages by rank and without times, which are several times as cheap as pages by time.
     async fn newest_followed(&self, user: &UserId, most: usize) -> StoreResult<Vec<UserId>> {
-        self.router
-            .call("newest_followed", self.read_newest(user, most))
-            .await
+        let key = self.keys().edge(user, Edge::Following);
+        let (mut all, size) = try_join!(self.newest_page(&key, 0, most), self.edge_count(&key))?;
+        let size = size as usize;
+        let mut asking = Vec::new();
+        for first in (MAX_BATCH..most.min(size)).step_by(MAX_BATCH) {
+            asking.push(self.newest_page(&key, first, most));
+        }
+        for page in try_join_all(asking).await? {
+            all.extend(page);
+        }
+        if size > MAX_BATCH {
+            // A follow at the same time moves the last user of a page to the next page.
+            let mut known = HashSet::with_capacity(all.len());
+            all.retain(|user| known.insert(user.clone()));
+        }
+        Ok(all)
     }
 
     async fn follow_page(
@@ -275,11 +278,7 @@ impl Follows for RedisStore {
     ) -> StoreResult<Vec<Followed>> {
         let after = after.map(|last| (last.user.as_str().to_owned(), last.at));
         let key = self.keys().edge(user, edge);
-        self.router
-            .call(
-                "follow_page",
-                self.page(&key, Order::Down, after, limit, read_followed),
-            )
+        self.page(&key, Order::Down, after, limit, read_followed)
             .await
     }
 }

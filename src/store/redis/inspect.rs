@@ -338,7 +338,7 @@ impl RedisStore {
             self.router
                 .script(
                     &scripts::DROP_OLD_REMOVALS,
-                    self.record_keys(live),
+                    self.calls.record_keys(live),
                     Vec::new(),
                 )
                 .await?

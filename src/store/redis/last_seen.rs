@@ -9,7 +9,7 @@ use fred::types::Value;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::reply::{Reply, nonsense, score, text};
-use super::{RedisStore, args, scripts};
+use super::{RedisCalls, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{USERS_SLICES, UserId};
 use crate::config::SeenIds;
@@ -19,12 +19,6 @@ use crate::store::{LastSeen, MAX_BATCH, Seen, StoreResult};
 const MAX_USERS_PER_CALL: usize = 250;
 /// Maximum concurrent calls.
 const MAX_CONCURRENT_CALLS: usize = 16;
-
-/// Where a page of users seen begins: at this time, after this member.
-struct PageStart {
-    at: UnixMillis,
-    after: Value,
-}
 
 fn read_member(ids: SeenIds, member: &[u8]) -> Option<UserId> {
     let text = match ids {
@@ -54,26 +48,9 @@ fn take_time(reply: &mut Reply) -> StoreResult<UnixMillis> {
     Ok(time.max(0.0) as UnixMillis)
 }
 
-impl RedisStore {
+impl RedisCalls {
     pub(crate) fn seen_ids(&self) -> SeenIds {
         self.seen_ids.get().copied().unwrap_or_default()
-    }
-
-    async fn do_fix(&self, ids: SeenIds) -> StoreResult<SeenIds> {
-        self.seen_ids.get_or_init(|| ids);
-        if let Some(fixed) = self.fixed_seen_ids().await? {
-            return Ok(fixed);
-        }
-        self.router
-            .command(
-                "SET",
-                args![self.keys().last_seen_ids(), ids.as_str(), "NX"],
-            )
-            .await?;
-        match self.fixed_seen_ids().await? {
-            Some(fixed) => Ok(fixed),
-            None => Err(nonsense("ids of users seen that cannot be fixed")),
-        }
     }
 
     pub(crate) async fn fixed_seen_ids(&self) -> StoreResult<Option<SeenIds>> {
@@ -120,37 +97,6 @@ impl RedisStore {
         };
         self.router.call("note_seen", steps).await
     }
-
-    async fn read_seen(
-        &self,
-        slice: u32,
-        start: PageStart,
-        limit: usize,
-    ) -> StoreResult<Vec<Seen>> {
-        let ids = self.seen_ids();
-        let mut args = args!["up", limit, start.at];
-        args.push(start.after);
-        let mut reply = self
-            .router
-            .script(
-                &scripts::PAGE_SORTED_SET,
-                vec![self.keys().last_seen(slice)],
-                args,
-            )
-            .await?;
-        let mut page = Vec::new();
-        while let Some(member) = reply.piece() {
-            let at = take_time(&mut reply)?;
-            let user = member
-                .as_bytes()
-                .and_then(|member| read_member(ids, member));
-            let Some(user) = user else {
-                return Err(nonsense("a user seen whose id cannot be read"));
-            };
-            page.push(Seen { user, at });
-        }
-        Ok(page)
-    }
 }
 
 /// Sorts items by the slice of their user.
@@ -169,9 +115,22 @@ pub(crate) fn by_slice<T>(
 }
 
 #[async_trait]
-impl LastSeen for RedisStore {
+impl LastSeen for RedisCalls {
     async fn fix_seen_ids(&self, ids: SeenIds) -> StoreResult<SeenIds> {
-        self.router.call("fix_seen_ids", self.do_fix(ids)).await
+        self.seen_ids.get_or_init(|| ids);
+        if let Some(fixed) = self.fixed_seen_ids().await? {
+            return Ok(fixed);
+        }
+        self.router
+            .command(
+                "SET",
+                args![self.keys().last_seen_ids(), ids.as_str(), "NX"],
+            )
+            .await?;
+        match self.fixed_seen_ids().await? {
+            Some(fixed) => Ok(fixed),
+            None => Err(nonsense("ids of users seen that cannot be fixed")),
+        }
     }
 
     async fn note_seen(
@@ -206,20 +165,36 @@ impl LastSeen for RedisStore {
         after: Option<&Seen>,
         limit: usize,
     ) -> StoreResult<Vec<Seen>> {
-        let start = match after {
-            Some(seen) => PageStart {
-                at: seen.at,
-                after: write_member(self.seen_ids(), &seen.user),
-            },
+        let ids = self.seen_ids();
+        let mut args = args!["up", limit];
+        match after {
+            Some(seen) => {
+                args.extend(args![seen.at]);
+                args.push(write_member(ids, &seen.user));
+            }
             // No member comes before the empty one.
-            None => PageStart {
-                at: from,
-                after: Value::from(""),
-            },
-        };
-        self.router
-            .call("seen_in_slice", self.read_seen(slice, start, limit))
-            .await
+            None => args.extend(args![from, ""]),
+        }
+        let mut reply = self
+            .router
+            .script(
+                &scripts::PAGE_SORTED_SET,
+                vec![self.keys().last_seen(slice)],
+                args,
+            )
+            .await?;
+        let mut page = Vec::new();
+        while let Some(member) = reply.piece() {
+            let at = take_time(&mut reply)?;
+            let user = member
+                .as_bytes()
+                .and_then(|member| read_member(ids, member));
+            let Some(user) = user else {
+                return Err(nonsense("a user seen whose id cannot be read"));
+            };
+            page.push(Seen { user, at });
+        }
+        Ok(page)
     }
 
     fn seen_order(&self) -> SeenIds {
@@ -229,13 +204,10 @@ impl LastSeen for RedisStore {
     async fn forget_seen(&self, slice: u32, before: UnixMillis) -> StoreResult<u64> {
         let on = vec![self.keys().last_seen(slice)];
         let args = args![before, MAX_BATCH];
-        let steps = async {
-            self.router
-                .script(&scripts::FORGET_SEEN, on, args)
-                .await?
-                .number()
-        };
-        self.router.call("forget_seen", steps).await
+        self.router
+            .script(&scripts::FORGET_SEEN, on, args)
+            .await?
+            .number()
     }
 }
 

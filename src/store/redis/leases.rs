@@ -7,15 +7,16 @@ use async_trait::async_trait;
 
 use super::node::Share;
 use super::reply::{Reply, gateway, nonsense};
-use super::{RedisStore, args, keys, scripts};
+use super::{RedisCalls, args, keys, scripts};
 use crate::base::clock::millis;
 use crate::base::ids::GatewayId;
 use crate::store::{
     DEATH_TTL, Lease, LeaseReply, LeaseStore, Leases, LivingGateway, RenewLease, StoreResult,
 };
 
-impl RedisStore {
-    async fn do_renew(&self, renewal: &RenewLease) -> StoreResult<LeaseReply> {
+#[async_trait]
+impl LeaseStore for RedisCalls {
+    async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply> {
         let RenewLease {
             gateway,
             held,
@@ -62,25 +63,13 @@ impl RedisStore {
             other => Err(nonsense(format!("a lease answered {other}"))),
         }
     }
-}
-
-#[async_trait]
-impl LeaseStore for RedisStore {
-    async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply> {
-        self.router
-            .call("renew_lease", self.do_renew(renewal))
-            .await
-    }
 
     async fn end_lease(&self, gateway: &GatewayId) -> StoreResult<()> {
         let args = args![gateway, keys::LEASES_TTL.as_secs()];
-        let steps = async {
-            self.router
-                .script(&scripts::END_LEASE, vec![self.keys().leases()], args)
-                .await?
-                .number()
-        };
-        self.router.call("end_lease", steps).await?;
+        self.router
+            .script(&scripts::END_LEASE, vec![self.keys().leases()], args)
+            .await?
+            .number()?;
         Ok(())
     }
 }

@@ -14,16 +14,16 @@ use super::counts::point_args;
 use super::paging::{Order, Scored};
 use super::reply::{Reply, next_answer, nonsense, score, text};
 use super::slices::read_fence;
-use super::{RedisStore, args, scripts};
+use super::{RedisCalls, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, UserId};
 use crate::store::LiveEpoch;
 use crate::store::redis::live_stream::read_status;
 use crate::store::{
     Arrived, ChangeLive, ChangeReply, Channel, CloseLive, CloseReason, CloseReply, Closure,
-    Counted, Figures, FinishClose, Info, LEAP, ListedLive, LiveChange, LiveRecord, LiveState,
-    LiveStore, MAX_RECORD_FIELDS, OpenLive, OpenReply, OpenedBy, Peaks, PendingEvent, RecordEvents,
-    Standing, StoreResult, Sums, Terms, Uniques,
+    Counted, Counts, Figures, FinishClose, Info, LEAP, ListedLive, LiveChange, LiveRecord,
+    LiveState, LiveStore, MAX_RECORD_FIELDS, OpenLive, OpenReply, OpenedBy, Peaks, PendingEvent,
+    RecordEvents, Standing, StoreResult, Sums, Terms, Uniques,
 };
 
 /// The prefix of the fields of pending events; the number of the event follows.
@@ -204,7 +204,7 @@ fn sure_record(live: &LiveId, fields: Reply) -> StoreResult<LiveRecord> {
     }
 }
 
-impl RedisStore {
+impl RedisCalls {
     /// The keys of the record and of its epoch's removals and bans.
     pub(crate) fn record_keys(&self, live: &LiveId) -> Vec<String> {
         let keys = self.keys();
@@ -251,8 +251,11 @@ impl RedisStore {
             .await?;
         Ok(())
     }
+}
 
-    async fn do_open(&self, request: &OpenLive) -> StoreResult<OpenReply> {
+#[async_trait]
+impl LiveStore for RedisCalls {
+    async fn open_live(&self, request: &OpenLive) -> StoreResult<OpenReply> {
         let key = self.keys().live(&request.live);
         // A call that arrives late, after others opened and closed the live, finds another epoch
         // and does nothing.
@@ -293,7 +296,7 @@ impl RedisStore {
                 let figures = [(request.live.clone(), Figures::default())];
                 try_join!(
                     self.list(&request.live, Some(record.opened_at)),
-                    self.do_rank(&figures)
+                    self.rank_lives(&figures)
                 )?;
                 OpenReply::Opened(record)
             }
@@ -304,7 +307,26 @@ impl RedisStore {
         })
     }
 
-    async fn do_keep(&self, record: &LiveRecord, message: &str) -> StoreResult<Standing> {
+    async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>> {
+        let fields = self
+            .router
+            .command("HGETALL", args![self.keys().live(live)])
+            .await?;
+        record(live, Reply::of(fields)?)
+    }
+
+    async fn load_lives(&self, lives: &[LiveId]) -> Vec<StoreResult<Option<LiveRecord>>> {
+        self.router
+            .read_each(
+                "load_lives",
+                lives,
+                |live| vec![("HGETALL", args![self.keys().live(live)])],
+                |live, answers| record(live, Reply::of(next_answer(answers)?)?),
+            )
+            .await
+    }
+
+    async fn keep_live(&self, record: &LiveRecord, message: &str) -> StoreResult<Standing> {
         let mut args = args![
             record.epoch,
             record.streamer,
@@ -351,7 +373,21 @@ impl RedisStore {
         }
     }
 
-    async fn do_change(&self, request: &ChangeLive) -> StoreResult<ChangeReply> {
+    async fn are_listed(&self, lives: &[LiveId]) -> StoreResult<Vec<bool>> {
+        if lives.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut args = args![self.keys().lives()];
+        args.extend(lives.iter().map(|live| Value::from(live.as_str())));
+        let scores = Reply::of(self.router.command("ZMSCORE", args).await?)?.pieces();
+        Ok(scores.iter().map(|score| !score.is_null()).collect())
+    }
+
+    async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
+        self.list(live, Some(opened_at)).await
+    }
+
+    async fn change_live(&self, request: &ChangeLive) -> StoreResult<ChangeReply> {
         let mut args = args![request.epoch];
         args.extend(self.publish_args(&request.live, &request.message));
         let LiveChange {
@@ -380,7 +416,7 @@ impl RedisStore {
         }
     }
 
-    async fn do_begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply> {
+    async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply> {
         let Peaks { viewers, fans } = request.peaks;
         let mut args = args![
             request.epoch,
@@ -413,7 +449,7 @@ impl RedisStore {
         }
     }
 
-    async fn do_finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>> {
+    async fn finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>> {
         let FinishClose {
             live,
             epoch,
@@ -456,7 +492,17 @@ impl RedisStore {
         Ok(record)
     }
 
-    async fn do_delist(&self, live: &LiveId) -> StoreResult<()> {
+    async fn lives_page(
+        &self,
+        after: Option<&ListedLive>,
+        limit: usize,
+    ) -> StoreResult<Vec<ListedLive>> {
+        let after = after.map(|last| (last.live.as_str().to_owned(), last.opened_at));
+        let key = self.keys().lives();
+        self.page(&key, Order::Up, after, limit, read_listed).await
+    }
+
+    async fn delist(&self, live: &LiveId) -> StoreResult<()> {
         let args = args![self.keys().lives(), live];
         let listed = self.router.command("ZSCORE", args).await?;
         if listed.is_null() {
@@ -473,93 +519,6 @@ impl RedisStore {
         }
         Ok(())
     }
-}
-
-#[async_trait]
-impl LiveStore for RedisStore {
-    async fn open_live(&self, request: &OpenLive) -> StoreResult<OpenReply> {
-        self.router.call("open_live", self.do_open(request)).await
-    }
-
-    async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>> {
-        let steps = async {
-            let fields = self
-                .router
-                .command("HGETALL", args![self.keys().live(live)])
-                .await?;
-            record(live, Reply::of(fields)?)
-        };
-        self.router.call("load_live", steps).await
-    }
-
-    async fn load_lives(&self, lives: &[LiveId]) -> Vec<StoreResult<Option<LiveRecord>>> {
-        self.router
-            .read_each(
-                "load_lives",
-                lives,
-                |live| vec![("HGETALL", args![self.keys().live(live)])],
-                |live, answers| record(live, Reply::of(next_answer(answers)?)?),
-            )
-            .await
-    }
-
-    async fn keep_live(&self, record: &LiveRecord, message: &str) -> StoreResult<Standing> {
-        self.router
-            .call("keep_live", self.do_keep(record, message))
-            .await
-    }
-
-    async fn are_listed(&self, lives: &[LiveId]) -> StoreResult<Vec<bool>> {
-        if lives.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut args = args![self.keys().lives()];
-        args.extend(lives.iter().map(|live| Value::from(live.as_str())));
-        let steps = async {
-            let scores = Reply::of(self.router.command("ZMSCORE", args).await?)?.pieces();
-            Ok(scores.iter().map(|score| !score.is_null()).collect())
-        };
-        self.router.call("are_listed", steps).await
-    }
-
-    async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
-        self.router
-            .call("list_live", self.list(live, Some(opened_at)))
-            .await
-    }
-
-    async fn change_live(&self, request: &ChangeLive) -> StoreResult<ChangeReply> {
-        self.router
-            .call("change_live", self.do_change(request))
-            .await
-    }
-
-    async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply> {
-        self.router
-            .call("begin_close", self.do_begin_close(request))
-            .await
-    }
-
-    async fn finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>> {
-        self.router
-            .call("finish_close", self.do_finish_close(request))
-            .await
-    }
-
-    async fn lives_page(
-        &self,
-        after: Option<&ListedLive>,
-        limit: usize,
-    ) -> StoreResult<Vec<ListedLive>> {
-        let after = after.map(|last| (last.live.as_str().to_owned(), last.opened_at));
-        let key = self.keys().lives();
-        let steps = self.page(&key, Order::Up, after, limit, read_listed);
-        self.router.call("lives_page", steps).await
-    }
-
-    async fn delist(&self, live: &LiveId) -> StoreResult<()> {
-        self.router.call("delist", self.do_delist(live)).await
-    }
 
     async fn take_walk_turn(
         &self,
@@ -568,21 +527,18 @@ impl LiveStore for RedisStore {
         dead: &HashSet<GatewayId>,
     ) -> StoreResult<bool> {
         let key = self.keys().walker();
-        let steps = async {
-            // Mostly another gateway has the turn, and this command costs Redis a small part of the
-            // script.
-            let holder = self.router.command("GET", args![key]).await?;
-            let holder = holder.as_str().unwrap_or_default();
-            let is_free = holder.is_empty() || holder == gateway.as_str();
-            if !is_free && !dead.contains(&*holder) {
-                return Ok(false);
-            }
-            let args = args![gateway, millis(ttl).max(1), &*holder];
-            self.router
-                .script(&scripts::TAKE_WALK_TURN, vec![key], args)
-                .await?
-                .flag()
-        };
-        self.router.call("take_walk_turn", steps).await
+        // Mostly another gateway has the turn, and this command costs Redis a small part of the
+        // script.
+        let holder = self.router.command("GET", args![key]).await?;
+        let holder = holder.as_str().unwrap_or_default();
+        let is_free = holder.is_empty() || holder == gateway.as_str();
+        if !is_free && !dead.contains(&*holder) {
+            return Ok(false);
+        }
+        let args = args![gateway, millis(ttl).max(1), &*holder];
+        self.router
+            .script(&scripts::TAKE_WALK_TURN, vec![key], args)
+            .await?
+            .flag()
     }
 }

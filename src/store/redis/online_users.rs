@@ -15,7 +15,7 @@ use super::last_seen::by_slice;
 use super::reply::{nonsense, read_score, score};
 use super::router::ScriptCall;
 use super::scripts::Script;
-use super::{RedisStore, args, scripts};
+use super::{RedisCalls, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, USERS_SLICES, UserId};
 use crate::store::{
@@ -67,7 +67,7 @@ impl Question {
     }
 }
 
-impl RedisStore {
+impl RedisCalls {
     /// Asks a question about users. Returns the item about each, as `read` reads it.
     async fn ask<T: Clone + Default>(
         &self,
@@ -130,46 +130,6 @@ impl RedisStore {
             }
         }
         Ok(found)
-    }
-
-    async fn do_presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
-        let question = Question {
-            script: &scripts::READ_PRESENCE,
-            args: args![self.seen_ids().as_str()],
-            keys: |keys, slice| keys.of_users(slice),
-        };
-        self.ask(users, question, read_presence).await
-    }
-
-    async fn do_whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>> {
-        let question = Question {
-            script: &scripts::READ_WHEREABOUTS,
-            args: Vec::new(),
-            keys: |keys, slice| keys.whereabouts(slice).into(),
-        };
-        self.ask(users, question, |words| Ok(read_whereabouts(words)))
-            .await
-    }
-
-    async fn count_users(&self, span: Span) -> StoreResult<OnlineCount> {
-        let together = if self.router.is_cluster() {
-            1
-        } else {
-            USERS_SLICES as usize
-        };
-        let slices: Vec<u32> = (1..=USERS_SLICES).collect();
-        let counts = try_join_all(
-            slices
-                .chunks(together)
-                .map(|slices| self.count_slices(slices, span)),
-        )
-        .await?;
-        let mut sum = OnlineCount::default();
-        for count in counts {
-            sum.online += count.online;
-            sum.seen += count.seen;
-        }
-        Ok(sum)
     }
 
     async fn count_slices(&self, slices: &[u32], span: Span) -> StoreResult<OnlineCount> {
@@ -273,22 +233,44 @@ fn read_place(word: &str) -> Option<(GatewayId, LiveId)> {
 }
 
 #[async_trait]
-impl OnlineUsers for RedisStore {
+impl OnlineUsers for RedisCalls {
     async fn count_online(&self, span: Span) -> StoreResult<OnlineCount> {
-        self.router
-            .call("count_online", self.count_users(span))
-            .await
+        let together = if self.router.is_cluster() {
+            1
+        } else {
+            USERS_SLICES as usize
+        };
+        let slices: Vec<u32> = (1..=USERS_SLICES).collect();
+        let counts = try_join_all(
+            slices
+                .chunks(together)
+                .map(|slices| self.count_slices(slices, span)),
+        )
+        .await?;
+        let mut sum = OnlineCount::default();
+        for count in counts {
+            sum.online += count.online;
+            sum.seen += count.seen;
+        }
+        Ok(sum)
     }
 
     async fn presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
-        self.router
-            .call("presence_of", self.do_presence_of(users))
-            .await
+        let question = Question {
+            script: &scripts::READ_PRESENCE,
+            args: args![self.seen_ids().as_str()],
+            keys: |keys, slice| keys.of_users(slice),
+        };
+        self.ask(users, question, read_presence).await
     }
 
     async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>> {
-        self.router
-            .call("whereabouts_of", self.do_whereabouts_of(users))
+        let question = Question {
+            script: &scripts::READ_WHEREABOUTS,
+            args: Vec::new(),
+            keys: |keys, slice| keys.whereabouts(slice).into(),
+        };
+        self.ask(users, question, |words| Ok(read_whereabouts(words)))
             .await
     }
 }

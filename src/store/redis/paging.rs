@@ -1,7 +1,7 @@
 //! Reads a sorted set page by page. The platform may write some of these sets, so the reader skips
 //! a member that is no id of this program: it must not hide the rest.
 
-use super::{RedisStore, args, scripts};
+use super::{RedisCalls, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::store::{MAX_BATCH, StoreResult};
 
@@ -16,7 +16,7 @@ pub(crate) enum Order {
 /// A member and its score.
 pub(crate) type Scored = (String, UnixMillis);
 
-impl RedisStore {
+impl RedisCalls {
     /// Up to `limit` entries after the given one; skips those that `read` cannot read.
     pub(crate) async fn page<T>(
         &self,

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::paging::{Order, Scored};
 use super::reply::{nonsense, text};
-use super::{RedisStore, args, keys, scripts};
+use super::{RedisCalls, args, keys, scripts};
 use crate::base::clock::millis;
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::store::record_events::by_note;
@@ -23,8 +23,17 @@ fn most_fields(is_told: bool) -> usize {
     if is_told { MAX_RECORD_FIELDS } else { 0 }
 }
 
-impl RedisStore {
-    async fn do_remove(&self, request: &RemoveUser) -> StoreResult<RemoveReply> {
+/// `None` for another program's member.
+fn read_ban((user, until): Scored) -> Option<Ban> {
+    Some(Ban {
+        user: UserId::parse(&user).ok()?,
+        until,
+    })
+}
+
+#[async_trait]
+impl Moderation for RedisCalls {
+    async fn remove_user(&self, request: &RemoveUser) -> StoreResult<RemoveReply> {
         let RemoveUser {
             live,
             epoch,
@@ -65,7 +74,7 @@ impl RedisStore {
         }
     }
 
-    async fn do_lift(&self, request: &LiftBan) -> StoreResult<LiftReply> {
+    async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply> {
         let mut args = args![
             request.epoch,
             request.user,
@@ -95,7 +104,7 @@ impl RedisStore {
         }
     }
 
-    async fn do_since(
+    async fn removals_since(
         &self,
         live: &LiveId,
         epoch: Epoch,
@@ -135,7 +144,18 @@ impl RedisStore {
         Ok(Some(Removals { last, at, changes }))
     }
 
-    async fn do_restore(
+    async fn bans_page(
+        &self,
+        live: &LiveId,
+        after: Option<&Ban>,
+        limit: usize,
+    ) -> StoreResult<Vec<Ban>> {
+        let after = after.map(|last| (last.user.to_string(), last.until));
+        let key = self.keys().bans(live);
+        self.page(&key, Order::Up, after, limit, read_ban).await
+    }
+
+    async fn restore_bans(
         &self,
         live: &LiveId,
         epoch: Epoch,
@@ -150,60 +170,5 @@ impl RedisStore {
             .await?
             .text()?;
         Ok(())
-    }
-}
-
-/// `None` for another program's member.
-fn read_ban((user, until): Scored) -> Option<Ban> {
-    Some(Ban {
-        user: UserId::parse(&user).ok()?,
-        until,
-    })
-}
-
-#[async_trait]
-impl Moderation for RedisStore {
-    async fn remove_user(&self, request: &RemoveUser) -> StoreResult<RemoveReply> {
-        self.router
-            .call("remove_user", self.do_remove(request))
-            .await
-    }
-
-    async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply> {
-        self.router.call("lift_ban", self.do_lift(request)).await
-    }
-
-    async fn removals_since(
-        &self,
-        live: &LiveId,
-        epoch: Epoch,
-        since: u64,
-    ) -> StoreResult<Option<Removals>> {
-        self.router
-            .call("removals_since", self.do_since(live, epoch, since))
-            .await
-    }
-
-    async fn bans_page(
-        &self,
-        live: &LiveId,
-        after: Option<&Ban>,
-        limit: usize,
-    ) -> StoreResult<Vec<Ban>> {
-        let after = after.map(|last| (last.user.to_string(), last.until));
-        let key = self.keys().bans(live);
-        let steps = self.page(&key, Order::Up, after, limit, read_ban);
-        self.router.call("bans_page", steps).await
-    }
-
-    async fn restore_bans(
-        &self,
-        live: &LiveId,
-        epoch: Epoch,
-        bans: &[(UserId, Duration)],
-    ) -> StoreResult<()> {
-        self.router
-            .call("restore_bans", self.do_restore(live, epoch, bans))
-            .await
     }
 }

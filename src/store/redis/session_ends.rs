@@ -4,13 +4,13 @@
 use async_trait::async_trait;
 
 use super::reply::nonsense;
-use super::{RedisStore, args, scripts};
+use super::{RedisCalls, args, scripts};
 use crate::base::clock::millis;
 use crate::base::session_key::{ENDS_KEPT, SessionKey};
 use crate::store::{Channel, EndedSession, Over, SessionEnds, StoreResult};
 
 #[async_trait]
-impl SessionEnds for RedisStore {
+impl SessionEnds for RedisCalls {
     async fn end_sessions(&self, ended: &[EndedSession], message: &str) -> StoreResult<()> {
         if ended.is_empty() {
             return Ok(());
@@ -22,12 +22,9 @@ impl SessionEnds for RedisStore {
             keys.push(self.keys().session_end(&end.key));
             args.extend(args![end.below, end.why.as_str()]);
         }
-        let steps = async {
-            let reply = self.router.script(&scripts::END_SESSIONS, keys, args);
-            self.take_refusal(&Channel::Gateways, reply.await?)?;
-            Ok(())
-        };
-        self.router.call("end_sessions", steps).await
+        let reply = self.router.script(&scripts::END_SESSIONS, keys, args);
+        self.take_refusal(&Channel::Gateways, reply.await?)?;
+        Ok(())
     }
 
     async fn ended_sessions(&self, asked: &[SessionKey]) -> StoreResult<Vec<EndedSession>> {
@@ -36,17 +33,14 @@ impl SessionEnds for RedisStore {
         }
         let keys = asked.iter().map(|key| self.keys().session_end(key));
         let keys: Vec<String> = keys.collect();
-        let steps = async {
-            let script = &scripts::READ_SESSION_ENDS;
-            let mut reply = self.router.script(script, keys, Vec::new()).await?;
-            let mut ended = Vec::new();
-            while let Some(place) = reply.next_number()? {
-                let text = reply.text()?;
-                ended.push(read(asked, place, &text).ok_or_else(|| nonsense(text))?);
-            }
-            Ok(ended)
-        };
-        self.router.call("ended_sessions", steps).await
+        let script = &scripts::READ_SESSION_ENDS;
+        let mut reply = self.router.script(script, keys, Vec::new()).await?;
+        let mut ended = Vec::new();
+        while let Some(place) = reply.next_number()? {
+            let text = reply.text()?;
+            ended.push(read(asked, place, &text).ok_or_else(|| nonsense(text))?);
+        }
+        Ok(ended)
     }
 }
 

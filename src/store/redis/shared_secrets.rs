@@ -2,22 +2,19 @@
 
 use async_trait::async_trait;
 
-use super::{RedisStore, args, scripts};
+use super::{RedisCalls, args, scripts};
 use crate::store::{MAX_SECRETS, SharedSecrets, StoreResult};
 
 #[async_trait]
-impl SharedSecrets for RedisStore {
+impl SharedSecrets for RedisCalls {
     async fn share_secrets(&self, own: &[String]) -> StoreResult<Vec<String>> {
         let keys = vec![self.keys().presence_secret()];
         let mut args = args![MAX_SECRETS];
         for secret in own {
             args.extend(args![secret]);
         }
-        let steps = async {
-            let script = &scripts::SHARE_SECRETS;
-            let all = self.router.script(script, keys, args).await?;
-            Ok(all.texts().collect())
-        };
-        self.router.call("share_secrets", steps).await
+        let script = &scripts::SHARE_SECRETS;
+        let all = self.router.script(script, keys, args).await?;
+        Ok(all.texts().collect())
     }
 }

@@ -12,7 +12,7 @@ use self::claims::{Tokens, read_entries, read_since};
 pub(crate) use self::fence::read_fence;
 use super::keys;
 use super::reply::{Reply, flag, next_answer, nonsense, text};
-use super::{RedisStore, args, scripts};
+use super::{RedisCalls, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet, SliceId, UserId};
 use crate::store::{
@@ -32,7 +32,7 @@ fn known_args(known: SliceSize) -> Vec<Value> {
     args![known.version, joins, leaves]
 }
 
-/// `form` is the form of the ids of users seen; see [`RedisStore::seen_form`].
+/// `form` is the form of the ids of users seen; see [`RedisCalls::seen_form`].
 fn apply_args(form: &str, call: &Apply, not_after: UnixMillis) -> Vec<Value> {
     if let Some(left) = &call.left {
         debug_assert_eq!(left.len(), call.leaves.len());
@@ -210,7 +210,7 @@ pub(crate) fn read_claims_page(page: Value, entries: Value) -> StoreResult<Claim
     Ok(ClaimsPage { users, next })
 }
 
-impl RedisStore {
+impl RedisCalls {
     /// How ids of users seen are written, for scripts that change a slice. Empty for all sets but
     /// the users of the platform.
     fn seen_form(&self, slice: &SliceId) -> &'static str {
@@ -240,20 +240,13 @@ impl RedisStore {
             Err(nonsense("an answer for other users"))
         }
     }
+}
 
-    async fn scan(&self, key: String, cursor: u64) -> StoreResult<MemberPage> {
-        let args = args![key, cursor, "COUNT", MAX_BATCH];
-        let mut reply = Reply::of(self.router.command("SSCAN", args).await?)?;
-        let next = reply.cursor()?;
-        Ok(MemberPage {
-            users: reply.list()?.users(),
-            next,
-        })
-    }
-
+#[async_trait]
+impl Slices for RedisCalls {
     /// A call that is too late to make its entry did nothing, and told the node's time. The store
     /// then makes it once more.
-    async fn do_apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
+    async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
         let keys = self.keys();
         let slice = &call.slice;
         let mut on = keys.with_uniques(slice, keys.with_last_seen(slice, keys.of_slice(slice)));
@@ -280,7 +273,23 @@ impl RedisStore {
         Err(StoreError::Timeout)
     }
 
-    async fn do_pass(&self, pass: &Pass) -> StoreResult<Option<Passed>> {
+    async fn look(
+        &self,
+        slices: &[SliceId],
+        gateway: &GatewayId,
+        entries: Entries,
+    ) -> Vec<StoreResult<SliceLook>> {
+        self.router
+            .read_each(
+                "look",
+                slices,
+                |slice| look::commands(self.keys(), slice, gateway, entries),
+                |slice, answers| look::Answers::take(slice, entries, answers).read(gateway),
+            )
+            .await
+    }
+
+    async fn pass(&self, pass: &Pass) -> StoreResult<Option<Passed>> {
         let keys = self.keys();
         let slice = &pass.slice;
         let on = keys.with_last_seen(slice, keys.of_slice(slice));
@@ -289,7 +298,7 @@ impl RedisStore {
         read_passed(self.router.script(&scripts::PASS_SLICE, on, args).await?)
     }
 
-    async fn do_close(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals> {
+    async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals> {
         let keys = self.keys();
         let on = keys.with_uniques(slice, keys.of_slice(slice));
         let args = args![epoch, keys::CLOSED_FENCE_TTL.as_secs()];
@@ -308,7 +317,7 @@ impl RedisStore {
 
     /// The entries are read last, so that they have the gateway of each claim, unless the gateway
     /// let go of the slice meanwhile.
-    async fn read_claims(&self, slice: &SliceId, cursor: u64) -> StoreResult<ClaimsPage> {
+    async fn claims_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<ClaimsPage> {
         let keys = self.keys();
         let commands = vec![
             ("HSCAN", args![keys.who(slice), cursor, "COUNT", MAX_BATCH]),
@@ -320,7 +329,44 @@ impl RedisStore {
         read_claims_page(page?, entries?)
     }
 
-    async fn read_since(
+    async fn members_page(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        cursor: u64,
+    ) -> StoreResult<MemberPage> {
+        let args = args![
+            self.keys().members(slice, group),
+            cursor,
+            "COUNT",
+            MAX_BATCH
+        ];
+        let mut reply = Reply::of(self.router.command("SSCAN", args).await?)?;
+        let next = reply.cursor()?;
+        Ok(MemberPage {
+            users: reply.list()?.users(),
+            next,
+        })
+    }
+
+    async fn is_member(&self, slice: &SliceId, group: Group, user: &UserId) -> StoreResult<bool> {
+        let args = args![self.keys().members(slice, group), user];
+        flag(&self.router.command("SISMEMBER", args).await?)
+    }
+
+    async fn are_members(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        users: &[UserId],
+    ) -> StoreResult<Vec<bool>> {
+        let answers = self
+            .of_each("SMISMEMBER", self.keys().members(slice, group), users)
+            .await?;
+        answers.iter().map(flag).collect()
+    }
+
+    async fn since_of(
         &self,
         slice: &SliceId,
         users: &[UserId],
@@ -337,89 +383,5 @@ impl RedisStore {
             });
         }
         Ok(since)
-    }
-}
-
-#[async_trait]
-impl Slices for RedisStore {
-    async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
-        self.router.call("apply", self.do_apply(call)).await
-    }
-
-    async fn look(
-        &self,
-        slices: &[SliceId],
-        gateway: &GatewayId,
-        entries: Entries,
-    ) -> Vec<StoreResult<SliceLook>> {
-        self.router
-            .read_each(
-                "look",
-                slices,
-                |slice| look::commands(self.keys(), slice, gateway, entries),
-                |slice, answers| look::Answers::take(slice, entries, answers).read(gateway),
-            )
-            .await
-    }
-
-    async fn pass(&self, pass: &Pass) -> StoreResult<Option<Passed>> {
-        self.router.call("pass", self.do_pass(pass)).await
-    }
-
-    async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals> {
-        self.router
-            .call("close_slice", self.do_close(slice, epoch))
-            .await
-    }
-
-    async fn claims_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<ClaimsPage> {
-        self.router
-            .call("claims_page", self.read_claims(slice, cursor))
-            .await
-    }
-
-    async fn members_page(
-        &self,
-        slice: &SliceId,
-        group: Group,
-        cursor: u64,
-    ) -> StoreResult<MemberPage> {
-        self.router
-            .call(
-                "members_page",
-                self.scan(self.keys().members(slice, group), cursor),
-            )
-            .await
-    }
-
-    async fn is_member(&self, slice: &SliceId, group: Group, user: &UserId) -> StoreResult<bool> {
-        let args = args![self.keys().members(slice, group), user];
-        let steps = async { flag(&self.router.command("SISMEMBER", args).await?) };
-        self.router.call("is_member", steps).await
-    }
-
-    async fn are_members(
-        &self,
-        slice: &SliceId,
-        group: Group,
-        users: &[UserId],
-    ) -> StoreResult<Vec<bool>> {
-        let steps = async {
-            let answers = self
-                .of_each("SMISMEMBER", self.keys().members(slice, group), users)
-                .await?;
-            answers.iter().map(flag).collect()
-        };
-        self.router.call("are_members", steps).await
-    }
-
-    async fn since_of(
-        &self,
-        slice: &SliceId,
-        users: &[UserId],
-    ) -> StoreResult<Vec<Option<UnixMillis>>> {
-        self.router
-            .call("since_of", self.read_since(slice, users))
-            .await
     }
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::reply::nonsense;
-use super::{RedisStore, args, keys, scripts};
+use super::{RedisCalls, args, keys, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{LiveId, UserId};
 use crate::store::streamers::A_DAY;
 use crate::store::{ClaimLimits, Claimed, StoreResult, Streamers};
 
 #[async_trait]
-impl Streamers for RedisStore {
+impl Streamers for RedisCalls {
     async fn claim_live(
         &self,
         streamer: &UserId,
@@ -27,28 +27,25 @@ impl Streamers for RedisStore {
             millis(A_DAY),
             keys::CLAIMS_TTL.as_secs()
         ];
-        let steps = async {
-            let mut reply = self
-                .router
-                .script(&scripts::CLAIM_LIVE, vec![key], args)
-                .await?;
-            match reply.text()?.as_str() {
-                "yes" => Ok(Claimed::Yes),
-                "full" => {
-                    let mut lives = Vec::new();
-                    for live in reply.texts() {
-                        // Another program may have added a member that is no live.
-                        if let Ok(live) = LiveId::parse(&live) {
-                            lives.push(live);
-                        }
+        let mut reply = self
+            .router
+            .script(&scripts::CLAIM_LIVE, vec![key], args)
+            .await?;
+        match reply.text()?.as_str() {
+            "yes" => Ok(Claimed::Yes),
+            "full" => {
+                let mut lives = Vec::new();
+                for live in reply.texts() {
+                    // Another program may have added a member that is no live.
+                    if let Ok(live) = LiveId::parse(&live) {
+                        lives.push(live);
                     }
-                    Ok(Claimed::Full(lives))
                 }
-                "fast" => Ok(Claimed::TooFast(Duration::from_millis(reply.number()?))),
-                other => Err(nonsense(format!("a claim answered {other}"))),
+                Ok(Claimed::Full(lives))
             }
-        };
-        self.router.call("claim_live", steps).await
+            "fast" => Ok(Claimed::TooFast(Duration::from_millis(reply.number()?))),
+            other => Err(nonsense(format!("a claim answered {other}"))),
+        }
     }
 
     async fn release_live(
@@ -59,8 +56,9 @@ impl Streamers for RedisStore {
     ) -> StoreResult<()> {
         let key = self.keys().claimed_lives(streamer);
         let args = args![live, until];
-        let steps = self.router.script(&scripts::RELEASE_LIVE, vec![key], args);
-        self.router.call("release_live", steps).await?;
+        self.router
+            .script(&scripts::RELEASE_LIVE, vec![key], args)
+            .await?;
         Ok(())
     }
 }

@@ -114,7 +114,9 @@ impl RedisStore {
 
     /// Adds the end that is missing, with the time of the other.
     pub(crate) async fn restore_follow(&self, half: &HalfFollow) -> StoreResult<()> {
-        let steps = self.follow_since(&half.user, &half.streamer, &half.at);
+        let steps = self
+            .calls
+            .follow_since(&half.user, &half.streamer, &half.at);
         self.router.call("restore_follow", steps).await?;
         Ok(())
     }
@@ -160,10 +162,10 @@ impl RedisStore {
                 user: user.clone(),
                 login: login.clone(),
             };
-            let guards = self.guards(&change).await?;
-            let begun = self.begin_change(&change).await?;
-            self.settle_login(user, login, guards[0]).await?;
-            self.end_change(&begun).await;
+            let guards = self.calls.guards(&change).await?;
+            let begun = self.calls.begin_change(&change).await?;
+            self.calls.settle_login(user, login, guards[0]).await?;
+            self.calls.end_change(&begun).await;
             Ok(())
         };
         self.router.call("drop_claim", steps).await?;
@@ -173,18 +175,20 @@ impl RedisStore {
     /// Claims the login of a user's profile. False if another user has it.
     pub(crate) async fn claim_again(&self, user: &UserId) -> StoreResult<bool> {
         let steps = async {
-            let Some(profile) = self.read_profile(user).await? else {
+            let Some(profile) = self.calls.read_profile(user).await? else {
                 return Ok(false);
             };
             let change = Change::Login {
                 user: user.clone(),
                 login: profile.login.clone(),
             };
-            let guards = self.guards(&change).await?;
-            let begun = self.begin_change(&change).await?;
-            let claimed = self.claim(user, &profile.login, guards[0]).await?;
-            self.settle_login(user, &profile.login, guards[0]).await?;
-            self.end_change(&begun).await;
+            let guards = self.calls.guards(&change).await?;
+            let begun = self.calls.begin_change(&change).await?;
+            let claimed = self.calls.claim(user, &profile.login, guards[0]).await?;
+            self.calls
+                .settle_login(user, &profile.login, guards[0])
+                .await?;
+            self.calls.end_change(&begun).await;
             Ok(claimed)
         };
         self.router.call("claim_again", steps).await
@@ -200,12 +204,12 @@ impl RedisStore {
                 .await?
                 .number()?;
             let mut left = Vec::new();
-            for (change, began) in self.noted_changes().await? {
+            for (change, began) in self.calls.noted_changes().await? {
                 let age = Duration::from_millis(now.saturating_sub(began));
                 if age > overdue {
                     left.push(LeftChange {
                         change: change.to_string(),
-                        key: self.changes_key(&change),
+                        key: self.calls.changes_key(&change),
                         age,
                     });
                 }

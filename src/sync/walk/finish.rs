@@ -4,7 +4,7 @@
 use super::Walk;
 use crate::base::clock::Millis;
 use crate::base::ids::LiveId;
-use crate::store::{Counted, Figures, LiveRecord, LiveState, StoreResult};
+use crate::store::{Counted, Figures, FinishedChanges, LiveRecord, LiveState, StoreResult};
 use crate::sync::events::announce;
 
 /// Ranks are repaired if the record was written this long ago, in ms: a gateway ranks a live after
@@ -14,7 +14,13 @@ const RANKED_BY_NOW: Millis = 10_000;
 impl Walk {
     /// Finishes follows and other changes of several keys that a gateway left half done.
     pub(super) async fn finish_changes(&self) {
-        let (finished, all) = self.core.store.finish_changes().await;
+        let finished = match self.core.store.finish_changes().await {
+            Ok(finished) => finished,
+            Err(why) => FinishedChanges {
+                failed: Some(why),
+                ..FinishedChanges::default()
+            },
+        };
         for (user, streamer) in &finished.follows {
             self.follows.tell(user, streamer);
         }
@@ -24,7 +30,7 @@ impl Walk {
                 "finished changes that a gateway left"
             );
         }
-        if let Err(why) = all {
+        if let Some(why) = finished.failed {
             tracing::debug!(error = %why, "a change that a gateway left could not be finished");
         }
     }

@@ -291,14 +291,17 @@ calls! {
         [write] unfollow(user: &UserId, streamer: &UserId) -> bool, at user(user);
         [read] follows(streamer: &UserId, users: &[UserId]) -> Vec<bool>, at user(streamer);
         [read] follow_count(user: &UserId, edge: Edge) -> u64, at user(user);
+        [write] finish_changes() -> FinishedChanges, at list();
         [read] newest_followed(user: &UserId, most: usize) -> Vec<UserId>, at user(user);
         [read] follow_page(user: &UserId, edge: Edge, after: Option<&Followed>, limit: usize)
             -> Vec<Followed>, at user(user);
         else
-        async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
-            let call = Call { name: "finish_changes", link: self.number, node: self.list(), writes: true };
-            let run = move |store: &MemoryStore| at_once(store.finish_changes());
-            self.network.call(call, run, |why| (FinishedChanges::default(), Err(why))).await
+        async fn follows_each(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<StoreResult<Vec<bool>>> {
+            let mut answers = Vec::with_capacity(asked.len());
+            for (streamer, users) in asked {
+                answers.push(self.follows(streamer, users).await);
+            }
+            answers
         }
 
         async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>> {

@@ -212,7 +212,7 @@ async fn follows_and_unfollows_at_a_time_leave_whole_edges(store: Arc<dyn WholeS
     }
     assert_eq!(
         store.finish_changes().await,
-        (FinishedChanges::default(), Ok(())),
+        Ok(FinishedChanges::default()),
         "nothing was left"
     );
 }

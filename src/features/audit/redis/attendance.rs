@@ -37,10 +37,10 @@ impl RedisStore {
     pub(crate) async fn learn_attendance_form(&self) -> StoreResult<()> {
         let fixed = self
             .router
-            .call("learn_attendance_form", self.fixed_attendance_form())
+            .call("learn_attendance_form", self.calls.fixed_attendance_form())
             .await?;
         if let Some(form) = fixed {
-            self.attendance_form.get_or_init(|| form);
+            self.calls.attendance_form.get_or_init(|| form);
         }
         Ok(())
     }
@@ -68,13 +68,15 @@ impl RedisStore {
     /// Gives these keys the lifetime of attendance.
     pub(crate) async fn let_expire(&self, some: &[String]) -> StoreResult<()> {
         let ttl = keys::ATTENDANCE_TTL.as_secs();
-        self.for_each_key("let_expire", some, |key| ("EXPIRE", args![key, ttl]))
+        self.calls
+            .for_each_key("let_expire", some, |key| ("EXPIRE", args![key, ttl]))
             .await
     }
 
     /// Deletes these keys in the background.
     pub(crate) async fn unlink(&self, some: &[String]) -> StoreResult<()> {
-        self.for_each_key("unlink", some, |key| ("UNLINK", args![key]))
+        self.calls
+            .for_each_key("unlink", some, |key| ("UNLINK", args![key]))
             .await
     }
 

@@ -34,10 +34,10 @@ impl RedisStore {
     pub(crate) async fn learn_seen_ids(&self) -> StoreResult<()> {
         let fixed = self
             .router
-            .call("learn_seen_ids", self.fixed_seen_ids())
+            .call("learn_seen_ids", self.calls.fixed_seen_ids())
             .await?;
         if let Some(ids) = fixed {
-            self.seen_ids.get_or_init(|| ids);
+            self.calls.seen_ids.get_or_init(|| ids);
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ impl RedisStore {
         }
         let keys = self.keys();
         let on = vec![keys.online_users(slice), keys.last_seen(slice)];
-        let mut args = args![self.seen_ids().as_str()];
+        let mut args = args![self.calls.seen_ids().as_str()];
         args.extend(users.iter().map(|user| Value::from(user.as_str())));
         let steps = async {
             let mut reply = self
@@ -117,7 +117,7 @@ impl RedisStore {
         seen: &[(UserId, UnixMillis)],
     ) -> StoreResult<()> {
         let seen: Vec<(&UserId, UnixMillis)> = seen.iter().map(|(user, at)| (user, *at)).collect();
-        self.note_slice(slice, &seen, Duration::ZERO).await?;
+        self.calls.note_slice(slice, &seen, Duration::ZERO).await?;
         Ok(())
     }
 

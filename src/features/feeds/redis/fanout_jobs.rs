@@ -18,7 +18,7 @@ use crate::features::feeds::store::fanout_jobs::{
 };
 use crate::features::feeds::store::statuses::{Entry, StatusId};
 use crate::store::redis::reply::{Reply, number, score, text};
-use crate::store::redis::{RedisStore, args, scripts};
+use crate::store::redis::{RedisCalls, RedisStore, args, scripts};
 use crate::store::{Followed, StoreResult};
 
 const GROUP: &str = "gateways";
@@ -55,24 +55,31 @@ fn read_progress(text: &str) -> Option<Followed> {
     })
 }
 
-impl RedisStore {
+impl RedisCalls {
     fn fanout_keys(&self) -> Vec<String> {
         vec![self.keys().fanout(), self.keys().fanout_progress()]
     }
 
-    /// Whether a job that adds or removes the status is unfinished.
-    pub(crate) async fn is_being_told(&self, status: &StatusId) -> StoreResult<bool> {
-        let add = name(FanoutTask::Add, status);
-        let remove = name(FanoutTask::Remove, status);
-        let args = args![self.keys().fanout_progress(), add, remove];
-        let steps = async {
-            let fields = Reply::of(self.router.command("HMGET", args).await?)?;
-            Ok(fields.texts().next().is_some())
-        };
-        self.router.call("is_being_told", steps).await
+    async fn finish_taken(&self, worker: &GatewayId, id: &str, job: &str) -> StoreResult<()> {
+        let args = args![worker, GROUP, id, job];
+        self.router
+            .script(&scripts::FINISH_FANOUT, self.fanout_keys(), args)
+            .await?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl FanoutJobs for RedisCalls {
+    async fn enqueue_fanout(&self, job: &Job) -> StoreResult<()> {
+        let args = args![name(job.task, &job.entry.id), job.entry.at];
+        self.router
+            .script(&own_scripts::ENQUEUE_FANOUT, self.fanout_keys(), args)
+            .await?;
+        Ok(())
     }
 
-    async fn take_jobs(&self, worker: &GatewayId, most: usize) -> StoreResult<TakenJobs> {
+    async fn take_fanouts(&self, worker: &GatewayId, most: usize) -> StoreResult<TakenJobs> {
         // Mostly there is nothing to do, and these two commands cost Redis far less than a script.
         let look = vec![
             ("XLEN", args![self.keys().fanout()]),
@@ -108,16 +115,16 @@ impl RedisStore {
         Ok(taken)
     }
 
-    async fn keep_taken(&self, worker: &GatewayId, taken: &TakenJob) -> StoreResult<bool> {
-        let done_to = match &taken.done_to {
+    async fn keep_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<bool> {
+        let done_to = match &job.done_to {
             Some(last) => format!("{} {}", last.at, last.user),
             None => String::new(),
         };
         let args = args![
             worker,
             GROUP,
-            taken.id,
-            name(taken.job.task, &taken.job.entry.id),
+            job.id,
+            name(job.job.task, &job.job.entry.id),
             done_to
         ];
         self.router
@@ -126,15 +133,39 @@ impl RedisStore {
             .flag()
     }
 
-    async fn finish_taken(&self, worker: &GatewayId, id: &str, job: &str) -> StoreResult<()> {
-        let args = args![worker, GROUP, id, job];
-        self.router
-            .script(&scripts::FINISH_FANOUT, self.fanout_keys(), args)
-            .await?;
-        Ok(())
+    async fn finish_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<()> {
+        let what = name(job.job.task, &job.job.entry.id);
+        self.finish_taken(worker, &job.id, &what).await
     }
 
-    async fn do_set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> StoreResult<()> {
+    async fn is_being_added(&self, status: &StatusId) -> StoreResult<bool> {
+        let args = args![self.keys().fanout_progress(), name(FanoutTask::Add, status)];
+        Ok(!self.router.command("HGET", args).await?.is_null())
+    }
+
+    async fn pulled_authors(&self) -> StoreResult<Vec<(UserId, UnixMillis)>> {
+        let args = args![self.keys().pulled(), 0, MAX_PULLED - 1, "WITHSCORES"];
+        let authors = Reply::of(self.router.command("ZREVRANGE", args).await?)?.scored()?;
+        let mut pulled = Vec::with_capacity(authors.len());
+        for (user, since) in authors {
+            if let Ok(user) = UserId::parse(&user) {
+                pulled.push((user, since));
+            }
+        }
+        Ok(pulled)
+    }
+
+    async fn pulled_since(&self, author: &UserId) -> StoreResult<Option<UnixMillis>> {
+        let args = args![self.keys().pulled(), author];
+        let since = self.router.command("ZSCORE", args).await?;
+        if since.is_null() {
+            Ok(None)
+        } else {
+            Ok(Some(score(since)?.max(0.0) as UnixMillis))
+        }
+    }
+
+    async fn set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> StoreResult<()> {
         let key = self.keys().pulled();
         let Some(since) = since else {
             self.router.command("ZREM", args![key, author]).await?;
@@ -151,75 +182,16 @@ impl RedisStore {
     }
 }
 
-#[async_trait]
-impl FanoutJobs for RedisStore {
-    async fn enqueue_fanout(&self, job: &Job) -> StoreResult<()> {
-        let args = args![name(job.task, &job.entry.id), job.entry.at];
+impl RedisStore {
+    /// Whether a job that adds or removes the status is unfinished.
+    pub(crate) async fn is_being_told(&self, status: &StatusId) -> StoreResult<bool> {
+        let add = name(FanoutTask::Add, status);
+        let remove = name(FanoutTask::Remove, status);
+        let args = args![self.keys().fanout_progress(), add, remove];
         let steps = async {
-            self.router
-                .script(&own_scripts::ENQUEUE_FANOUT, self.fanout_keys(), args)
-                .await?;
-            Ok(())
+            let fields = Reply::of(self.router.command("HMGET", args).await?)?;
+            Ok(fields.texts().next().is_some())
         };
-        self.router.call("enqueue_fanout", steps).await
-    }
-
-    async fn take_fanouts(&self, worker: &GatewayId, most: usize) -> StoreResult<TakenJobs> {
-        self.router
-            .call("take_fanouts", self.take_jobs(worker, most))
-            .await
-    }
-
-    async fn keep_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<bool> {
-        self.router
-            .call("keep_fanout", self.keep_taken(worker, job))
-            .await
-    }
-
-    async fn finish_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<()> {
-        let what = name(job.job.task, &job.job.entry.id);
-        self.router
-            .call("finish_fanout", self.finish_taken(worker, &job.id, &what))
-            .await
-    }
-
-    async fn is_being_added(&self, status: &StatusId) -> StoreResult<bool> {
-        let args = args![self.keys().fanout_progress(), name(FanoutTask::Add, status)];
-        let steps = async { Ok(!self.router.command("HGET", args).await?.is_null()) };
-        self.router.call("is_being_added", steps).await
-    }
-
-    async fn pulled_authors(&self) -> StoreResult<Vec<(UserId, UnixMillis)>> {
-        let args = args![self.keys().pulled(), 0, MAX_PULLED - 1, "WITHSCORES"];
-        let steps = async {
-            let authors = Reply::of(self.router.command("ZREVRANGE", args).await?)?.scored()?;
-            let mut pulled = Vec::with_capacity(authors.len());
-            for (user, since) in authors {
-                if let Ok(user) = UserId::parse(&user) {
-                    pulled.push((user, since));
-                }
-            }
-            Ok(pulled)
-        };
-        self.router.call("pulled_authors", steps).await
-    }
-
-    async fn pulled_since(&self, author: &UserId) -> StoreResult<Option<UnixMillis>> {
-        let args = args![self.keys().pulled(), author];
-        let steps = async {
-            let since = self.router.command("ZSCORE", args).await?;
-            if since.is_null() {
-                Ok(None)
-            } else {
-                Ok(Some(score(since)?.max(0.0) as UnixMillis))
-            }
-        };
-        self.router.call("pulled_since", steps).await
-    }
-
-    async fn set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> StoreResult<()> {
-        self.router
-            .call("set_pulled", self.do_set_pulled(author, since))
-            .await
+        self.router.call("is_being_told", steps).await
     }
 }

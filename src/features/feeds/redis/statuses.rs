@@ -9,7 +9,7 @@ use crate::features::feeds::store::statuses::{Post, StatusId, Statuses, Subject}
 use crate::features::feeds::store::timelines::{MAX_TIMELINE, Timeline, Timelines};
 use crate::store::StoreResult;
 use crate::store::redis::reply::{next_answer, nonsense, text};
-use crate::store::redis::{RedisStore, args};
+use crate::store::redis::{RedisCalls, args};
 
 fn post_of(status: &StatusId) -> Option<&PostId> {
     match status.subject() {
@@ -22,7 +22,7 @@ fn read_post(json: &str) -> StoreResult<Post> {
     serde_json::from_str(json).map_err(|_| nonsense("an announcement"))
 }
 
-impl RedisStore {
+impl RedisCalls {
     fn post_keys(&self, author: &UserId) -> Vec<String> {
         vec![
             self.keys().timeline(&Timeline::Profile(author.clone())),
@@ -32,7 +32,7 @@ impl RedisStore {
 }
 
 #[async_trait]
-impl Statuses for RedisStore {
+impl Statuses for RedisCalls {
     async fn put_post(&self, status: &StatusId, post: &Post) -> StoreResult<Post> {
         let Some(id) = post_of(status) else {
             return Err(nonsense("an announcement of a live"));
@@ -40,8 +40,11 @@ impl Statuses for RedisStore {
         let json = serde_json::to_string(post).map_err(|why| nonsense(why.to_string()))?;
         let args = args![MAX_TIMELINE, post.at, status, id, json];
         let keys = self.post_keys(status.author());
-        let steps = self.router.script(&scripts::PUT_POST, keys, args);
-        let there = self.router.call("put_post", steps).await?.text()?;
+        let there = self
+            .router
+            .script(&scripts::PUT_POST, keys, args)
+            .await?
+            .text()?;
         serde_json::from_str(&there).map_err(|why| nonsense(why.to_string()))
     }
 
@@ -51,13 +54,10 @@ impl Statuses for RedisStore {
         };
         let keys = self.post_keys(status.author());
         let args = args![status, id];
-        let steps = async {
-            self.router
-                .script(&scripts::DROP_POST, keys, args)
-                .await?
-                .flag()
-        };
-        self.router.call("drop_post", steps).await
+        self.router
+            .script(&scripts::DROP_POST, keys, args)
+            .await?
+            .flag()
     }
 
     async fn posts(&self, statuses: &[StatusId]) -> Vec<StoreResult<Option<Post>>> {

@@ -17,7 +17,7 @@ use crate::store::redis::node::Command;
 use crate::store::redis::paging::Scored;
 use crate::store::redis::reply::{Reply, next_answer, number};
 use crate::store::redis::router::ScriptCall;
-use crate::store::redis::{RedisStore, args};
+use crate::store::redis::{RedisCalls, args};
 
 /// Entries that a reading takes beyond a page, because entries with the time at which the page
 /// begins may be on the page before.
@@ -84,7 +84,7 @@ impl RawPage {
     }
 }
 
-impl RedisStore {
+impl RedisCalls {
     /// Reads pages of up to `most` raw entries.
     async fn raw_pages(&self, asked: &[Asked], most: usize) -> Vec<StoreResult<RawPage>> {
         self.router
@@ -103,7 +103,7 @@ impl RedisStore {
 }
 
 #[async_trait]
-impl Timelines for RedisStore {
+impl Timelines for RedisCalls {
     async fn read_timelines(
         &self,
         asked: &[(Timeline, Option<Entry>)],
@@ -148,8 +148,7 @@ impl Timelines for RedisStore {
 
     async fn timeline_len(&self, timeline: &Timeline) -> StoreResult<u64> {
         let key = args![self.timeline_key(timeline)];
-        let steps = async { number(&self.router.command("ZCARD", key).await?) };
-        self.router.call("timeline_len", steps).await
+        number(&self.router.command("ZCARD", key).await?)
     }
 
     async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>> {
@@ -169,44 +168,38 @@ impl Timelines for RedisStore {
         to: &[Timeline],
         looked: Instant,
     ) -> StoreResult<()> {
-        let steps = async {
-            let mut keys = Vec::with_capacity(to.len());
-            let mut calls = Vec::with_capacity(to.len());
-            for timeline in to {
-                let key = self.timeline_key(timeline);
-                let not_after = self.router.not_after(&key).await?;
-                // Read after the node's time: the process may have been stopped in between.
-                let until = not_after.saturating_sub(millis(looked.elapsed()));
-                calls.push(ScriptCall {
-                    keys: vec![key.clone()],
-                    args: args![until, timeline.most(), entry.at, entry.id],
-                });
-                keys.push(key);
-            }
-            let answers = self.router.script_each(&scripts::ADD_STATUSES, calls).await;
-            for (key, answer) in keys.iter().zip(answers) {
-                in_time(self, key, answer?)?;
-            }
-            Ok(())
-        };
-        self.router.call("add_to_timelines", steps).await
+        let mut keys = Vec::with_capacity(to.len());
+        let mut calls = Vec::with_capacity(to.len());
+        for timeline in to {
+            let key = self.timeline_key(timeline);
+            let not_after = self.router.not_after(&key).await?;
+            // Read after the node's time: the process may have been stopped in between.
+            let until = not_after.saturating_sub(millis(looked.elapsed()));
+            calls.push(ScriptCall {
+                keys: vec![key.clone()],
+                args: args![until, timeline.most(), entry.at, entry.id],
+            });
+            keys.push(key);
+        }
+        let answers = self.router.script_each(&scripts::ADD_STATUSES, calls).await;
+        for (key, answer) in keys.iter().zip(answers) {
+            in_time(self, key, answer?)?;
+        }
+        Ok(())
     }
 
     async fn add_entries(&self, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()> {
         let key = self.timeline_key(timeline);
-        let steps = async {
-            let mut args = args![self.router.not_after(&key).await?, timeline.most()];
-            for entry in entries.iter().take(MAX_TIMELINE) {
-                args.extend(args![entry.at, entry.id]);
-            }
-            let reply = self
-                .router
-                .script(&scripts::ADD_STATUSES, vec![key.clone()], args)
-                .await?;
-            in_time(self, &key, reply)?;
-            Ok(())
-        };
-        self.router.call("add_entries", steps).await
+        let mut args = args![self.router.not_after(&key).await?, timeline.most()];
+        for entry in entries.iter().take(MAX_TIMELINE) {
+            args.extend(args![entry.at, entry.id]);
+        }
+        let reply = self
+            .router
+            .script(&scripts::ADD_STATUSES, vec![key.clone()], args)
+            .await?;
+        in_time(self, &key, reply)?;
+        Ok(())
     }
 
     async fn remove_from_timelines(&self, status: &StatusId, from: &[Timeline]) -> StoreResult<()> {
@@ -214,13 +207,10 @@ impl Timelines for RedisStore {
             .iter()
             .map(|timeline| ("ZREM", args![self.timeline_key(timeline), status]))
             .collect();
-        let steps = async {
-            for answer in self.router.read_all(commands).await {
-                answer?;
-            }
-            Ok(())
-        };
-        self.router.call("remove_from_timelines", steps).await
+        for answer in self.router.read_all(commands).await {
+            answer?;
+        }
+        Ok(())
     }
 
     async fn remove_entries(&self, timeline: &Timeline, statuses: &[StatusId]) -> StoreResult<()> {
@@ -230,9 +220,7 @@ impl Timelines for RedisStore {
         }
         let mut args = args![self.timeline_key(timeline)];
         args.extend(unique.into_iter().map(Value::from));
-        self.router
-            .call("remove_entries", self.router.command("ZREM", args))
-            .await?;
+        self.router.command("ZREM", args).await?;
         Ok(())
     }
 }

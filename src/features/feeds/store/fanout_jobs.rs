@@ -7,11 +7,10 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, UserId};
 use crate::features::feeds::store::statuses::{Entry, StatusId};
+use crate::store::calls::calls;
 use crate::store::{Followed, StoreResult};
 
 /// The time without a report after which another gateway takes a job over. It is longer than any
@@ -61,33 +60,34 @@ pub struct TakenJobs {
     pub oldest: Duration,
 }
 
-/// Jobs for the followers of an author, and the authors who have none.
-#[async_trait]
-pub trait FanoutJobs: Sync {
-    /// Adds a job, unless the same one is not finished yet.
-    async fn enqueue_fanout(&self, job: &Job) -> StoreResult<()>;
+calls! {
+    /// Jobs for the followers of an author, and the authors who have none.
+    pub trait FanoutJobs {
+        /// Adds a job, unless the same one is not finished yet.
+        async fn enqueue_fanout(&self, job: &Job) -> StoreResult<()>;
 
-    /// Takes up to `most` jobs that no worker has taken, or that no worker has kept for
-    /// [`CLAIM_AFTER`].
-    async fn take_fanouts(&self, worker: &GatewayId, most: usize) -> StoreResult<TakenJobs>;
+        /// Takes up to `most` jobs that no worker has taken, or that no worker has kept for
+        /// [`CLAIM_AFTER`].
+        async fn take_fanouts(&self, worker: &GatewayId, most: usize) -> StoreResult<TakenJobs>;
 
-    /// Reports how far a job got, and that it goes on. Returns false if another worker has taken it
-    /// over.
-    async fn keep_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<bool>;
+        /// Reports how far a job got, and that it goes on. Returns false if another worker has taken it
+        /// over.
+        async fn keep_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<bool>;
 
-    /// Forgets a job, unless another worker has taken it over.
-    async fn finish_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<()>;
+        /// Forgets a job, unless another worker has taken it over.
+        async fn finish_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<()>;
 
-    /// Whether there is an unfinished job that adds the status.
-    async fn is_being_added(&self, status: &StatusId) -> StoreResult<bool>;
+        /// Whether there is an unfinished job that adds the status.
+        async fn is_being_added(&self, status: &StatusId) -> StoreResult<bool>;
 
-    /// The authors whose statuses are pulled, each with the time from which on they are pulled.
-    async fn pulled_authors(&self) -> StoreResult<Vec<(UserId, UnixMillis)>>;
+        /// The authors whose statuses are pulled, each with the time from which on they are pulled.
+        async fn pulled_authors(&self) -> StoreResult<Vec<(UserId, UnixMillis)>>;
 
-    /// The time from which on an author's statuses are pulled; `None` if they are not pulled.
-    async fn pulled_since(&self, author: &UserId) -> StoreResult<Option<UnixMillis>>;
+        /// The time from which on an author's statuses are pulled; `None` if they are not pulled.
+        async fn pulled_since(&self, author: &UserId) -> StoreResult<Option<UnixMillis>>;
 
-    /// Notes that an author's statuses are pulled from this time on, unless an earlier time is
-    /// noted; or, with `None`, that they are not pulled.
-    async fn set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> StoreResult<()>;
+        /// Notes that an author's statuses are pulled from this time on, unless an earlier time is
+        /// noted; or, with `None`, that they are not pulled.
+        async fn set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> StoreResult<()>;
+    }
 }

@@ -1,10 +1,9 @@
 //! The boundary for users' lists of other users. A list has no timeline of its own: it is read from
 //! the timelines of the members.
 
-use async_trait::async_trait;
-
 use crate::base::ids::{ListName, UserId};
 use crate::store::StoreResult;
+use crate::store::calls::calls;
 
 /// Maximum members of a list.
 pub const MAX_LIST: usize = 1_000;
@@ -20,25 +19,26 @@ pub enum PutInList {
     Full,
 }
 
-/// Users' lists of other users. A list without members does not exist.
-#[async_trait]
-pub trait UserLists: Sync {
-    /// Puts a user into a list.
-    async fn put_in_list(
-        &self,
-        owner: &UserId,
-        list: &ListName,
-        member: &UserId,
-    ) -> StoreResult<PutInList>;
+calls! {
+    /// Users' lists of other users. A list without members does not exist.
+    pub trait UserLists {
+        /// Puts a user into a list.
+        async fn put_in_list(
+            &self,
+            owner: &UserId,
+            list: &ListName,
+            member: &UserId,
+        ) -> StoreResult<PutInList>;
 
-    /// Takes a user out of a list. Returns false if the user was not in it.
-    async fn take_out_of_list(
-        &self,
-        owner: &UserId,
-        list: &ListName,
-        member: &UserId,
-    ) -> StoreResult<bool>;
+        /// Takes a user out of a list. Returns false if the user was not in it.
+        async fn take_out_of_list(
+            &self,
+            owner: &UserId,
+            list: &ListName,
+            member: &UserId,
+        ) -> StoreResult<bool>;
 
-    /// All members of a list, in no order.
-    async fn list_members(&self, owner: &UserId, list: &ListName) -> StoreResult<Vec<UserId>>;
+        /// All members of a list, in no order.
+        async fn list_members(&self, owner: &UserId, list: &ListName) -> StoreResult<Vec<UserId>>;
+    }
 }

@@ -6,11 +6,11 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId, PostId, UserId};
+use crate::store::calls::calls;
 use crate::store::{LiveRecord, StoreResult};
 
 /// Between the author and the rest of a status id. No other id contains it.
@@ -153,22 +153,25 @@ pub struct Post {
     pub data: Option<String>,
 }
 
-/// Announcements. Each author's newest [`crate::features::feeds::store::timelines::MAX_TIMELINE`] are kept.
-#[async_trait]
-pub trait Statuses: Sync {
-    /// Keeps an announcement unless there is one with the id, and puts it into the author's profile.
-    /// Answers the one that is there. Forgets the author's oldest announcement if there are too many.
-    async fn put_post(&self, status: &StatusId, post: &Post) -> StoreResult<Post>;
+calls! {
+    /// Announcements. Each author's newest [`crate::features::feeds::store::timelines::MAX_TIMELINE`] are kept.
+    pub trait Statuses {
+        /// Keeps an announcement unless there is one with the id, and puts it into the author's profile.
+        /// Answers the one that is there. Forgets the author's oldest announcement if there are too many.
+        async fn put_post(&self, status: &StatusId, post: &Post) -> StoreResult<Post>;
 
-    /// Forgets an announcement. Returns false if there is no such announcement.
-    async fn drop_post(&self, status: &StatusId) -> StoreResult<bool>;
+        /// Forgets an announcement. Returns false if there is no such announcement.
+        async fn drop_post(&self, status: &StatusId) -> StoreResult<bool>;
 
-    /// Reads announcements; `None` for one that does not exist, or for the status of a live.
-    async fn posts(&self, statuses: &[StatusId]) -> Vec<StoreResult<Option<Post>>>;
+        /// How many announcements of an author there are. Counted in the author's profile, so it cannot
+        /// drift from it.
+        async fn count_posts(&self, author: &UserId) -> StoreResult<u64>;
 
-    /// How many announcements of an author there are. Counted in the author's profile, so it cannot
-    /// drift from it.
-    async fn count_posts(&self, author: &UserId) -> StoreResult<u64>;
+        each:
+
+        /// Reads announcements; `None` for one that does not exist, or for the status of a live.
+        async fn posts(&self, statuses: &[StatusId]) -> Vec<StoreResult<Option<Post>>>;
+    }
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 //! timeline is a copy that may have too many entries. Code that shows it checks for each status
 //! whether it still stands, see [`crate::features::feeds::store::feeds::status_page`].
 
-use async_trait::async_trait;
 use tokio::time::Instant;
 
 use crate::base::ids::UserId;
 use crate::features::feeds::store::statuses::{Entry, StatusId};
 use crate::store::StoreResult;
+use crate::store::calls::calls;
 
 /// Maximum entries of a timeline; the newest are kept.
 pub const MAX_TIMELINE: usize = 1_000;
@@ -51,38 +51,41 @@ impl Timeline {
     }
 }
 
-/// Timelines of statuses. Every write may be repeated.
-#[async_trait]
-pub trait Timelines: Sync {
-    /// Up to `limit` entries of each timeline, newest first, older than the given one. An error for
-    /// one is no error for another.
-    async fn read_timelines(
-        &self,
-        asked: &[(Timeline, Option<Entry>)],
-        limit: usize,
-    ) -> Vec<StoreResult<Vec<Entry>>>;
+calls! {
+    /// Timelines of statuses. Every write may be repeated.
+    pub trait Timelines {
+        /// How many entries a timeline has.
+        async fn timeline_len(&self, timeline: &Timeline) -> StoreResult<u64>;
 
-    /// How many entries a timeline has.
-    async fn timeline_len(&self, timeline: &Timeline) -> StoreResult<u64>;
+        /// Puts a status into up to 250 timelines. `looked` is when the caller began to check whether
+        /// the status stands. The store refuses a write that arrives 5 s after that, or later.
+        async fn add_to_timelines(
+            &self,
+            entry: &Entry,
+            to: &[Timeline],
+            looked: Instant,
+        ) -> StoreResult<()>;
 
-    /// For each, whether the timeline has the status.
-    async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>>;
+        /// Puts up to [`MAX_TIMELINE`] statuses into one timeline.
+        async fn add_entries(&self, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()>;
 
-    /// Puts a status into up to 250 timelines. `looked` is when the caller began to check whether
-    /// the status stands. The store refuses a write that arrives 5 s after that, or later.
-    async fn add_to_timelines(
-        &self,
-        entry: &Entry,
-        to: &[Timeline],
-        looked: Instant,
-    ) -> StoreResult<()>;
+        /// Takes a status out of up to 250 timelines.
+        async fn remove_from_timelines(&self, status: &StatusId, from: &[Timeline]) -> StoreResult<()>;
 
-    /// Puts up to [`MAX_TIMELINE`] statuses into one timeline.
-    async fn add_entries(&self, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()>;
+        /// Takes up to [`MAX_TIMELINE`] statuses out of one timeline.
+        async fn remove_entries(&self, timeline: &Timeline, statuses: &[StatusId]) -> StoreResult<()>;
 
-    /// Takes a status out of up to 250 timelines.
-    async fn remove_from_timelines(&self, status: &StatusId, from: &[Timeline]) -> StoreResult<()>;
+        each:
 
-    /// Takes up to [`MAX_TIMELINE`] statuses out of one timeline.
-    async fn remove_entries(&self, timeline: &Timeline, statuses: &[StatusId]) -> StoreResult<()>;
+        /// Up to `limit` entries of each timeline, newest first, older than the given one. An error for
+        /// one is no error for another.
+        async fn read_timelines(
+            &self,
+            asked: &[(Timeline, Option<Entry>)],
+            limit: usize,
+        ) -> Vec<StoreResult<Vec<Entry>>>;
+
+        /// For each, whether the timeline has the status.
+        async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>>;
+    }
 }

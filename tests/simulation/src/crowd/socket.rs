@@ -1,5 +1,5 @@
-//! One device with a WebSocket. [`SocketClient`] is what the protocol says, without any I/O: what
-//! an order and a message mean, and what to send. [`SocketDevice`] moves its messages.
+//! One device with a WebSocket. `SocketClient` is what the protocol says, without any I/O: what
+//! an order and a message mean, and what to send. `SocketDevice` moves its messages.
 
 use std::sync::Arc;
 use std::time::Duration;
