@@ -157,7 +157,8 @@ async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway
     gateway.admin_addr = ports.admin_addr;
     ports.serve(&gateway.app, certificate, &gateway.intake, &gateway.sockets);
     let sockets_at_most = gateway.app.admission.limits.sockets;
-    let (gateway_id, addr) = (gateway.id(), gateway.addr);
+    let gateway_id = gateway.id();
+    let addr = gateway.addr;
     let store = gateway.app.core.store.kind();
     tracing::info!(%gateway_id, store, %addr, sockets_at_most, "gateway started");
     Ok(gateway)

@@ -49,11 +49,10 @@ impl States {
             })
             .value
             .clone();
-        match value.downcast::<Mutex<T>>() {
-            Ok(value) => value.lock_arc(),
-            // The map has each value under its own type.
-            Err(_) => Arc::new(Mutex::new(T::default())).lock_arc(),
-        }
+        let value = value
+            .downcast::<Mutex<T>>()
+            .unwrap_or_else(|_| unreachable!("each value lies under its own type"));
+        value.lock_arc()
     }
 
     /// A copy of all states.
