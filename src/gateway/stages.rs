@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -34,10 +35,14 @@ impl Stage {
     where
         F: Future<Output = ()> + Send + 'static,
     {
+        self.watch(name, Box::pin(begin(self.stop.clone())));
+    }
+
+    fn watch(&self, name: &'static str, task: BoxFuture<'static, ()>) {
         let stop = self.stop.clone();
         let give_up = self.give_up.clone();
         let failed = self.failed.clone();
-        let mut running = tokio::spawn(begin(stop.clone()));
+        let mut running = tokio::spawn(task);
         self.tasks.spawn(async move {
             let ended = tokio::select! {
                 ended = &mut running => ended,

@@ -5,6 +5,7 @@
 //! A node that redirects a call did nothing, so the router may send the call to the node that it
 //! names. The router leaves every other failure to the caller.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use fred::types::Value;
@@ -135,20 +136,18 @@ impl Router {
 
     /// Runs one call of the store with a deadline, and counts its failure under `name`. Refuses the
     /// call at once while no node answers.
-    pub(crate) async fn call<T>(
+    pub(crate) async fn call<T: Send>(
         &self,
         name: &'static str,
-        steps: impl Future<Output = StoreResult<T>>,
+        steps: impl Future<Output = StoreResult<T>> + Send,
     ) -> StoreResult<T> {
-        let result = if *self.health.borrow() == Health::Down {
-            Err(StoreError::Lost("it is down".to_owned()))
+        let mut result = Err(StoreError::Timeout);
+        if *self.health.borrow() == Health::Down {
+            result = Err(StoreError::Lost("it is down".to_owned()));
         } else {
-            let span = tracing::debug_span!("redis", call = name);
-            match timeout(CALL_DEADLINE, steps.instrument(span)).await {
-                Ok(result) => result,
-                Err(_) => Err(StoreError::Timeout),
-            }
-        };
+            let steps = pin!(async { result = steps.await });
+            until_deadline(name, steps).await;
+        }
         if let Err(error) = &result {
             self.count_error(name, error);
         }
@@ -385,6 +384,14 @@ impl Router {
             "TRYAGAIN slot {slot} moves from node to node"
         ))))
     }
+}
+
+/// Takes the steps of one call until they end, or until its deadline. It is not generic, since a
+/// hundred calls come here.
+async fn until_deadline(name: &'static str, steps: Pin<&mut (dyn Future<Output = ()> + Send)>) {
+    let span = tracing::debug_span!("redis", call = name);
+    // At the deadline the caller's result is the one that it began with.
+    let _ = timeout(CALL_DEADLINE, steps.instrument(span)).await;
 }
 
 /// The slot of the key that is the argument at this place; 0 for a command without it.
