@@ -20,8 +20,8 @@ use crate::edge::http::problem::{Kind, Problem, refusals};
 use crate::edge::http::requests::{InPath, run_to_completion};
 use crate::edge::http::state::AppState;
 use crate::features::erasure::eraser::EraseError;
-use crate::features::erasure::store::ErasureStore;
-use crate::features::erasure::store::{Erasure, PersonalData};
+use crate::features::erasure::store::{Erasure, ErasureStore};
+use crate::store::PersonalData;
 
 /// After how many seconds to ask again if too many users are being erased. Some have been erased by
 /// then.
