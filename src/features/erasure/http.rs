@@ -2,7 +2,6 @@
 //! anything about a user who is being erased.
 
 use crate::edge::http::routes::Routes;
-use crate::features::erasure::Eraser;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use utoipa_axum::routes;
@@ -19,7 +18,7 @@ use crate::base::ids::{ErasureId, UserId};
 use crate::edge::http::problem::{Kind, Problem, refusals};
 use crate::edge::http::requests::{InPath, run_to_completion};
 use crate::edge::http::state::AppState;
-use crate::features::erasure::eraser::EraseError;
+use crate::features::erasure::eraser::{EraseError, Eraser};
 use crate::features::erasure::store::{Erasure, ErasureStore};
 use crate::store::PersonalData;
 

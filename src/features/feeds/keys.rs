@@ -75,7 +75,8 @@ impl Keys {
 
     /// Reads the key of a timeline back.
     pub(crate) fn read_timeline(&self, key: &str) -> Option<Timeline> {
-        let kinds: [(&Family, fn(UserId) -> Timeline); 4] = [
+        type OfUser = fn(UserId) -> Timeline;
+        let kinds: [(&Family, OfUser); 4] = [
             (&HOME, Timeline::Home),
             (&FEED, Timeline::Feed),
             (&PROFILE, Timeline::Profile),
