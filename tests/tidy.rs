@@ -70,11 +70,6 @@ const CORE: &str = "base config auth store presence peers dashboards sync sessio
 /// Which feature takes something from which other one, and why.
 const BETWEEN_FEATURES: &[(&str, &str, &str)] = &[
     ("feeds", "profiles", "only users with a profile announce"),
-    ("erasure", "attendance", "it erases what the others keep"),
-    ("erasure", "feeds", "it erases what the others keep"),
-    ("erasure", "history", "it erases what the others keep"),
-    ("erasure", "media", "it erases what the others keep"),
-    ("erasure", "profiles", "it erases what the others keep"),
     ("audit", "attendance", "it looks at what the others keep"),
     ("audit", "feeds", "it looks at what the others keep"),
     ("audit", "profiles", "it looks at what the others keep"),

@@ -33,6 +33,9 @@ use crate::peers::core::Core;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
+use crate::store::redis::erasing::{AllErasers, Eraser};
+use crate::store::redis::family::{AllFamilies, Family};
+use crate::store::redis::keys::{self, Keys};
 
 /// A store with the calls of all features.
 pub trait WholeStore:
@@ -60,6 +63,34 @@ impl WholeStore for MemoryStore {
 impl WholeStore for RedisStore {
     fn for_clients(self: Arc<Self>) -> Arc<dyn WholeStore> {
         Arc::new(self.with_clients_share())
+    }
+}
+
+impl AllFamilies for Keys {
+    fn families(&self) -> Vec<&'static Family> {
+        [
+            keys::FAMILIES,
+            attendance::keys::FAMILIES,
+            erasure::keys::FAMILIES,
+            feeds::keys::FAMILIES,
+            history::keys::FAMILIES,
+            media::keys::FAMILIES,
+            webhooks::keys::FAMILIES,
+        ]
+        .concat()
+    }
+}
+
+impl AllErasers for Keys {
+    fn erasers(&self) -> Vec<Eraser> {
+        [
+            attendance::keys::ERASERS,
+            erasure::core_keys::ERASERS,
+            feeds::keys::ERASERS,
+            media::keys::ERASERS,
+            profiles::erasing::ERASERS,
+        ]
+        .concat()
     }
 }
 
@@ -115,4 +146,46 @@ pub(crate) fn wrong_files(config: &Config) -> Vec<String> {
         wrong.push(why.to_string());
     }
     wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::key_prefix::KeyPrefix;
+    use crate::store::redis::family::Names;
+
+    #[test]
+    fn every_key_is_of_one_family_and_one_installation() {
+        let installations = ["", "app:", "app:rollcall:"]
+            .map(|prefix| Keys::new(KeyPrefix::parse(prefix).unwrap(), 0));
+        let mut known = 0;
+        for (at, keys) in installations.iter().enumerate() {
+            for key in keys.one_of_each() {
+                for (reads, other) in installations.iter().enumerate() {
+                    let mut families = other.families();
+                    families.retain(|family| other.read(family, &key).is_some());
+                    assert_eq!(
+                        families.len(),
+                        usize::from(at == reads),
+                        "{key}: {families:?}"
+                    );
+                    known += families.len();
+                }
+            }
+        }
+        assert!(known >= 3 * Keys::default().families().len());
+    }
+
+    #[test]
+    fn who_names_users_in_a_way_of_its_own_has_an_eraser() {
+        let keys = Keys::default();
+        let mut families = keys.families();
+        families.retain(|family| matches!(family.names, Names::Otherwise | Names::Large));
+        let mut named: Vec<&str> = families.iter().map(|family| family.name).collect();
+        let erasers = keys.erasers();
+        let mut erased: Vec<&str> = erasers.iter().map(|(family, _)| family.name).collect();
+        named.sort_unstable();
+        erased.sort_unstable();
+        assert_eq!(named, erased);
+    }
 }

@@ -11,10 +11,12 @@ pub(crate) mod bus;
 pub(crate) mod calls;
 pub(crate) mod counts;
 pub(crate) mod doubts;
+pub(crate) mod erased;
 pub(crate) mod errors;
 pub(crate) mod events;
 pub mod fans;
 pub(crate) mod follows;
+pub(crate) mod jobs;
 pub(crate) mod last_seen;
 pub(crate) mod leases;
 pub(crate) mod limits;
@@ -43,6 +45,7 @@ pub use counts::{
     Point, Rank, RankedLive,
 };
 pub use doubts::{Doubt, Doubts};
+pub use erased::{ErasedSome, Found, PersonalData};
 pub use errors::{StoreError, StoreResult, both};
 pub use events::{
     APPENDED_KNOWN, About, BuryReply, COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, EventAges,
@@ -50,6 +53,8 @@ pub use events::{
     StreamEvent, UNDELIVERED_TTL, WebhookQueue, one_append,
 };
 pub use follows::{Edge, FinishedChanges, Followed, Follows, MAX_FOLLOWED, followed};
+pub use jobs::CLAIM_AFTER;
+pub(crate) use jobs::JOB_GROUP;
 pub use last_seen::{LastSeen, Seen, Span};
 pub use leases::{
     Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, LivingGateway, RenewLease,
@@ -117,7 +122,6 @@ impl<T> Store for T where
         + Moderation
         + Events
         + Follows
-        + LatestStays
         + LatestStays
         + Answers
         + LastSeen

@@ -20,8 +20,10 @@ pub(crate) mod counts;
 pub(crate) mod discovery;
 pub(crate) mod doubts;
 pub(crate) mod echo;
+pub(crate) mod erasing;
 pub(crate) mod errors;
 pub(crate) mod events;
+pub mod family;
 pub(crate) mod follows;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
@@ -44,6 +46,7 @@ pub(crate) mod router;
 pub(crate) mod scripts;
 pub(crate) mod session_ends;
 pub(crate) mod shared_secrets;
+pub(crate) mod slice_name;
 pub(crate) mod slices;
 pub(crate) mod slots;
 pub(crate) mod streamers;

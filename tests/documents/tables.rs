@@ -1,35 +1,23 @@
 //! Settings, metrics, codes and keys: each is declared once in the code, and named in the document
 //! about it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rollcall::auth::permissions;
-use rollcall::base::ids::{
-    Epoch, Group, ListName, LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId,
-};
+use rollcall::base::ids::{LiveId, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
-use rollcall::base::session_key::{ENDS_KEPT, KEY_BYTES, SessionKey};
-use rollcall::base::webhook_name::WebhookName;
+use rollcall::base::session_key::ENDS_KEPT;
 use rollcall::base::{exit, metrics, process};
 use rollcall::config;
 use rollcall::features::audit::{FindingKind, Severity};
-use rollcall::features::feeds::store::timelines::Timeline;
 use rollcall::session::close_codes::Close;
 use rollcall::session::messages::ErrorCode;
 use rollcall::store::ATTENDANCE_KEPT;
-use rollcall::store::LiveEpoch;
+use rollcall::store::Channel;
+use rollcall::store::redis::family::{AllFamilies, Family, KeyType};
 use rollcall::store::redis::keys::{self, Keys};
-use rollcall::store::{AnswerName, Channel, Edge, QueueKind, WebhookQueue};
 
 use super::{between, files_below, has_table, read, rows};
-
-/// A queue of the webhook of the settings.
-fn queue(kind: QueueKind) -> WebhookQueue {
-    WebhookQueue {
-        webhook: WebhookName::default(),
-        kind,
-    }
-}
 
 #[test]
 fn the_documents_have_the_tables_of_settings_and_of_permissions() {
@@ -222,106 +210,129 @@ fn the_document_on_the_websocket_names_every_code() {
     );
 }
 
-#[test]
-fn the_document_on_redis_names_every_key_and_lifetime() {
-    let text = read("docs/redis.md");
-    let (live, user) = (
-        LiveId::parse("live_id").unwrap(),
-        UserId::parse("user_id").unwrap(),
-    );
-    let only = SliceId::of_live(live.clone(), 1, 1);
-    let third = SliceId::of_live(live.clone(), 3, 8);
-    let epoch = Epoch(99);
-    let of = LiveEpoch {
-        live: live.clone(),
-        epoch,
-    };
-    let spell = |key: String| {
-        let key = key
-            .replace("_slice3", "_slice<k>")
-            .replace("@99", "@<epoch>");
-        let key = key.replace("{p3}", "{p<p>}").replace("{b3}", "{b<b>}");
-        let ids = ["live_id", "user_id", "gateway_id", "list_name"];
-        ids.iter()
-            .fold(key, |key, id| key.replace(id, &format!("<{id}>")))
-    };
-    let session = SessionKey::from_bytes([0; KEY_BYTES]);
-    let keys = Keys::default();
-    let keys = [
-        keys.lives(),
-        keys.leases(),
-        keys.walker(),
-        keys.canary(),
-        keys.live(&live),
-        keys.removals(&live),
-        keys.bans(&live),
-        keys.streams(&live),
-        keys.stream_key("<digest>"),
-        keys.channel(&Channel::Gateways),
-        keys.channel(&Channel::Live(live.clone())),
-        keys.channel(&Channel::Moves(live.clone())),
-        keys.slice(&only),
-        keys.slice(&third),
-        keys.members(&only, Group::All),
-        keys.members(&third, Group::All),
-        keys.gateways(&only),
-        keys.fence(&only),
-        keys.who(&only),
-        keys.slice(&SliceId {
-            set: OnlineSet::Users,
-            index: 3,
-            of: USERS_SLICES,
-        }),
-        keys.slice(&SliceId {
-            set: OnlineSet::Streamers,
-            index: 3,
-            of: STREAMERS_SLICES,
-        }),
-        keys.last_seen(3),
-        keys.last_seen_ids(),
-        keys.stays(&only, epoch),
-        keys.sessions(&only, epoch),
-        keys.attended(&of),
-        keys.attendance_set(&of, 3),
-        keys.attendance_bits(&of, 3),
-        keys.attendance_parts(&of),
-        keys.attended_lives(&user),
-        keys.attendance_due(),
-        keys.attendance_form(),
-        keys.events(),
-        keys.dead_events(&WebhookName::default()),
-        keys.replays(&WebhookName::default()),
-        keys.deliveries(&WebhookName::default()),
-        keys.webhook_status(&WebhookName::default()),
-        keys.event_sender(&queue(QueueKind::Stream)),
-        keys.event_sender(&queue(QueueKind::Replay)),
-        keys.edge(&user, Edge::Following),
-        keys.edge(&user, Edge::Followers),
-        keys.users(),
-        keys.user(&user),
-        keys.timeline(&Timeline::OnAir(user.clone())),
-        keys.timeline(&Timeline::Feed(user.clone())),
-        keys.timeline(&Timeline::Profile(user.clone())),
-        keys.timeline(&Timeline::Home(user.clone())),
-        keys.posts(&user),
-        keys.list_of(&user, &ListName::parse("list_name").unwrap()),
-        keys.answer(&AnswerName::of_digest(&[0; 16]))
-            .replace(&"00".repeat(16), "<digest>"),
-        keys.fanout(),
-        keys.fanout_progress(),
-        keys.pulled(),
-        keys.presence_secret(),
-        keys.session_end(&session)
-            .replace(&session.to_string(), "<session>"),
+/// A family as the document names it. Its tables show slices of lives and of the platform.
+fn documented(family: &Family) -> String {
+    let name = family.name.replace("<live_slice>", "<slice>");
+    let name = name.replace("<live_epoch>", "<live_id>@<epoch>");
+    let name = name.replace("<gateways>", "rollcall:gateways");
+    name.replace("<:webhook>", "")
+}
+
+/// The keys in the tables of a text, each with its type, and with one name for all slices.
+fn keys_in(text: &str) -> BTreeSet<(String, String)> {
+    let slices = [
+        "online-fans:<live_id>_slice<k>",
+        "online-fans:<live_id>",
+        "online-users_slice<k>",
+        "online-streamers_slice<k>",
     ];
-    let named = rows(&text);
-    let changes = Keys::default().changes(3).replace(":3", ":<p>");
-    for key in keys.map(spell).into_iter().chain([changes]) {
+    let mut found = BTreeSet::new();
+    for (names, cells) in rows(text) {
+        let kind = cells[0].split(' ').next().unwrap_or_default();
+        if !["STRING", "SET", "ZSET", "HASH", "STREAM"].contains(&kind) {
+            continue;
+        }
+        for name in names.split("`, `") {
+            let mut name = name.to_owned();
+            for slice in slices {
+                name = name.replace(slice, "<slice>");
+            }
+            found.insert((name, kind.to_owned()));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_document_on_redis_has_a_row_for_every_family_of_keys_and_no_other() {
+    let text = read("docs/redis.md");
+    let contract = between(&text, "## Keys for other services to read", "\n## ").unwrap();
+    let own = between(&text, "## The gateways' own keys", "\n## ").unwrap();
+    let (mut for_others, mut all) = (BTreeSet::new(), BTreeSet::new());
+    for family in Keys::default().families() {
+        let kind = match family.kind {
+            KeyType::Text => "STRING",
+            KeyType::Set => "SET",
+            KeyType::Zset => "ZSET",
+            KeyType::Hash => "HASH",
+            KeyType::Stream => "STREAM",
+        };
+        let kind = kind.to_owned();
+        if family.is_contract {
+            for_others.insert((documented(family), kind.clone()));
+        }
+        all.insert((documented(family), kind));
+    }
+    assert_eq!(keys_in(contract), for_others);
+    let named: BTreeSet<_> = keys_in(contract).union(&keys_in(own)).cloned().collect();
+    assert_eq!(named, all);
+    let live = LiveId::parse("live_id").unwrap();
+    for channel in [
+        Channel::Gateways,
+        Channel::Live(live.clone()),
+        Channel::Moves(live),
+    ] {
+        let name = Keys::default()
+            .channel(&channel)
+            .replace("live_id", "<live_id>");
         assert!(
-            named.iter().any(|(name, _)| *name == key),
-            "docs/redis.md has no row for `{key}`"
+            rows(own).iter().any(|(named, _)| *named == name),
+            "docs/redis.md has no row for `{name}`"
         );
     }
+}
+
+/// Whether a glob with `*` only matches a name.
+fn fits(glob: &str, name: &str) -> bool {
+    let Some((begin, rest)) = glob.split_once('*') else {
+        return glob == name;
+    };
+    let Some(name) = name.strip_prefix(begin) else {
+        return false;
+    };
+    (0..=name.len()).any(|at| name.is_char_boundary(at) && fits(rest, &name[at..]))
+}
+
+#[test]
+fn the_rule_for_gateways_has_a_pattern_for_every_family_of_keys_and_no_other() {
+    let text = read("docs/redis.md");
+    let rule = between(&text, "ACL SETUSER rollcall reset", "```").unwrap();
+    let patterns: Vec<&str> = rule
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix('~'))
+        .collect();
+    let mut names = Vec::new();
+    for family in Keys::default().families() {
+        let name = documented(family);
+        if !name.contains("<slice>") {
+            names.push(name);
+            continue;
+        }
+        for slice in [
+            "online-fans:42",
+            "online-users_slice1",
+            "online-streamers_slice1",
+        ] {
+            names.push(name.replace("<slice>", slice));
+        }
+    }
+    for name in &names {
+        assert!(
+            patterns.iter().any(|pattern| fits(pattern, name)),
+            "the rule in docs/redis.md does not allow {name}"
+        );
+    }
+    for pattern in patterns {
+        assert!(
+            names.iter().any(|name| fits(pattern, name)),
+            "nothing needs {pattern}"
+        );
+    }
+}
+
+#[test]
+fn the_document_on_redis_names_every_lifetime() {
+    let text = read("docs/redis.md");
     let lifetimes = [
         (keys::SLICE_TTL, 3_600, "h after"),
         (keys::CLOSED_FENCE_TTL, 3_600, "h after"),

@@ -14,6 +14,7 @@ use crate::peers::core::Core;
 pub(crate) mod attended;
 pub mod attendees;
 pub(crate) mod http;
+pub(crate) mod keys;
 pub(crate) mod memory;
 pub(crate) mod redis;
 pub(crate) mod redis_sessions;

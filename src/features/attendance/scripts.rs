@@ -3,6 +3,7 @@
 use crate::store::redis::scripts::scripts;
 
 scripts! {
+    CLEAR_BIT = "clear_bit.lua",
     FIND_ATTENDEES = "find_attendees.lua",
     WRITE_ATTENDANCE = "write_attendance.lua",
     LIST_ATTENDANCE = "list_attendance.lua",

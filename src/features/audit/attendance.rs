@@ -18,7 +18,7 @@ use crate::features::audit::redis::attendance::StraySessions;
 use crate::features::audit::scan::MAX_CONCURRENT_READS;
 use crate::store::LiveEpoch;
 use crate::store::redis::RedisStore;
-use crate::store::redis::keys::KeptKey;
+use crate::store::redis::keys::{SESSIONS, STAYS};
 use crate::store::{LiveRecord, LiveState, LiveStore, MAX_BATCH, Span, StoreResult};
 
 /// Maximum example names per finding.
@@ -128,10 +128,10 @@ impl<'a> AttendanceInspector<'a> {
                         }
                     }
                     for key in keys {
-                        if let Some((of, kind)) = names.read_kept(&key) {
+                        if let Some((of, family)) = names.read_kept(&key) {
                             let kept = found.entry(of).or_default();
                             kept.any.clone_from(&key);
-                            if kind == KeptKey::Sessions {
+                            if *family == STAYS || *family == SESSIONS {
                                 kept.sessions.insert(key);
                             }
                         }

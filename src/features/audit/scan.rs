@@ -9,8 +9,8 @@ use serde::Serialize;
 use crate::base::ids::{LiveId, OnlineSet, SliceId};
 use crate::features::audit::finding::AuditFinding;
 use crate::store::redis::RedisStore;
-use crate::store::redis::inspect::KeyType;
-use crate::store::redis::keys::{LiveKey, ReadKey, SliceKey};
+use crate::store::redis::family::KeyType;
+use crate::store::redis::keys::{BANS, REMOVALS, ReadKey};
 use crate::store::{LiveStore, StoreError, StoreResult};
 
 /// Maximum lives or keys that an audit reads concurrently.
@@ -107,12 +107,9 @@ pub(crate) async fn find_keys(
             continue;
         };
         match key {
-            ReadKey::Live(live, key) => {
+            ReadKey::Live(live, family) => {
                 let of_live = found.lives.entry(live).or_default();
-                match key {
-                    LiveKey::Record | LiveKey::History(_) | LiveKey::Streams => {}
-                    LiveKey::Removals => of_live.removals = true,
-                }
+                of_live.removals |= *family == REMOVALS || *family == BANS;
             }
             ReadKey::Slice(set, number, _) => {
                 let slices = match set.live().cloned() {
@@ -192,13 +189,10 @@ pub(crate) async fn each_key(
 /// The type of a key whose size an audit measures. `None` for a key that stays small.
 fn measured_type(key: &ReadKey) -> Option<KeyType> {
     match key {
-        ReadKey::Slice(.., SliceKey::Set(_)) => Some(KeyType::Set),
-        ReadKey::Slice(.., SliceKey::Gateways | SliceKey::Who) => Some(KeyType::Hash),
-        ReadKey::Live(
-            _,
-            LiveKey::Record | LiveKey::Removals | LiveKey::History(_) | LiveKey::Streams,
-        )
-        | ReadKey::Slice(.., SliceKey::Fence | SliceKey::Uniques(_)) => None,
+        ReadKey::Slice(.., family) if matches!(family.kind, KeyType::Set | KeyType::Hash) => {
+            Some(family.kind)
+        }
+        ReadKey::Slice(..) | ReadKey::Live(..) => None,
     }
 }
 

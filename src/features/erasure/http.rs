@@ -2,7 +2,6 @@
 //! anything about a user who is being erased.
 
 use crate::edge::http::routes::Routes;
-use crate::features::erasure::Eraser;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use utoipa_axum::routes;
@@ -19,9 +18,9 @@ use crate::base::ids::{ErasureId, UserId};
 use crate::edge::http::problem::{Kind, Problem, refusals};
 use crate::edge::http::requests::{InPath, run_to_completion};
 use crate::edge::http::state::AppState;
-use crate::features::erasure::eraser::EraseError;
-use crate::features::erasure::store::ErasureStore;
-use crate::features::erasure::store::{Erasure, PersonalData};
+use crate::features::erasure::eraser::{EraseError, Eraser};
+use crate::features::erasure::store::{Erasure, ErasureStore};
+use crate::store::PersonalData;
 
 /// After how many seconds to ask again if too many users are being erased. Some have been erased by
 /// then.

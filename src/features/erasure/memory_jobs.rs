@@ -8,6 +8,7 @@ use crate::base::user_digest::UserDigest;
 use crate::features::erasure::store::{EndedErasure, Erasure, REPORT_KEPT, TakenErasure};
 use crate::presence::erasing::ErasureNews;
 use crate::store::ERASED_KEPT;
+use crate::store::memory::states::{State, StateErasure};
 
 /// A job.
 #[derive(Debug, Clone)]
@@ -23,6 +24,11 @@ pub(crate) struct ErasureJobs {
     reports: BTreeMap<ErasureId, Erasure>,
     /// When the erasure of a user ended.
     ended: BTreeMap<UserDigest, UnixMillis>,
+}
+
+impl State for ErasureJobs {
+    /// A job names its user until it is done, and what is left then does not.
+    fn erase(&mut self, _: &mut StateErasure<'_>) {}
 }
 
 impl ErasureJobs {

@@ -13,11 +13,12 @@ use super::wired::Wired;
 use crate::peers::core::Core;
 use crate::sync::seen::SeenUsers;
 
+pub(crate) mod core_keys;
 pub(crate) mod eraser;
 pub(crate) mod http;
+pub(crate) mod keys;
 pub(crate) mod memory;
 pub(crate) mod memory_jobs;
-pub(crate) mod personal_data;
 pub(crate) mod redis;
 pub(crate) mod redis_jobs;
 pub(crate) mod scripts;

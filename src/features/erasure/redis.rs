@@ -8,132 +8,80 @@
 //! run of the server, and if that is another one, its keys are looked at anew. Keys that a master
 //! gets from another meanwhile are found by the next pass.
 //!
-//! The logins are one large key that knows many users: steps of their own go over it.
+//! What to do with a key says its [`Family`], or the eraser that the owner of the key has. Large keys
+//! that know many users come last: steps of their own go over them.
 
-use crate::features::erasure::scripts as own_scripts;
+use async_trait::async_trait;
 use fred::types::Value;
 
-use crate::base::ids::{Epoch, LiveId, Login, UserId};
-use crate::config::AttendanceForm;
-use crate::features::attendance::redis as attendance;
-use crate::features::attendance::store::Attendance;
-use crate::features::erasure::personal_data::{NamesUsers, Size};
-use crate::features::erasure::store::{ErasedSome, PersonalData, json_names};
-use crate::features::media::store::Publishing;
-use crate::store::ERASED_KEPT;
-use crate::store::LiveEpoch;
-use crate::store::MOST_SESSIONS;
-use crate::store::redis::events::entry;
-use crate::store::redis::last_seen::write_member;
-use crate::store::redis::lives::record;
-use crate::store::redis::node::{Command, Node, Share};
+use crate::base::ids::UserId;
+use crate::store::redis::erasing::{AllErasers, Eraser, ErasesKeys, Erasing, Look, Suspect};
+use crate::store::redis::family::{AllFamilies, Family, KeyType, Names, Own};
+use crate::store::redis::keys::Keys;
+use crate::store::redis::node::{Node, Share};
 use crate::store::redis::reply::{Reply, next_answer, nonsense, number};
 use crate::store::redis::router::ScriptCall;
 use crate::store::redis::scripts::Script;
 use crate::store::redis::{RedisCalls, args};
-use crate::store::{ERASED_ANSWER, LiveRecord, LiveState, MAX_BATCH, StoreError, StoreResult};
+use crate::store::{ErasedSome, PersonalData, StoreError, StoreResult};
 
 /// Keys of a step, about.
 const PAGE: usize = 500;
-/// Events of a stream that are read at once.
-const EVENTS: usize = 250;
 
 /// Where a step of a pass begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Place {
-    /// In the keys of a master.
-    Keys(KeysPlace),
-    /// At this cursor of the logins.
-    Logins(u64),
-}
-
-/// A place in the keys of a master.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct KeysPlace {
-    host: String,
-    /// Where to go on; `None` at the first page.
-    at: Option<Cursor>,
-}
-
-/// A cursor of a SCAN, which only the run of the server understands that made it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Cursor {
-    run: String,
-    cursor: u64,
-}
-
-impl KeysPlace {
-    fn first_of(host: String) -> Self {
-        Self { host, at: None }
-    }
+    /// At this cursor of the keys of a master, which only the run of the server understands that
+    /// made it. 0 is the beginning.
+    Keys {
+        host: String,
+        run: String,
+        cursor: u64,
+    },
+    /// In a large key, by the name of its family, at this cursor.
+    Large { name: String, cursor: u64 },
 }
 
 impl Place {
+    fn keys_of(host: String) -> Self {
+        Self::Keys {
+            host,
+            run: "-".to_owned(),
+            cursor: 0,
+        }
+    }
+
     /// Reads what [`Self::write`] wrote. `None` at the beginning of a pass, and for a text that
     /// another version wrote, with which the pass begins anew.
     fn read(text: &str) -> Option<Self> {
         let words: Vec<_> = text.split(' ').collect();
         match words[..] {
-            ["keys", host] => Some(Self::Keys(KeysPlace::first_of(host.to_owned()))),
-            ["keys", host, run, cursor] => {
-                let run = run.to_owned();
-                let cursor = cursor.parse().ok()?;
-                Some(Self::Keys(KeysPlace {
-                    host: host.to_owned(),
-                    at: Some(Cursor { run, cursor }),
-                }))
-            }
-            ["logins", cursor] => Some(Self::Logins(cursor.parse().ok()?)),
+            ["keys", host, run, cursor] => Some(Self::Keys {
+                host: host.to_owned(),
+                run: run.to_owned(),
+                cursor: cursor.parse().ok()?,
+            }),
+            [name, cursor] => Some(Self::Large {
+                name: name.to_owned(),
+                cursor: cursor.parse().ok()?,
+            }),
             _ => None,
         }
     }
 
     fn write(&self) -> String {
         match self {
-            Self::Keys(KeysPlace { host, at: None }) => format!("keys {host}"),
-            Self::Keys(KeysPlace {
-                host,
-                at: Some(Cursor { run, cursor }),
-            }) => format!("keys {host} {run} {cursor}"),
-            Self::Logins(cursor) => format!("logins {cursor}"),
+            Self::Keys { host, run, cursor } => format!("keys {host} {run} {cursor}"),
+            Self::Large { name, cursor } => format!("{name} {cursor}"),
         }
     }
 }
 
-/// A key that may name the user.
+/// A key that may name the user, and how to deal with it.
 struct Candidate {
-    key: String,
-    how: NamesUsers,
-}
-
-/// How a step deals with a key.
-enum Look {
-    /// These commands erase at once. The first tells how many things of the kind there were.
-    Erase(Option<PersonalData>, Vec<Command>),
-    /// This command reads, and [`read_look`] says what to do then.
-    Read(Command),
-}
-
-/// What a look into a key says.
-enum Looked {
-    /// Nothing of the user.
-    Nothing,
-    /// So many things, which are gone now.
-    Gone(Option<PersonalData>, u64),
-    /// The user is there, until gateways take the user away.
-    Remains,
-    /// The profile, with the logins that it knows.
-    Profile(Vec<Login>),
-    /// The key says that it names the user, and goes.
-    Delete(PersonalData),
-    /// An answer that names the user.
-    Answer,
-    /// A record of a live of the user.
-    Owned(LiveId),
-    /// The attendance of a live of the user.
-    Attended(LiveEpoch),
-    /// A stream key of this live.
-    StreamKey(LiveId),
+    key: Suspect,
+    look: Look,
+    eraser: &'static dyn ErasesKeys,
 }
 
 impl RedisCalls {
@@ -147,14 +95,19 @@ impl RedisCalls {
     pub(crate) async fn step(&self, user: &UserId, place: &str) -> StoreResult<ErasedSome> {
         let place = match (Place::read(place), self.master_after(None)) {
             (Some(place), _) => place,
-            (None, Some(host)) => Place::Keys(KeysPlace::first_of(host)),
+            (None, Some(host)) => Place::keys_of(host),
             (None, None) => return Err(StoreError::Lost("no master is known".to_owned())),
         };
-        let mut step = ErasedSome::default();
-        let next = match &place {
-            Place::Keys(keys) => self.erase_keys(user, keys, &mut step).await.map(Some),
-            Place::Logins(cursor) => self.erase_logins(user, *cursor, &mut step).await,
+        let mut erasing = Erasing {
+            calls: self,
+            user,
+            step: ErasedSome::default(),
         };
+        let next = match &place {
+            Place::Keys { host, run, cursor } => erasing.keys(host, run, *cursor).await,
+            Place::Large { name, cursor } => erasing.large(name, *cursor).await,
+        };
+        let mut step = erasing.step;
         let next = match next {
             Ok(next) => next,
             Err(why) => {
@@ -165,167 +118,148 @@ impl RedisCalls {
         step.next = next.map(|place| place.write());
         Ok(step)
     }
+}
 
+impl Erasing<'_> {
     /// Erases what a page of the keys of a master has of the user.
-    async fn erase_keys(
-        &self,
-        user: &UserId,
-        place: &KeysPlace,
-        step: &mut ErasedSome,
-    ) -> StoreResult<Place> {
-        let map = self.router.topology().map();
-        let node = map
-            .nodes()
-            .iter()
-            .find(|node| node.host().to_string() == place.host);
-        let mut next = None;
-        if let Some(node) = node {
-            let (keys, after) = self.page_of_keys(node, place.at.as_ref(), step).await?;
-            next = after;
-            self.erase_from(user, keys, step).await?;
+    async fn keys(&mut self, host: &str, run: &str, cursor: u64) -> StoreResult<Option<Place>> {
+        let map = self.calls.router.topology().map();
+        let mut nodes = map.nodes().iter();
+        if let Some(node) = nodes.find(|node| node.host().to_string() == host) {
+            let (keys, next) = self.page_of_keys(node, run, cursor).await?;
+            self.erase_from(keys).await?;
+            if next.is_some() {
+                return Ok(next);
+            }
         } else {
             // A master that is gone has no keys any more. Another has them, and the next pass finds
             // them there.
-            step.is_dirty = true;
+            self.step.is_dirty = true;
         }
-        if next.is_some() {
-            return Ok(Place::Keys(KeysPlace {
-                host: place.host.clone(),
-                at: next,
-            }));
+        match self.calls.master_after(Some(host)) {
+            Some(host) => Ok(Some(Place::keys_of(host))),
+            None => Ok(self.large_after(None)),
         }
-        Ok(match self.master_after(Some(&place.host)) {
-            Some(host) => Place::Keys(KeysPlace::first_of(host)),
-            None => Place::Logins(0),
+    }
+
+    /// The beginning of the large key after this one; `None` after the last.
+    fn large_after(&self, done: Option<&str>) -> Option<Place> {
+        let mut families = self.calls.keys().families();
+        families.retain(|family| family.names == Names::Large && Some(family.name) > done);
+        let name = families.into_iter().map(|family| family.name).min()?;
+        Some(Place::Large {
+            name: name.to_owned(),
+            cursor: 0,
         })
+    }
+
+    /// Erases what a page of a large key has of the user.
+    async fn large(&mut self, name: &str, cursor: u64) -> StoreResult<Option<Place>> {
+        for (family, eraser) in self.calls.keys().erasers() {
+            if family.name == name {
+                let cursor = eraser.page(cursor, self).await?;
+                if cursor > 0 {
+                    let name = name.to_owned();
+                    return Ok(Some(Place::Large { name, cursor }));
+                }
+            }
+        }
+        Ok(self.large_after(Some(name)))
     }
 
     /// A page of the keys of a master, and where the next one begins. Notes in the step if the
     /// server started since the cursor was made: then its keys are looked at from the beginning,
     /// and another pass is needed.
     async fn page_of_keys(
-        &self,
+        &mut self,
         node: &Node,
-        at: Option<&Cursor>,
-        step: &mut ErasedSome,
-    ) -> StoreResult<(Vec<String>, Option<Cursor>)> {
+        run: &str,
+        cursor: u64,
+    ) -> StoreResult<(Vec<String>, Option<Place>)> {
+        let calls = self.calls;
         let steps = async {
-            let run = run_of(node).await?;
-            let from = match at {
-                Some(at) if at.run == run => at.cursor,
-                Some(_) => {
-                    step.is_dirty = true;
-                    0
-                }
-                None => 0,
-            };
-            let args = args![from, "MATCH", self.keys().matching("*"), "COUNT", PAGE];
+            let now = run_of(node).await?;
+            let mut from = cursor;
+            if cursor > 0 && now != run {
+                self.step.is_dirty = true;
+                from = 0;
+            }
+            let args = args![from, "MATCH", calls.keys().matching("*"), "COUNT", PAGE];
             let answer = node
                 .send(Share::Own, "SCAN", args)
                 .await
                 .map_err(StoreError::from)?;
             let mut reply = Reply::of(answer)?;
-            let next = reply.cursor()?.map(|cursor| Cursor { run, cursor });
+            let next = reply.cursor()?.map(|cursor| Place::Keys {
+                host: node.host().to_string(),
+                run: now,
+                cursor,
+            });
             Ok((reply.list()?.texts().collect(), next))
         };
-        self.router.call("erase_some", steps).await
+        calls.router.call("erase_some", steps).await
     }
 
     /// Erases what these keys have of the user.
-    async fn erase_from(
-        &self,
-        user: &UserId,
-        keys: Vec<String>,
-        step: &mut ErasedSome,
-    ) -> StoreResult<()> {
-        let parts = match self.attendance_form() {
-            AttendanceForm::Set => [Some(attendance::part_of(user)), None],
-            AttendanceForm::Bitmap => [None, attendance::bit(user).map(|bit| bit.part)],
-        };
-        let mut candidates = Vec::new();
-        for key in keys {
-            if let Some(how) = self.keys().names_users(&key, user, parts) {
-                candidates.push(Candidate { key, how });
-            }
-        }
-        self.erase_candidates(user, candidates, step).await
-    }
-
-    async fn erase_candidates(
-        &self,
-        user: &UserId,
-        candidates: Vec<Candidate>,
-        step: &mut ErasedSome,
-    ) -> StoreResult<()> {
+    async fn erase_from(&mut self, keys: Vec<String>) -> StoreResult<()> {
+        let families = self.calls.keys().families();
+        let erasers = self.calls.keys().erasers();
+        let mut scripts: Vec<(PersonalData, &'static Script, Vec<ScriptCall>)> = Vec::new();
         let mut others = Vec::new();
-        let mut timelines = Vec::new();
-        let mut stays = Vec::new();
-        let mut bits = Vec::new();
-        for candidate in candidates {
-            match candidate.how {
-                NamesUsers::Timeline => timelines.push(ScriptCall {
-                    keys: vec![candidate.key],
-                    args: args![format_args!("{user}~")],
-                }),
-                NamesUsers::Stays(sessions) => stays.push(ScriptCall {
-                    keys: vec![candidate.key, sessions],
-                    args: args![user, MOST_SESSIONS],
-                }),
-                // An id that is no number has no bit.
-                NamesUsers::AttendanceBits => bits.extend(attendance::bit(user).map(|bit| {
-                    let args = args![bit.offset];
-                    let keys = vec![candidate.key];
-                    ScriptCall { keys, args }
-                })),
-                NamesUsers::Events(kind) => {
-                    known(self.erase_events(user, &candidate.key, kind, step).await)?;
-                }
-                _ => others.push(candidate),
+        for key in keys {
+            let Some(key) = suspect(self.calls.keys(), &families, key) else {
+                continue;
+            };
+            let Some(candidate) = self.candidate(&erasers, key) else {
+                continue;
+            };
+            let Look::Run(kind, script, call) = candidate.look else {
+                others.push(candidate);
+                continue;
+            };
+            let same = scripts
+                .iter_mut()
+                .find(|(of, its, _)| *of == kind && std::ptr::eq(*its, script));
+            match same {
+                Some((.., calls)) => calls.push(call),
+                None => scripts.push((kind, script, vec![call])),
             }
         }
-        for (script, calls, kind) in [
-            (
-                &own_scripts::ERASE_STATUSES,
-                timelines,
-                PersonalData::TimelineEntries,
-            ),
-            (&own_scripts::ERASE_STAYS, stays, PersonalData::Sessions),
-            (&own_scripts::CLEAR_BIT, bits, PersonalData::Attendance),
-        ] {
-            self.erase_by_script(script, calls, kind, step).await?;
+        let mut failed = Ok(());
+        for (kind, script, calls) in scripts {
+            // The others are erased all the same, and count.
+            if let Err(why) = self.run(script, calls, kind).await {
+                failed = Err(why);
+            }
         }
-        let looked = self
+        let answers = self
+            .calls
             .router
             .read_each(
                 "erase_some",
                 &others,
-                |candidate| match self.look(candidate, user) {
-                    Look::Erase(_, commands) => commands,
-                    Look::Read(command) => vec![command],
-                },
-                |candidate, answers| match self.look(candidate, user) {
-                    Look::Erase(kind, commands) => {
-                        let mut count = next_answer(answers);
-                        for _ in 1..commands.len() {
-                            // Each answer is taken, so that the next key finds its own.
-                            if let Err(why) = next_answer(answers) {
-                                count = Err(why);
-                            }
+                |candidate| candidate.look.commands(),
+                |candidate, answers| {
+                    let mut first = next_answer(answers);
+                    for _ in 1..candidate.look.commands().len() {
+                        // Each answer is taken, so that the next key finds its own.
+                        if let Err(why) = next_answer(answers) {
+                            first = Err(why);
                         }
-                        Ok(Looked::Gone(kind, number(&count?)?))
                     }
-                    Look::Read(_) => read_look(candidate, user, next_answer(answers)?),
+                    first
                 },
             )
             .await;
-        let mut failed = Ok(());
-        for (candidate, found) in others.iter().zip(looked) {
-            let done = match known(found) {
-                Ok(Some(found)) => self.act_on(user, candidate, found, step).await,
-                Ok(None) => Ok(()),
-                Err(why) => Err(why),
+        for (candidate, answer) in others.into_iter().zip(answers) {
+            let Candidate { key, look, eraser } = candidate;
+            let done = match (known(answer), look) {
+                (Ok(Some(answer)), Look::Erase(kind, _)) => {
+                    number(&answer).map(|count| self.step.note(kind, count))
+                }
+                (Ok(Some(answer)), _) => eraser.act(&key, answer, self).await,
+                (answer, _) => answer.map(drop),
             };
-            // The others are erased all the same, and count.
             if done.is_err() {
                 failed = done;
             }
@@ -333,26 +267,18 @@ impl RedisCalls {
         failed
     }
 
-    async fn erase_by_script(
-        &self,
+    async fn run(
+        &mut self,
         script: &'static Script,
         calls: Vec<ScriptCall>,
         kind: PersonalData,
-        step: &mut ErasedSome,
     ) -> StoreResult<()> {
-        if calls.is_empty() {
-            return Ok(());
-        }
-        let answers = self
-            .router
-            .call("erase_some", async {
-                Ok(self.router.script_each(script, calls).await)
-            })
-            .await?;
+        let router = &self.calls.router;
+        let answers = async { Ok(router.script_each(script, calls).await) };
         let mut failed = Ok(());
-        for answer in answers {
+        for answer in router.call("erase_some", answers).await? {
             match known(answer) {
-                Ok(Some(mut count)) => step.add(kind, count.number()?),
+                Ok(Some(mut count)) => self.step.add(kind, count.number()?),
                 Ok(None) => {}
                 Err(why) => failed = Err(why),
             }
@@ -360,231 +286,76 @@ impl RedisCalls {
         failed
     }
 
-    /// How to deal with a key.
-    fn look(&self, candidate: &Candidate, user: &UserId) -> Look {
-        let key = &candidate.key;
-        let unlink = ("UNLINK", args![key]);
-        match &candidate.how {
-            NamesUsers::Own(Some(Size { kind, command })) => {
-                Look::Erase(Some(*kind), vec![(command, args![key]), unlink])
-            }
-            NamesUsers::Own(None) => Look::Erase(None, vec![unlink]),
-            NamesUsers::Ranked(kind) => Look::Erase(*kind, vec![("ZREM", args![key, user])]),
-            NamesUsers::Removals => {
-                let args = args![key, user, format_args!("+{user}")];
-                Look::Erase(Some(PersonalData::Bans), vec![("ZREM", args)])
-            }
-            NamesUsers::AttendanceSet => {
-                let args = args![key, user];
-                Look::Erase(Some(PersonalData::Attendance), vec![("SREM", args)])
-            }
-            NamesUsers::LastSeen => {
-                let mut args = args![key];
-                args.push(write_member(self.seen_ids(), user));
-                Look::Erase(Some(PersonalData::LastSeen), vec![("ZREM", args)])
-            }
-            NamesUsers::Profile => Look::Read(("HMGET", args![key, "login", "former"])),
-            NamesUsers::Attended(_) | NamesUsers::Record(_) => {
-                Look::Read(("HGET", args![key, "streamer_id"]))
-            }
-            NamesUsers::Answer | NamesUsers::StreamKey => Look::Read(("GET", args![key])),
-            NamesUsers::OnlineSet => Look::Read(("SISMEMBER", args![key, user])),
-            NamesUsers::OnlineHash => Look::Read(("HGET", args![key, user])),
-            NamesUsers::Unfinished => Look::Read(("HGETALL", args![key])),
-            NamesUsers::Timeline
-            | NamesUsers::Stays(_)
-            | NamesUsers::AttendanceBits
-            | NamesUsers::Events(_) => Look::Erase(None, Vec::new()),
-        }
-    }
-
-    /// Does what a look into a key asks for.
-    async fn act_on(
-        &self,
-        user: &UserId,
-        candidate: &Candidate,
-        found: Looked,
-        step: &mut ErasedSome,
-    ) -> StoreResult<()> {
-        match found {
-            Looked::Nothing => {}
-            Looked::Gone(Some(kind), count) => step.add(kind, count),
-            Looked::Gone(None, count) => step.is_dirty |= count > 0,
-            Looked::Remains => step.is_dirty = true,
-            Looked::Profile(logins) => {
-                for login in logins {
-                    self.free_login(user, &login, step).await?;
-                }
-                // The profile goes last: it knows the logins.
-                step.add(
-                    PersonalData::Profiles,
-                    self.erase_key(&candidate.key).await?,
-                );
-            }
-            Looked::Delete(kind) => step.add(kind, self.erase_key(&candidate.key).await?),
-            Looked::Answer => {
-                let args = args![candidate.key, ERASED_ANSWER, "XX", "KEEPTTL"];
-                let replaced = !self.erase("SET", args).await?.is_null();
-                step.add(PersonalData::Answers, u64::from(replaced));
-            }
-            Looked::Owned(live) => self.erase_live(user, live, step).await?,
-            Looked::Attended(of) => {
-                let attended =
-                    known(self.router.call("attended", self.attended(&of)).await)?.flatten();
-                self.forget_attendance(&of, attended.as_ref()).await?;
-                step.is_dirty = true;
-            }
-            Looked::StreamKey(live) => {
-                let args = args![self.keys().live(&live), "streamer_id"];
-                let owner = self.erase("HGET", args).await?;
-                // A live without a record has not begun yet, or is over: its key ends by itself.
-                if is_text(&owner, user) {
-                    step.add(
-                        PersonalData::StreamKeys,
-                        self.erase_key(&candidate.key).await?,
-                    );
-                }
+    /// How to deal with a key; `None` if it cannot name the user.
+    fn candidate(&self, erasers: &[Eraser], key: Suspect) -> Option<Candidate> {
+        let mut of_key: Vec<&'static dyn ErasesKeys> = vec![&Declared];
+        for (family, eraser) in erasers {
+            if *family == key.family {
+                of_key.push(*eraser);
             }
         }
-        Ok(())
-    }
-
-    /// Sends one command of a step. The first argument is its key.
-    async fn erase(&self, command: &'static str, args: Vec<Value>) -> StoreResult<Value> {
-        let steps = self.router.command(command, args);
-        self.router.call("erase_some", steps).await
-    }
-
-    async fn erase_key(&self, key: &str) -> StoreResult<u64> {
-        number(&self.erase("UNLINK", args![key]).await?)
-    }
-
-    async fn free_login(
-        &self,
-        user: &UserId,
-        login: &Login,
-        step: &mut ErasedSome,
-    ) -> StoreResult<()> {
-        let steps = async {
-            let key = self.keys().users();
-            let owner = self
-                .router
-                .command("HGET", args![key, login.folded()])
-                .await?;
-            if owner.into_string().as_deref() != Some(user.as_str()) {
-                return Ok(0);
+        for eraser in of_key {
+            if let Some(look) = eraser.look(&key, self) {
+                return Some(Candidate { key, look, eraser });
             }
-            let until = self.router.not_after(&key).await?;
-            self.give_back(user, login, until).await?;
-            Ok(1)
+        }
+        None
+    }
+}
+
+/// A key with its family; `None` for a key that no gateway writes.
+fn suspect(keys: &Keys, families: &[&'static Family], key: String) -> Option<Suspect> {
+    for family in families {
+        if let Some(ids) = keys.read(family, &key) {
+            let ids = ids.into_iter().map(str::to_owned).collect();
+            return Some(Suspect { key, family, ids });
+        }
+    }
+    None
+}
+
+/// Erases what the declaration of a key says.
+struct Declared;
+
+#[async_trait]
+impl ErasesKeys for Declared {
+    fn look(&self, key: &Suspect, of: &Erasing<'_>) -> Option<Look> {
+        declared_look(key, of.user)
+    }
+
+    /// If the user is there, gateways take the user away.
+    async fn act(&self, key: &Suspect, answer: Value, of: &mut Erasing<'_>) -> StoreResult<()> {
+        of.step.is_dirty |= match (key.family.names, key.family.kind) {
+            (Names::Unfinished, _) => {
+                let mut texts = Reply::of(answer)?.texts();
+                texts.any(|text| has_word(&text, of.user))
+            }
+            (_, KeyType::Set) => number(&answer)? > 0,
+            _ => !answer.is_null(),
         };
-        let freed = self.router.call("erase_some", steps).await?;
-        step.add(PersonalData::Logins, freed);
         Ok(())
     }
+}
 
-    /// Erases the record of a live of the user, and all that lies beside it, once the live is
-    /// closed. A record that nobody can read goes at once.
-    async fn erase_live(
-        &self,
-        user: &UserId,
-        live: LiveId,
-        step: &mut ErasedSome,
-    ) -> StoreResult<()> {
-        step.is_dirty = true;
-        let key = self.keys().live(&live);
-        let fields = Reply::of(self.erase("HGETALL", args![key]).await?)?;
-        // What is known of the closed epoch: nothing, if nobody can read the record.
-        let mut closed = [String::new(), String::new()];
-        let mut epoch = Epoch(0);
-        match record(&live, fields) {
-            Ok(Some(LiveRecord {
-                state: LiveState::Closed,
-                epoch: there,
-                closure,
-                ..
-            })) => {
-                let at = closure.map_or(0, |closure| closure.at);
-                epoch = there;
-                closed = [epoch.to_string(), at.to_string()];
-            }
-            Ok(Some(_)) => {
-                step.open_lives.push(live);
-                return Ok(());
-            }
-            Ok(None) => return Ok(()),
-            Err(_) => {}
+fn declared_look(Suspect { key, family, ids }: &Suspect, user: &UserId) -> Option<Look> {
+    let is_own = ids.last().is_some_and(|owner| owner == user.as_str());
+    let unlink = ("UNLINK", args![key]);
+    match (family.own, family.names) {
+        (Own::Untold, _) if is_own => Some(Look::Erase(None, vec![unlink])),
+        (Own::Told(kind, command), _) if is_own => {
+            Some(Look::Erase(Some(kind), vec![(command, args![key]), unlink]))
         }
-        let mut keys = self.record_keys(&live);
-        keys.extend([
-            self.keys().streams(&live),
-            self.keys().history(&LiveEpoch {
-                live: live.clone(),
-                epoch,
-            }),
-            self.keys().erased_live(&live),
-        ]);
-        let [epoch, at] = closed;
-        let args = args![user, epoch, at, ERASED_KEPT.as_secs()];
-        let steps = self.router.script(&own_scripts::ERASE_LIVE, keys, args);
-        let erased = self.router.call("erase_some", steps).await?.number()?;
-        step.add(PersonalData::Lives, erased);
-        Ok(())
-    }
-
-    /// Frees the logins of a page that are the user's: claims that no profile carries.
-    async fn erase_logins(
-        &self,
-        user: &UserId,
-        cursor: u64,
-        step: &mut ErasedSome,
-    ) -> StoreResult<Option<Place>> {
-        let args = args![self.keys().users(), cursor, "COUNT", MAX_BATCH];
-        let mut reply = Reply::of(self.erase("HSCAN", args).await?)?;
-        let next = reply.number()?;
-        for (login, owner) in reply.list()?.pairs()? {
-            if owner == user.as_str()
-                && let Ok(login) = Login::parse(&login)
-            {
-                self.free_login(user, &login, step).await?;
-            }
+        (_, Names::Members(kind)) => {
+            let args = args![key, user, format_args!("+{user}")];
+            Some(Look::Erase(kind, vec![("ZREM", args)]))
         }
-        Ok((next > 0).then_some(Place::Logins(next)))
-    }
-
-    /// Deletes the events of a stream that name the user, page by page.
-    async fn erase_events(
-        &self,
-        user: &UserId,
-        stream: &str,
-        kind: PersonalData,
-        step: &mut ErasedSome,
-    ) -> StoreResult<()> {
-        let mut from = "-".to_owned();
-        loop {
-            let page = args![stream, from, "+", "COUNT", EVENTS];
-            let mut page = Reply::of(self.erase("XRANGE", page).await?)?;
-            let mut doomed = args![stream];
-            let mut last = None;
-            while let Some(piece) = page.piece() {
-                let (entry, fields) = entry(piece)?;
-                if fields
-                    .get("data")
-                    .is_some_and(|data| json_names(data, user))
-                {
-                    doomed.push(Value::from(entry.to_string()));
-                }
-                last = Some(entry);
-            }
-            if doomed.len() > 1 {
-                let deleted = self.erase("XDEL", doomed).await?;
-                step.add(kind, number(&deleted)?);
-            }
-            match last {
-                Some(last) => from = format!("({last}"),
-                None => return Ok(()),
-            }
+        (_, Names::Online) => {
+            let is_set = family.kind == KeyType::Set;
+            let command = if is_set { "SISMEMBER" } else { "HGET" };
+            Some(Look::Read((command, args![key, user])))
         }
+        (_, Names::Unfinished) => Some(Look::Read(("HGETALL", args![key]))),
+        (_, Names::Nobody | Names::Otherwise | Names::Large) => None,
     }
 }
 
@@ -613,47 +384,6 @@ fn known<T>(answer: StoreResult<T>) -> StoreResult<Option<T>> {
     }
 }
 
-/// Reads the answer to a [`Look::Read`].
-fn read_look(candidate: &Candidate, user: &UserId, answer: Value) -> StoreResult<Looked> {
-    let (is_there, found) = match &candidate.how {
-        NamesUsers::Profile => {
-            let logins = Reply::of(answer)?.texts();
-            let logins = logins.filter_map(|it| Login::parse(&it).ok()).collect();
-            (true, Looked::Profile(logins))
-        }
-        NamesUsers::OnlineSet => (number(&answer)? > 0, Looked::Remains),
-        NamesUsers::OnlineHash => (!answer.is_null(), Looked::Remains),
-        NamesUsers::Attended(of) => (is_text(&answer, user), Looked::Attended(of.clone())),
-        NamesUsers::Record(live) => (is_text(&answer, user), Looked::Owned(live.clone())),
-        NamesUsers::Answer => {
-            let is_there = answer.as_string().is_some_and(|it| json_names(&it, user));
-            (is_there, Looked::Answer)
-        }
-        NamesUsers::StreamKey => {
-            let found = Publishing::from_text(&answer.into_string().unwrap_or_default());
-            match found {
-                Some(Publishing {
-                    publisher: Some(it),
-                    ..
-                }) if it.streamer == *user => (true, Looked::Delete(PersonalData::StreamKeys)),
-                Some(found) => (true, Looked::StreamKey(found.live)),
-                None => (false, Looked::Nothing),
-            }
-        }
-        NamesUsers::Unfinished => {
-            let fields = Reply::of(answer)?.texts();
-            let is_there = fields.into_iter().any(|text| has_word(&text, user));
-            (is_there, Looked::Remains)
-        }
-        _ => (false, Looked::Nothing),
-    };
-    Ok(if is_there { found } else { Looked::Nothing })
-}
-
-fn is_text(answer: &Value, user: &UserId) -> bool {
-    answer.as_bytes() == Some(user.as_str().as_bytes())
-}
-
 /// Whether one of the words of a job or a change is the user, or a status of the user.
 fn has_word(text: &str, user: &UserId) -> bool {
     text.split([' ', '~']).any(|word| word == user.as_str())
@@ -662,25 +392,118 @@ fn has_word(text: &str, user: &UserId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::ids::{Epoch, ListName, LiveId, OnlineSet, SliceId, USERS_SLICES};
+    use crate::base::key_prefix::KeyPrefix;
+    use crate::features::feeds::store::timelines::Timeline;
+    use crate::store::{Edge, LiveEpoch};
+
+    fn user(id: &str) -> UserId {
+        UserId::parse(id).unwrap()
+    }
+
+    /// What is done with a key: the commands and what the report tells, or `owner` if its owner says
+    /// what.
+    fn done_with(keys: &Keys, key: &str, user: &UserId) -> String {
+        let Some(suspect) = suspect(keys, &keys.families(), key.to_owned()) else {
+            return "unknown".to_owned();
+        };
+        let names = suspect.family.names;
+        let look = match declared_look(&suspect, user) {
+            Some(look) => look,
+            None if names == Names::Otherwise => return "owner".to_owned(),
+            None => return String::new(),
+        };
+        let mut words: Vec<String> = Vec::new();
+        for (command, _) in look.commands() {
+            words.push(command.to_owned());
+        }
+        if let Look::Erase(Some(kind), _) = look {
+            words.push(serde_json::to_string(&kind).unwrap().replace('"', ""));
+        }
+        words.join(" ")
+    }
+
+    #[test]
+    fn what_is_done_with_a_key_depends_on_what_it_is_and_on_whose_it_is() {
+        for prefix in ["", "app1:"] {
+            let keys = Keys::new(KeyPrefix::parse(prefix).unwrap(), 0);
+            let (mine, other) = (user("u:1"), user("u2"));
+            let live = LiveId::parse("42").unwrap();
+            let list = ListName::parse("cooks").unwrap();
+            let of = LiveEpoch {
+                live: live.clone(),
+                epoch: Epoch(3),
+            };
+            let of_live = OnlineSet::Live(live.clone());
+            let slice = SliceId::all(of_live, 1).next().unwrap();
+            let [who, gateways] = keys.whereabouts(1);
+            let [past, summaries] = keys.past_lives(&mine);
+            for (key, done) in [
+                (keys.user(&mine), "owner"),
+                (keys.edge(&mine, Edge::Following), "ZCARD UNLINK following"),
+                (keys.edge(&other, Edge::Followers), "ZREM"),
+                (keys.list_of(&mine, &list), "EXISTS UNLINK lists"),
+                (keys.list_of(&other, &list), "ZREM list_places"),
+                (
+                    keys.timeline(&Timeline::Home(mine.clone())),
+                    "ZCARD UNLINK timeline_entries",
+                ),
+                (keys.timeline(&Timeline::Home(other.clone())), "owner"),
+                (keys.timeline(&Timeline::Profile(other.clone())), ""),
+                (keys.posts(&mine), "HLEN UNLINK announcements"),
+                (keys.posts(&other), ""),
+                (past, "UNLINK"),
+                (summaries, "HLEN UNLINK past_lives"),
+                (keys.claimed_lives(&mine), "UNLINK"),
+                (keys.claimed_lives(&other), ""),
+                (keys.attended_lives(&mine), "UNLINK"),
+                (keys.attendance_set(&of, 7), "owner"),
+                (keys.attendance_bits(&of, 7), "owner"),
+                (keys.attended(&of), "owner"),
+                (keys.live(&live), "owner"),
+                (keys.removals(&live), "ZREM bans"),
+                (keys.bans(&live), "ZREM bans"),
+                (keys.last_seen(5), "owner"),
+                (keys.pulled(), "ZREM"),
+                (keys.changes(9), "HGETALL"),
+                (keys.fanout_progress(), "HGETALL"),
+                (keys.events(), ""),
+                (keys.audit_trail(), "owner"),
+                (keys.users(), ""),
+                (keys.erasures_progress(), ""),
+                (keys.stays(&slice, Epoch(3)), "owner"),
+                (
+                    keys.members(&slice, crate::base::ids::Group::All),
+                    "SISMEMBER",
+                ),
+                (keys.online_users(USERS_SLICES), "SISMEMBER"),
+                (who, "HGET"),
+                (gateways, ""),
+                (format!("other:{prefix}"), "unknown"),
+            ] {
+                assert_eq!(done_with(&keys, &key, &mine), done, "{key}");
+            }
+        }
+    }
 
     #[test]
     fn a_place_is_read_as_it_was_written() {
         let host = "[::1]:6379".to_owned();
-        let cursor = Cursor {
-            run: "0a1b".to_owned(),
-            cursor: u64::MAX,
-        };
         for place in [
-            Place::Keys(KeysPlace::first_of(host.clone())),
-            Place::Keys(KeysPlace {
+            Place::keys_of(host.clone()),
+            Place::Keys {
                 host,
-                at: Some(cursor),
-            }),
-            Place::Logins(7),
+                run: "0a1b".to_owned(),
+                cursor: u64::MAX,
+            },
+            Place::Large {
+                name: "users".to_owned(),
+                cursor: 7,
+            },
         ] {
             assert_eq!(Place::read(&place.write()), Some(place));
         }
-        for other in ["", "keys", "keys a 1", "keys a b c", "logins x", "lists 1"] {
+        for other in ["", "keys", "keys a", "keys a 1", "keys a b c", "users x"] {
             assert_eq!(Place::read(other), None, "{other}");
         }
     }

@@ -1,7 +1,5 @@
-//! The calls on erasures. Their jobs are kept as those for followers are, with the same scripts: a
-//! stream that the gateways read as one consumer group, and a hash that notes which gateway works on
-//! a job and how far it got. Of an erasure that ended, a report and a digest of the user are left.
-//! [`super::redis`] does the work of a step.
+//! The calls on erasures, whose jobs gateways share as [`crate::store::jobs`] says. Of an erasure that
+//! ended, a report and a digest of the user are left. [`super::redis`] does the work of a step.
 
 use async_trait::async_trait;
 
@@ -10,17 +8,12 @@ use crate::base::ids::{ErasureId, GatewayId, UserId};
 use crate::base::user_digest::UserDigest;
 use crate::features::erasure::scripts as own_scripts;
 use crate::features::erasure::store::{
-    EndedErasure, ErasedSome, Erasure, ErasureProgress, Erasures, REPORT_KEPT, TakenErasure,
+    EndedErasure, Erasure, ErasureProgress, Erasures, REPORT_KEPT, TakenErasure,
 };
-use crate::features::feeds::store::fanout_jobs::CLAIM_AFTER;
 use crate::presence::erasing::ErasureNews;
-use crate::store::ERASED_KEPT;
-use crate::store::StoreResult;
 use crate::store::redis::reply::{Reply, number, text};
 use crate::store::redis::{RedisCalls, args, scripts};
-
-/// The consumer group of the gateways.
-const GROUP: &str = "gateways";
+use crate::store::{CLAIM_AFTER, ERASED_KEPT, ErasedSome, JOB_GROUP, StoreResult};
 
 impl RedisCalls {
     /// The keys that every script on the jobs begins with.
@@ -100,10 +93,10 @@ impl Erasures for RedisCalls {
     }
 
     async fn take_erasure(&self, worker: &GatewayId) -> StoreResult<Option<TakenErasure>> {
-        let args = args![worker, GROUP, millis(CLAIM_AFTER), 1];
+        let args = args![worker, JOB_GROUP, millis(CLAIM_AFTER), 1];
         let mut reply = self
             .router
-            .script(&scripts::TAKE_FANOUTS, self.job_keys(), args)
+            .script(&scripts::TAKE_JOBS, self.job_keys(), args)
             .await?;
         // How many there are, and the age of the oldest.
         reply.number()?;
@@ -120,9 +113,9 @@ impl Erasures for RedisCalls {
         let id = id.and_then(|id| ErasureId::parse(&id).ok());
         let Ok(user) = UserId::parse(&user) else {
             // Another program wrote this job.
-            let args = args![worker, GROUP, job, user];
+            let args = args![worker, JOB_GROUP, job, user];
             self.router
-                .script(&scripts::FINISH_FANOUT, self.job_keys(), args)
+                .script(&scripts::FINISH_JOB, self.job_keys(), args)
                 .await?;
             return Ok(None);
         };
@@ -136,9 +129,9 @@ impl Erasures for RedisCalls {
 
     async fn keep_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> StoreResult<bool> {
         let progress = serde_json::to_string(&taken.progress).unwrap_or_default();
-        let args = args![worker, GROUP, taken.job, taken.user, progress];
+        let args = args![worker, JOB_GROUP, taken.job, taken.user, progress];
         self.router
-            .script(&scripts::KEEP_FANOUT, self.job_keys(), args)
+            .script(&scripts::KEEP_JOB, self.job_keys(), args)
             .await?
             .flag()
     }
@@ -154,7 +147,7 @@ impl Erasures for RedisCalls {
         let found = serde_json::to_string(found).unwrap_or_default();
         let args = args![
             worker,
-            GROUP,
+            JOB_GROUP,
             taken.job,
             taken.user,
             found,

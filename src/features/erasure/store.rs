@@ -1,6 +1,6 @@
 //! The boundary for erasures: a user is removed from all that the store keeps. An erasure is a job.
-//! Gateways share the jobs as they share those of feeds: a gateway that takes one reports how far it
-//! got, and if it makes no report for some time, another gateway goes on from there.
+//! Gateways share the jobs ([`crate::store::jobs`]): a gateway that takes one reports how far it got,
+//! and if it makes no report for some time, another gateway goes on from there.
 //!
 //! A job goes over the store in passes, each step of which erases a little, and ends after a pass
 //! that found nothing. What stays does not name the user: a report, and for a day a digest. By the
@@ -9,67 +9,18 @@
 pub use crate::presence::erasing::ErasureNews;
 use crate::store::Store;
 use crate::store::calls::calls;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
 
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{ErasureId, GatewayId, LiveId, UserId};
-use crate::store::{StoreError, StoreResult};
+use crate::base::ids::{ErasureId, GatewayId, UserId};
+use crate::store::{ErasedSome, Found, StoreResult};
 
 /// How long a report outlives its erasure.
 pub const REPORT_KEPT: Duration = Duration::from_secs(30 * 24 * 3_600);
-
-/// A kind of thing that names a user.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum PersonalData {
-    /// The profile, with its name.
-    Profiles,
-    /// Logins that find the user.
-    Logins,
-    /// Follows by the user.
-    Following,
-    /// Follows of the user.
-    Followers,
-    /// Announcements of the user.
-    Announcements,
-    /// Entries of the user's own timelines, and the user's statuses in those of others.
-    TimelineEntries,
-    /// Lists that the user made.
-    Lists,
-    /// Places in the lists of others.
-    ListPlaces,
-    /// The time at which the user was seen last.
-    LastSeen,
-    /// Lives that the user attended as a fan.
-    Attendance,
-    /// Stays in lives with attendance.
-    Sessions,
-    /// Removals from open lives, and bans.
-    Bans,
-    /// Records of lives that the user owned, with all that was kept of them.
-    Lives,
-    /// Summaries of the user's past lives.
-    PastLives,
-    /// Answers to requests that may be repeated.
-    Answers,
-    /// Stream keys of the user's lives.
-    StreamKeys,
-    /// Events that webhooks did not accept, or are sent again.
-    WebhookEvents,
-    /// Entries of the audit trail.
-    AuditEntries,
-}
-
-/// How many things of each kind were found and erased. Kinds of which there were none are absent.
-pub type Found = BTreeMap<PersonalData, u64>;
 
 /// What a client may know of an erasure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,32 +64,6 @@ pub struct TakenErasure {
     pub progress: ErasureProgress,
 }
 
-/// The outcome of one step.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ErasedSome {
-    /// What was erased.
-    pub found: Found,
-    /// Whether anything that names the user was found, erased or not.
-    pub is_dirty: bool,
-    /// The lives that the user owns and that are open. They must be closed before they can be
-    /// erased.
-    pub open_lives: Vec<LiveId>,
-    /// Where the next step begins; `None` at the end of the pass.
-    pub next: Option<String>,
-    /// Why the step ended before it was done, if it did. The next one does the rest.
-    pub failed: Option<StoreError>,
-}
-
-impl ErasedSome {
-    /// Notes that so many things were erased.
-    pub(crate) fn add(&mut self, kind: PersonalData, count: u64) {
-        if count > 0 {
-            *self.found.entry(kind).or_default() += count;
-            self.is_dirty = true;
-        }
-    }
-}
-
 impl ErasureProgress {
     /// Adds the outcome of a step.
     pub fn add(&mut self, step: &ErasedSome) {
@@ -163,7 +88,7 @@ calls! {
         async fn erasure_news(&self, after: UnixMillis) -> StoreResult<ErasureNews>;
 
         /// Takes a job that no worker has taken, or that no worker has kept for
-        /// [`crate::features::feeds::store::fanout_jobs::CLAIM_AFTER`].
+        /// [`crate::store::CLAIM_AFTER`].
         async fn take_erasure(&self, worker: &GatewayId) -> StoreResult<Option<TakenErasure>>;
 
         /// Reports how far a job got, and that it goes on. Returns false if another worker has taken it

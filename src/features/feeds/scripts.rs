@@ -7,5 +7,6 @@ scripts! {
     PUT_POST = "put_post.lua",
     DROP_POST = "drop_post.lua",
     PUT_IN_LIST = "put_in_list.lua",
+    ERASE_STATUSES = "erase_statuses.lua",
     ENQUEUE_FANOUT = "enqueue_fanout.lua",
 }

@@ -10,15 +10,17 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::UserId;
 use crate::features::history::store::{History, MAX_PAST_LIVES, PastLive};
 use crate::store::LiveEpoch;
+use crate::store::PersonalData;
 use crate::store::Point;
 use crate::store::StoreResult;
 use crate::store::Summary;
 use crate::store::memory::MemoryStore;
+use crate::store::memory::states::{State, StateErasure};
 
 /// The past lives of streamers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PastOfStreamers {
-    pub(crate) lives: HashMap<UserId, BTreeMap<(UnixMillis, LiveEpoch), Summary>>,
+    lives: HashMap<UserId, BTreeMap<(UnixMillis, LiveEpoch), Summary>>,
     /// When each is due to be forgotten, in about that order.
     due: VecDeque<(UnixMillis, UserId, (UnixMillis, LiveEpoch))>,
 }
@@ -47,6 +49,14 @@ impl PastOfStreamers {
                     self.lives.remove(&streamer);
                 }
             }
+        }
+    }
+}
+
+impl State for PastOfStreamers {
+    fn erase(&mut self, erasure: &mut StateErasure<'_>) {
+        if let Some(past) = self.lives.remove(erasure.user) {
+            erasure.step.add(PersonalData::PastLives, past.len() as u64);
         }
     }
 }

@@ -10,6 +10,7 @@ use super::wired::Wired;
 use crate::peers::core::Core;
 
 pub(crate) mod http;
+pub(crate) mod keys;
 pub(crate) mod memory;
 pub(crate) mod past_lives;
 pub(crate) mod redis;

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::LiveId;
 use crate::features::media::store::{KnownStreams, Publishing};
+use crate::store::PersonalData;
+use crate::store::memory::states::{State, StateErasure};
 
 /// How many entries may be there before those that are due are looked for.
 const FEW: usize = 1_024;
@@ -42,5 +44,21 @@ impl StreamRecords {
         self.streams.retain(|_, kept| kept.until > now);
         self.keys.retain(|_, kept| kept.until > now);
         self.left = self.streams.len() + self.keys.len();
+    }
+}
+
+impl State for StreamRecords {
+    fn erase(&mut self, erasure: &mut StateErasure<'_>) {
+        let before = self.keys.len();
+        self.keys.retain(|_, kept| {
+            let publisher = kept.value.publisher.as_ref();
+            let is_granted = publisher.is_some_and(|granted| granted.streamer == *erasure.user);
+            !is_granted && !erasure.lives.contains(&kept.value.live)
+        });
+        let gone = before - self.keys.len();
+        erasure.step.add(PersonalData::StreamKeys, gone as u64);
+        for live in &erasure.closed {
+            self.streams.remove(live);
+        }
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod http;
 pub(crate) mod intake;
 mod json;
 pub(crate) mod keeper;
+pub(crate) mod keys;
 mod mapped;
 pub(crate) mod memory;
 pub(crate) mod memory_records;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use self::store::ProfileStore;
 use super::wired::Wired;
 
+pub(crate) mod erasing;
 pub(crate) mod http;
 pub(crate) mod memory;
 pub(crate) mod redis;

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Login, UserId};
 use crate::features::profiles::store::{Profile, PutProfile};
+use crate::store::PersonalData;
+use crate::store::memory::states::{State, StateErasure};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StoredProfiles {
@@ -48,15 +50,18 @@ impl StoredProfiles {
         }
     }
 
-    /// Removes a user. Answers how many profiles there were, and how many logins.
-    pub(crate) fn erase(&mut self, user: &UserId) -> (u64, u64) {
-        let profiles = u64::from(self.profiles.remove(user).is_some());
-        let before = self.logins.len();
-        self.logins.retain(|_, owner| owner != user);
-        (profiles, (before - self.logins.len()) as u64)
-    }
-
     pub(crate) fn profile(&self, user: &UserId) -> Option<Profile> {
         self.profiles.get(user).cloned()
+    }
+}
+
+impl State for StoredProfiles {
+    fn erase(&mut self, erasure: &mut StateErasure<'_>) {
+        let profile = self.profiles.remove(erasure.user);
+        let before = self.logins.len();
+        self.logins.retain(|_, owner| owner != erasure.user);
+        let step = &mut erasure.step;
+        step.add(PersonalData::Profiles, u64::from(profile.is_some()));
+        step.add(PersonalData::Logins, (before - self.logins.len()) as u64);
     }
 }

@@ -8,6 +8,7 @@ use super::store::{DELIVERIES_KEPT, Deliveries, Delivery, WebhookStatus, latest}
 use crate::base::webhook_name::WebhookName;
 use crate::store::memory::MemoryStore;
 use crate::store::memory::event_log::Stream;
+use crate::store::memory::states::{State, StateErasure};
 use crate::store::{EntryId, StoreResult};
 
 #[derive(Debug, Clone, Default)]
@@ -17,6 +18,11 @@ struct KeptOfWebhook {
 }
 
 type DeliveriesOfWebhooks = HashMap<WebhookName, KeptOfWebhook>;
+
+impl State for DeliveriesOfWebhooks {
+    /// An attempt to send an event does not name users.
+    fn erase(&mut self, _: &mut StateErasure<'_>) {}
+}
 
 #[async_trait]
 impl Deliveries for MemoryStore {

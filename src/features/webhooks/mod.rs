@@ -15,6 +15,7 @@ pub(crate) mod command;
 pub(crate) mod deliveries;
 pub(crate) mod endpoints;
 pub(crate) mod http;
+pub(crate) mod keys;
 pub(crate) mod memory;
 pub(crate) mod receiver;
 pub(crate) mod redis;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::family::KeyType;
 use super::node::{Node, Share};
 use super::reply::{self, Reply, next_answer, number, text};
 use super::slices::look;
@@ -73,12 +74,6 @@ impl MasterMemory {
     pub(crate) fn is_full(&self) -> bool {
         self.limit > 0 && self.used > self.limit
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeyType {
-    Set,
-    Hash,
 }
 
 /// A field of the answer to INFO.
@@ -172,6 +167,9 @@ impl RedisStore {
         let count = match kind {
             KeyType::Set => "SCARD",
             KeyType::Hash => "HLEN",
+            KeyType::Zset => "ZCARD",
+            KeyType::Stream => "XLEN",
+            KeyType::Text => "STRLEN",
         };
         let steps = async {
             let members = number(&self.router.command(count, args![key]).await?)?;

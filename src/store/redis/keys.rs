@@ -1,28 +1,33 @@
 //! Owns every key in Redis: its name, its type and its lifetime. No other file spells a key, except
-//! that a feature may have a file for keys that nothing else knows. The word "contract" marks the
-//! keys that other services read; the others are the gateways' own.
+//! that a feature declares the keys that nothing else knows in its own folder. A contract is a key
+//! that other services read; the others are the gateways' own.
 //!
-//! [`Keys`] is the only way to make a key or a channel, and it begins each with the installation's
-//! prefix.
+//! A [`Family`] is declared once, and [`Keys`] is the only way to make a key or a channel: it begins
+//! each with the installation's prefix.
 //!
 //! A slice's companions carry the slice's key in braces as their hash tag, so they live in the
 //! slice's hash slot and one script may change them together. The prefix stands before the braces,
 //! so that one pattern matches all keys of an installation, and inside them, because the slice's
 //! own key has it. Neither ids nor prefixes contain braces, so none can move a key to another slot.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::time::Duration;
 
-use crate::base::ids::{
-    Epoch, ErasureId, Group, ListName, LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES,
-    UserId,
+use super::family::{
+    AllFamilies, Family,
+    KeyType::{Hash, Set, Stream, Text, Zset},
+    Names, Own, families, split_before_key,
 };
+use super::slice_name::read_slice;
+use crate::base::ids::{Epoch, Group, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::base::key_prefix::KeyPrefix;
-use crate::base::session_key::{KEY_BYTES, SessionKey};
+use crate::base::session_key::SessionKey;
 use crate::base::webhook_name::WebhookName;
 use crate::store::ATTENDANCE_KEPT;
 use crate::store::LiveEpoch;
-use crate::store::{AnswerName, Channel, Edge, MAX_BAN, QueueKind, Rank, WebhookQueue};
+use crate::store::{
+    AnswerName, Channel, Edge, MAX_BAN, PersonalData, QueueKind, Rank, WebhookQueue,
+};
 
 /// How long the leases outlive the last renewal of any of them.
 pub const LEASES_TTL: Duration = Duration::from_secs(2 * 24 * 3600);
@@ -53,165 +58,36 @@ pub const CLAIMS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 /// users. A close counts and deletes them.
 pub const TOTALS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
-const EVENTS: &str = "rollcall:events";
+families! {
+    /// The open lives, scored by `opened_at` in Unix milliseconds. Never expires.
+    LIVES, fn lives() = Family::new(Zset, "lives").contract();
 
-/// What distinguishes the keys and the group of a webhook: nothing for the webhook of the setting
-/// `webhook-url`.
-pub(crate) fn webhook_suffix(webhook: &WebhookName) -> String {
-    if webhook.is_default() {
-        String::new()
-    } else {
-        format!(":{webhook}")
-    }
-}
+    /// The lives of [`LIVES`], scored by viewers, for listings by size. In the same hash slot, so that
+    /// one script changes all three lists. Never expires.
+    BY_VIEWERS = Family::new(Zset, "{lives}:by_viewers");
 
-const FANS: &str = "online-fans:";
-const USERS: &str = "online-users";
-const STREAMERS: &str = "online-streamers";
+    /// The same, scored by fans.
+    BY_FANS = Family::new(Zset, "{lives}:by_fans");
 
-/// The end of a slice's key: its number, unless it is the only one.
-struct Suffix<'a>(&'a SliceId);
+    /// The gateway that walks over all open lives. Expires unless that gateway renews it.
+    WALKER, fn walker() = Family::new(Text, "rollcall:sweeper");
 
-impl fmt::Display for Suffix<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.of > 1 {
-            write!(f, "_slice{}", self.0.index)
-        } else {
-            Ok(())
-        }
-    }
-}
+    /// Gateway → its lease, `<start, Unix ms>:<last renewal, Unix ms>:<renewals>:<unheard>`, where the
+    /// last are the numbers of the channels on which the gateway is not heard, with commas. After a
+    /// burial `dead:<Unix ms>:<last renewal, Unix ms>`, or `dead:<Unix ms>` if the gateway ended itself
+    /// or had no lease, for a day. Expires [`LEASES_TTL`] after the last renewal.
+    LEASES, fn leases() = Family::new(Hash, "rollcall:leases");
 
-/// The meaning of a key, read back from its name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReadKey {
-    /// A key of a live.
-    Live(LiveId, LiveKey),
-    /// A key of a slice: the set, the number of the slice (`None` if the set has only one), and
-    /// which of its keys.
-    Slice(OnlineSet, Option<u32>, SliceKey),
-}
+    /// A random text that some gateway wrote and that never changes. A server with another text, or none,
+    /// has lost its data or is another server. In a cluster each master has a canary of its own,
+    /// [`CANARY_OF_MASTER`]. Never expires. A canary that moves to another master with its slot stays
+    /// there.
+    CANARY, fn canary() = Family::new(Text, "rollcall:canary");
 
-/// Which key of a live.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LiveKey {
-    /// `live:<live_id>`
-    Record,
-    /// The users who were sent out, or those who may not come back.
-    Removals,
-    /// The history of an epoch's figures.
-    History(Epoch),
-    /// What media servers told of the live's streams.
-    Streams,
-}
+    /// A master's own [`CANARY`] in a cluster; the number is one whose slot that master serves.
+    CANARY_OF_MASTER, fn canary_of_master(number: u32) = Family::new(Text, "rollcall:canary:{<n>}");
 
-/// Which key of a slice.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SliceKey {
-    /// The set of a group.
-    Set(Group),
-    /// What gateways claim of users.
-    Who,
-    /// The gateways' entries.
-    Gateways,
-    /// The fence.
-    Fence,
-    /// The users of a group who came at any time.
-    Uniques(Group),
-}
-
-/// The contents of a key that outlasts a close.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeptKey {
-    /// The fans who came.
-    Attendance,
-    /// The sessions of a slice.
-    Sessions,
-}
-
-/// Makes the keys and channels of one installation, and reads them back. By default there is no
-/// prefix.
-#[derive(Debug, Clone)]
-pub struct Keys {
-    pub(crate) prefix: KeyPrefix,
-    /// The beginning of all channels.
-    channels: String,
-}
-
-impl Default for Keys {
-    fn default() -> Self {
-        Self::new(KeyPrefix::default(), 0)
-    }
-}
-
-impl Keys {
-    /// The keys that begin with this prefix, in this database of the server. Redis keeps the keys
-    /// of its databases apart and passes messages to all of them, so the channels have the number.
-    pub fn new(prefix: KeyPrefix, database: u8) -> Self {
-        let channels = match database {
-            0 => format!("{prefix}rollcall:"),
-            number => format!("{prefix}rollcall:{number}:"),
-        };
-        Self { prefix, channels }
-    }
-
-    pub(crate) fn key(&self, name: impl Display) -> String {
-        format!("{}{name}", self.prefix)
-    }
-
-    /// A key in the slot of another one.
-    pub(crate) fn beside(&self, key: &str, name: impl Display) -> String {
-        format!("{}{{{key}}}:{name}", self.prefix)
-    }
-
-    /// ZSET, contract: the open lives, scored by `opened_at` in Unix milliseconds. Never expires.
-    pub fn lives(&self) -> String {
-        self.key("lives")
-    }
-
-    /// ZSET: the lives of [`Self::lives`], scored by viewers or by fans, for listings by size. In
-    /// the same hash slot, so that one script changes all three. Never expires.
-    pub fn top(&self, rank: Rank) -> String {
-        let by = match rank {
-            Rank::Viewers => "by_viewers",
-            Rank::Fans => "by_fans",
-        };
-        self.beside(&self.lives(), by)
-    }
-
-    /// The list of open lives with its ranks: the keys of the scripts that change them.
-    pub(crate) fn list(&self) -> Vec<String> {
-        vec![self.lives(), self.top(Rank::Viewers), self.top(Rank::Fans)]
-    }
-
-    /// STRING: the gateway that walks over all open lives. Expires unless that gateway renews it.
-    pub fn walker(&self) -> String {
-        self.key("rollcall:sweeper")
-    }
-
-    /// HASH: gateway → its lease, `<start, Unix ms>:<last renewal, Unix ms>:<renewals>:<unheard>`,
-    /// where the last are the numbers of the channels on which the gateway is not heard, with
-    /// commas. After a burial `dead:<Unix ms>:<last renewal, Unix ms>`, or `dead:<Unix ms>` if the
-    /// gateway ended itself or had no lease, for a day.
-    pub fn leases(&self) -> String {
-        self.key("rollcall:leases")
-    }
-
-    /// STRING: a random text that some gateway wrote and that never changes. A server with another
-    /// text, or none, has lost its data or is another server. In a cluster each master has a canary
-    /// of its own, [`Self::canary_of_master`]. Never expires. A canary that moves to another master
-    /// with its slot stays there.
-    pub fn canary(&self) -> String {
-        self.key("rollcall:canary")
-    }
-
-    /// A master's own [`Self::canary`] in a cluster; the number is one whose slot that master
-    /// serves.
-    pub fn canary_of_master(&self, number: u32) -> String {
-        format!("{}:{{{number}}}", self.canary())
-    }
-
-    /// HASH, contract: the record of a live.
+    /// The record of a live.
     ///
     /// | field | what |
     /// | --- | --- |
@@ -236,85 +112,243 @@ impl Keys {
     /// | `watched_ms` | the sum of the viewers' times in the live, up to `counted_at` |
     /// | `unique_viewers`, `unique_fans` | the different users who came; absent while open, or if not counted |
     /// | `closed_at`, `reason` | when and why its close began; absent while open |
-    pub fn live(&self, live: &LiveId) -> String {
-        self.key(format_args!("live:{live}"))
+    RECORD, fn live(live: &LiveId) =
+        Family::new(Hash, "live:<live_id>").contract().names(Names::Otherwise);
+
+    /// Users who were sent out of an open live, or whose ban was lifted (`+` before the user), scored by
+    /// the number of the change. The last [`crate::store::MAX_CHANGES`] users. Expires [`REMOVALS_TTL`]
+    /// after the last write.
+    REMOVALS, fn removals(live: &LiveId) = Family::new(Zset, "{live:<live_id>}:removals")
+        .names(Names::Members(Some(PersonalData::Bans)));
+
+    /// The users who may not join an open live, scored by the end of the ban, in Unix milliseconds.
+    /// Expires as [`REMOVALS`].
+    BANS, fn bans(live: &LiveId) =
+        Family::new(Zset, "{live:<live_id>}:bans").names(Names::Members(Some(PersonalData::Bans)));
+
+    /// `state` → what media servers told of the streams of a live, as JSON, and `version`, which grows
+    /// with each write. Outlasts the close, because messages come late.
+    STREAMS, fn streams(live: &LiveId) = Family::new(Hash, "{live:<live_id>}:streams");
+
+    /// `<epoch> <when it was closed, Unix ms>` of the last epoch of a live that an erasure took away. It
+    /// does not name the streamer. Expires a day after the erasure.
+    ERASED_LIVE, fn erased_live(live: &LiveId) = Family::new(Text, "{live:<live_id>}:erased");
+
+    /// The history of an epoch's figures, with an entry for each bucket of time in which they changed. The
+    /// id of an entry is the begin of the bucket, in Unix milliseconds, and how often the entry was
+    /// replaced. The newest point of an open live is in the record. Outlasts the close, as the record
+    /// does.
+    HISTORY = Family::new(Stream, "{live:<live_id>}:history@<epoch>");
+
+    /// The lives that a streamer's own tokens opened, scored by the last claim of each, in Unix
+    /// milliseconds. The member `:pace` has the time up to which all openings so far would last at the
+    /// allowed pace. Expires [`CLAIMS_TTL`] after the last opening.
+    CLAIMED_LIVES, fn claimed_lives(streamer: &UserId) =
+        Family::new(Zset, "{past-lives:<streamer_id>}:open").own(Own::Untold);
+
+    /// The fans in a slice of a live, or the users in a slice of a set of the platform. One key for a live
+    /// of one slice, numbered from 1 otherwise. All other keys of the slice lie beside it. Expires
+    /// [`SLICE_TTL`] after the last write, as all of them do unless they say something else.
+    SLICE, fn slice(slice: &SliceId) = Family::new(Set, "<slice>").contract().names(Names::Online);
+
+    /// All viewers in a slice of a live.
+    VIEWERS = Family::new(Set, "{<live_slice>}:viewers").contract().names(Names::Online);
+
+    /// User → `<since> <claim> <claim>…`, what gateways claim of users. This is the truth of which the
+    /// public sets are a copy. `since` is when the user of a live came, in Unix milliseconds; it is empty
+    /// in the other sets. A claim is the token of a gateway, as [`GATEWAYS`] has it, and what the user is
+    /// there: `3` a member, `3f` a fan, `3=<live>,<live>` a user of the platform who is in these lives on
+    /// the gateway, the live joined last at the end. The claim made last comes last. A user leaves with
+    /// the last claim.
+    WHO, fn who(slice: &SliceId) = Family::new(Hash, "{<slice>}:who").names(Names::Online);
+
+    /// Gateway → its entry: `<token>:<number of its last call>`, with `+` behind it until the gateway has
+    /// said all that it holds, or `<token>:dead` from its burial until its claims are taken out. The token
+    /// stands for the gateway in the claims; a gateway that makes a new entry gets a new token. A gateway
+    /// that lets go of the slice takes its entry away. For the users of the platform, the hash also has
+    /// `#<token>` → gateway for each living gateway.
+    GATEWAYS, fn gateways(slice: &SliceId) = Family::new(Hash, "{<slice>}:gateways");
+
+    /// `open:<epoch>:<version>:<incarnation>:<joins>-<leaves>:<fans>:<entries>:<last token>` or
+    /// `closed:<epoch>:<joins>-<leaves>:<different viewers>:<different fans>`. Joins and leaves count the
+    /// first claims on users and the ends of their last claims over the epoch, so their difference is the
+    /// number of members. `fans` is the number of users with a claim that says fan, `entries` the number
+    /// of fields of [`GATEWAYS`]. The incarnation is the version at which the slice forgot all claims
+    /// last, or began. From then on until gateways have said again whom they hold,
+    /// `:<users with a claim>:<Unix ms of the begin>` is behind the fence. The number of users is -1 then
+    /// if another program wrote meanwhile. Expires [`TOTALS_TTL`] after the last write, and
+    /// [`CLOSED_FENCE_TTL`] after the close.
+    FENCE, fn fence(slice: &SliceId) = Family::new(Text, "{<slice>}:fence");
+
+    /// A HyperLogLog: the users who came to the slice since its epoch began. It exists only if they are
+    /// counted. Expires [`TOTALS_TTL`] after the last write.
+    UNIQUES = Family::new(Text, "{<live_slice>}:uniques");
+
+    /// The same of the fans.
+    UNIQUE_FANS = Family::new(Text, "{<live_slice>}:unique-fans");
+
+    /// User → `<number> <watched before, ms> <id> <joined_at> <left_at or ->`, the user's latest session in
+    /// an epoch of a live with attendance; and `<user> <number>` → `<id> <joined_at> <left_at>` for each
+    /// earlier one. Outlasts the close; expires [`ATTENDANCE_TTL`] after the last write.
+    STAYS, fn stays(slice: &SliceId, epoch: Epoch) =
+        Family::new(Hash, "{<live_slice>}:stays@<epoch>").names(Names::Otherwise);
+
+    /// `<user> <number>` for each session of an epoch of a live with attendance, scored by its begin in
+    /// Unix milliseconds. An erasure takes users out of it together with [`STAYS`], and it expires as
+    /// that does.
+    SESSIONS, fn sessions(slice: &SliceId, epoch: Epoch) =
+        Family::new(Zset, "{<live_slice>}:sessions@<epoch>");
+
+    /// The users of a slice who are not online, scored by when each was seen last, in Unix milliseconds. In
+    /// the hash slot of the online users, so that one script may look at both. Never expires: users are
+    /// forgotten one by one.
+    LAST_SEEN = Family::new(Zset, "last-seen:{<slice>}").contract().names(Names::Otherwise);
+
+    /// `text` or `u32`, the form of the members in [`LAST_SEEN`]. Never expires.
+    LAST_SEEN_IDS, fn last_seen_ids() = Family::new(Text, "rollcall:last-seen-ids");
+
+    /// The events, one per entry, with the fields `id`, `type`, `live_id` and `data`. Capped.
+    EVENTS, fn events() = Family::new(Stream, "rollcall:events").contract();
+
+    /// The audit trail, whose events are in [`EVENTS`], too. Capped.
+    AUDIT_TRAIL, fn audit_trail() =
+        Family::new(Stream, "{rollcall:events}:audit").contract().names(Names::Otherwise);
+
+    /// The ids of the events that were appended to [`EVENTS`] a moment ago, scored by the time until which
+    /// they are known. Expires.
+    APPENDED_EVENTS, fn appended_events() = Family::new(Zset, "{rollcall:events}:appended");
+
+    /// The events that a webhook did not accept, with the additional fields `why` and `attempts`. Capped,
+    /// and each expires after a month.
+    DEAD_EVENTS = Family::new(Stream, "{rollcall:events}:dead<:webhook>").names(Names::Otherwise);
+
+    /// The events that a webhook is sent again, as in [`EVENTS`]. Capped, and each expires after a month.
+    REPLAYS = Family::new(Stream, "{rollcall:events}:replay<:webhook>").names(Names::Otherwise);
+
+    /// The gateway that sends the events of the stream. Expires unless that gateway renews it.
+    SENDER = Family::new(Text, "{rollcall:events}:sender<:webhook>");
+
+    /// The same of the events that are sent again.
+    REPLAY_SENDER = Family::new(Text, "{rollcall:events}:replay-sender<:webhook>");
+
+    /// Whom the user follows, scored by the time of the follow. The platform may write it, too. Never
+    /// expires.
+    FOLLOWING = Family::new(Zset, "following:<user_id>")
+        .contract()
+        .own(Own::Told(PersonalData::Following, "ZCARD"))
+        .names(Names::Members(None));
+
+    /// The same from the other end.
+    FOLLOWERS = Family::new(Zset, "followers:<user_id>")
+        .contract()
+        .own(Own::Told(PersonalData::Followers, "ZCARD"))
+        .names(Names::Members(None));
+
+    /// Folded login → the user with this login. Never expires. An erasure goes over it page by page.
+    USERS, fn users() = Family::new(Hash, "users").contract().names(Names::Large);
+
+    /// The profile of a user: `login`, `name`, `signup` (Unix ms), and `former`, the previous login. Never
+    /// expires.
+    USER, fn user(user: &UserId) =
+        Family::new(Hash, "user:<user_id>").contract().names(Names::Otherwise);
+
+    /// What a request that may be repeated asked for, and its answer. Expires a day after the request.
+    ANSWER, fn answer(name: &AnswerName) =
+        Family::new(Text, "rollcall:answer:<digest>").names(Names::Otherwise);
+
+    /// `<number> <why>`, the ids of a session without a socket below the number are over. In the slot of
+    /// the gateways' channel, on which the script that writes it publishes.
+    SESSION_END = Family::new(Text, "{<gateways>}:ended:<session>");
+
+    /// The secrets behind sessions without a socket that the gateways made up, a line each. The first one
+    /// signs. Never expires.
+    PRESENCE_SECRET, fn presence_secret() = Family::new(Text, "rollcall:presence-secret");
+
+    /// The thing that changes → `<begin, Unix ms> <how>`. These are changes of several keys that are under
+    /// way or were left half done. The hash of a user's id decides the partition of the user's changes.
+    /// Empty at rest.
+    CHANGES, fn changes(partition: u64) =
+        Family::new(Hash, "rollcall:changes:<p>").names(Names::Unfinished);
+}
+
+/// What distinguishes the keys and the group of a webhook: nothing for the webhook of the setting
+/// `webhook-url`, because it was the only one once.
+pub(crate) fn webhook_suffix(webhook: &WebhookName) -> String {
+    if webhook.is_default() {
+        String::new()
+    } else {
+        format!(":{webhook}")
+    }
+}
+
+/// A key of a live or of a slice, read back from its name, with its family.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ReadKey {
+    /// A key of a live.
+    Live(LiveId, &'static Family),
+    /// A key of a slice: the set, and the number of the slice; `None` if the set has only one.
+    Slice(OnlineSet, Option<u32>, &'static Family),
+}
+
+/// Makes the keys and channels of one installation, and reads them back. By default there is no
+/// prefix.
+#[derive(Debug, Clone)]
+pub struct Keys {
+    prefix: KeyPrefix,
+    /// The beginning of all channels, behind the prefix.
+    channels: String,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self::new(KeyPrefix::default(), 0)
+    }
+}
+
+impl Keys {
+    /// The keys that begin with this prefix, in this database of the server. Redis keeps the keys
+    /// of its databases apart and passes messages to all of them, so the channels have the number.
+    pub fn new(prefix: KeyPrefix, database: u8) -> Self {
+        let channels = match database {
+            0 => "rollcall:".to_owned(),
+            number => format!("rollcall:{number}:"),
+        };
+        Self { prefix, channels }
     }
 
-    /// ZSET: users who were sent out of an open live, or whose ban was lifted (`+` before the
-    /// user), scored by the number of the change. The last [`crate::store::MAX_CHANGES`] users.
-    pub fn removals(&self, live: &LiveId) -> String {
-        self.beside(&self.live(live), "removals")
+    /// The key of a family with these ids, in the order of its name.
+    pub(crate) fn make(&self, family: &Family, ids: &[&dyn Display]) -> String {
+        family.make(self.prefix.as_str(), ids.iter())
     }
 
-    /// ZSET: the users who may not join an open live, scored by the end of the ban, in Unix
-    /// milliseconds.
-    pub fn bans(&self, live: &LiveId) -> String {
-        self.beside(&self.live(live), "bans")
+    /// The ids in a key of a family; `None` for another key.
+    pub(crate) fn read<'k>(&self, family: &Family, key: &'k str) -> Option<Vec<&'k str>> {
+        family.read(self.prefix.as_str(), key)
     }
 
-    /// HASH: `state` → what media servers told of the streams of a live, as JSON, and `version`,
-    /// which grows with each write. Outlasts the close, because messages come late.
-    pub fn streams(&self, live: &LiveId) -> String {
-        self.beside(&self.live(live), "streams")
-    }
-
-    /// STRING: `<epoch> <when it was closed, Unix ms>` of the last epoch of a live that an erasure took
-    /// away. It does not name the streamer. Expires a day after the erasure.
-    pub fn erased_live(&self, live: &LiveId) -> String {
-        self.beside(&self.live(live), "erased")
-    }
-
-    /// STRING: the live to which a session publishes with a stream key, or for a minute the live and
-    /// the streamer that a media server was told of a session, by a digest of the server, the
-    /// session and the stream.
-    pub fn stream_key(&self, digest: &str) -> String {
-        self.key(format_args!("rollcall:stream-key:{digest}"))
-    }
-
-    /// STREAM: the history of an epoch's figures, with an entry for each bucket of time in which
-    /// they changed. The id of an entry is the begin of the bucket, in Unix milliseconds, and how
-    /// often the entry was replaced. The newest point of an open live is in the record. Outlasts
-    /// the close, as the record does.
-    pub fn history(&self, of: &LiveEpoch) -> String {
-        self.beside(&self.live(&of.live), format_args!("history@{}", of.epoch))
-    }
-
-    /// ZSET: `<live_id>@<epoch>`, a streamer's past lives, scored by the begin of their close. And
-    /// HASH: `<live_id>@<epoch>` → the summary as JSON. Both expire when the newest is as old as a
-    /// closed record may be.
-    pub fn past_lives(&self, streamer: &UserId) -> [String; 2] {
-        let list = self.key(format_args!("past-lives:{streamer}"));
-        let summaries = self.beside(&list, "summaries");
-        [list, summaries]
-    }
-
-    /// ZSET: the lives that a streamer's own tokens opened, scored by the last claim of each, in
-    /// Unix milliseconds. The member `:pace` has the time up to which all openings so far would
-    /// last at the allowed pace. In the slot of the past lives.
-    pub fn claimed_lives(&self, streamer: &UserId) -> String {
-        let [list, _] = self.past_lives(streamer);
-        self.beside(&list, "open")
-    }
-
-    /// SET, contract: the fans in a slice of a live, or the users in a slice of a set of the
-    /// platform. One key for a live of one slice, numbered from 1 otherwise. All other keys of the
-    /// slice lie beside it.
-    pub fn slice(&self, slice: &SliceId) -> String {
-        match &slice.set {
-            OnlineSet::Live(live) => self.key(format_args!("{FANS}{live}{}", Suffix(slice))),
-            OnlineSet::Users => self.key(format_args!("{USERS}{}", Suffix(slice))),
-            OnlineSet::Streamers => self.key(format_args!("{STREAMERS}{}", Suffix(slice))),
+    /// The list of open lives that is scored by these figures.
+    pub fn top(&self, rank: Rank) -> String {
+        match rank {
+            Rank::Viewers => self.make(&BY_VIEWERS, &[]),
+            Rank::Fans => self.make(&BY_FANS, &[]),
         }
     }
 
-    /// SET, contract: the users of a group of a slice. For a live, the set of all viewers lies
-    /// beside the set of fans.
+    /// The list of open lives with its ranks: the keys of the scripts that change them.
+    pub(crate) fn list(&self) -> Vec<String> {
+        vec![self.lives(), self.top(Rank::Viewers), self.top(Rank::Fans)]
+    }
+
+    /// A key of the family `HISTORY`.
+    pub fn history(&self, of: &LiveEpoch) -> String {
+        self.make(&HISTORY, &[&of.live, &of.epoch])
+    }
+
+    /// The set of the users of a group of a slice: `SLICE` or `VIEWERS`.
     pub fn members(&self, slice: &SliceId, group: Group) -> String {
         match (&slice.set, group) {
-            (OnlineSet::Live(_), Group::All) => self.beside(&self.slice(slice), "viewers"),
-            (OnlineSet::Live(_), Group::Fans) | (OnlineSet::Users | OnlineSet::Streamers, _) => {
-                self.slice(slice)
-            }
+            (OnlineSet::Live(_), Group::All) => self.make(&VIEWERS, &[slice]),
+            _ => self.slice(slice),
         }
     }
 
@@ -333,67 +367,12 @@ impl Keys {
         keys
     }
 
-    /// HASH: user → `<since> <claim> <claim>…`, what gateways claim of users. This is the truth of
-    /// which the public sets are a copy. `since` is when the user of a live came, in Unix
-    /// milliseconds; it is empty in the other sets. A claim is the token of a gateway, as
-    /// [`Self::gateways`] has it, and what the user is there: `3` a member, `3f` a fan,
-    /// `3=<live>,<live>` a user of the platform who is in these lives on the gateway, the live
-    /// joined last at the end. The claim made last comes last. A user leaves with the last claim.
-    pub fn who(&self, slice: &SliceId) -> String {
-        self.beside(&self.slice(slice), "who")
-    }
-
-    /// HASH: user → `<number> <watched before, ms> <id> <joined_at> <left_at or ->`, the user's
-    /// latest session in an epoch of a live with attendance; and `<user> <number>` →
-    /// `<id> <joined_at> <left_at>` for each earlier one. Outlasts the close, as attendance does.
-    pub fn stays(&self, slice: &SliceId, epoch: Epoch) -> String {
-        self.beside(&self.slice(slice), format_args!("stays@{epoch}"))
-    }
-
-    /// ZSET: `<user> <number>` for each session of an epoch of a live with attendance, scored by
-    /// its begin in Unix milliseconds. Outlasts the close, as attendance does.
-    pub fn sessions(&self, slice: &SliceId, epoch: Epoch) -> String {
-        self.beside(&self.slice(slice), format_args!("sessions@{epoch}"))
-    }
-
-    /// HASH: the facts about an epoch with attendance: `streamer_id`, `slices`, `opened_at` and,
-    /// after the close, `closed_at`.
-    pub fn attended(&self, of: &LiveEpoch) -> String {
-        self.key(format_args!("attendance:{of}"))
-    }
-
-    /// SET, contract: the fans of one part who were online at any time of an epoch. The parts of
-    /// all epochs with the same number share a hash slot.
-    pub fn attendance_set(&self, of: &LiveEpoch, part: u32) -> String {
-        self.key(format_args!("attendance:{of}:{{p{part}}}"))
-    }
-
-    /// STRING, contract: the fans of one part as bits. A fan's part is the number that is the fan's
-    /// id, divided by 65,536.
-    pub fn attendance_bits(&self, of: &LiveEpoch, part: u32) -> String {
-        self.key(format_args!("attendance:{of}:{{b{part}}}"))
-    }
-
-    /// SET: the parts of an epoch that have bits.
-    pub fn attendance_parts(&self, of: &LiveEpoch) -> String {
-        self.key(format_args!("attendance:{of}:parts"))
-    }
-
-    /// ZSET: `<live_id>@<epoch>`, the epochs of a streamer's lives whose attendance is kept, scored
-    /// by `opened_at`.
-    pub fn attended_lives(&self, streamer: &UserId) -> String {
-        self.key(format_args!("attended:{streamer}"))
-    }
-
-    /// ZSET: `<live_id>@<epoch>`, every epoch whose attendance is kept, scored by the time at which
-    /// the walk looks after it next.
-    pub fn attendance_due(&self) -> String {
-        self.key("rollcall:attendance")
-    }
-
-    /// STRING: `set` or `bitmap`, the form in which attendance is kept. Never expires.
-    pub fn attendance_form(&self) -> String {
-        self.key("rollcall:attendance-form")
+    /// The users of a group who came to a slice: `UNIQUES` or `UNIQUE_FANS`.
+    pub fn uniques(&self, slice: &SliceId, group: Group) -> String {
+        match group {
+            Group::All => self.make(&UNIQUES, &[slice]),
+            Group::Fans => self.make(&UNIQUE_FANS, &[slice]),
+        }
     }
 
     /// Adds the key of the times at which users of the platform were seen last.
@@ -420,24 +399,19 @@ impl Keys {
     /// Adds the keys that count the different users of a live.
     pub(crate) fn with_uniques(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
         if slice.set.live().is_some() {
-            keys.extend([
-                self.uniques(slice, Group::All),
-                self.uniques(slice, Group::Fans),
-            ]);
+            keys.extend([Group::All, Group::Fans].map(|group| self.uniques(slice, group)));
         }
         keys
     }
 
-    /// SET, contract: the users who have a socket now, in one of [`USERS_SLICES`] slices.
+    /// The users who have a socket now, in one of [`USERS_SLICES`] slices.
     pub fn online_users(&self, index: u32) -> String {
         self.slice(&users_slice(index))
     }
 
-    /// ZSET, contract: the users of a slice who are not online, scored by when each was seen last,
-    /// in Unix milliseconds. In the hash slot of the online users, so that one script may look at
-    /// both. Never expires: users are forgotten one by one.
+    /// A key of the family `LAST_SEEN`.
     pub fn last_seen(&self, slice: u32) -> String {
-        self.key(format_args!("last-seen:{{{}}}", self.online_users(slice)))
+        self.make(&LAST_SEEN, &[&users_slice(slice)])
     }
 
     /// The keys that say in which lives the online users of a slice are: the claims, and the
@@ -459,49 +433,23 @@ impl Keys {
         ]
     }
 
-    /// STREAM, contract: the events, one per entry, with the fields `id`, `type`, `live_id` and
-    /// `data`. Capped.
-    pub fn events(&self) -> String {
-        self.key(EVENTS)
-    }
-
-    /// STREAM, contract: the audit trail, whose events are in [`Self::events`], too. Capped.
-    pub fn audit_trail(&self) -> String {
-        self.beside(&self.events(), "audit")
-    }
-
-    /// ZSET: the ids of the events that were appended to [`Self::events`] a moment ago, scored by the
-    /// time until which they are known. Expires.
-    pub fn appended_events(&self) -> String {
-        self.beside(&self.events(), "appended")
-    }
-
-    /// A key about a webhook, beside the stream of events. The webhook of the setting `webhook-url`
-    /// has no suffix, because it was the only one once.
-    fn of_webhook(&self, name: &str, webhook: &WebhookName) -> String {
-        let suffix = webhook_suffix(webhook);
-        self.beside(&self.events(), format_args!("{name}{suffix}"))
-    }
-
-    /// STREAM: the events that a webhook did not accept, with the additional fields `why` and
-    /// `attempts`. Capped, and each expires after a month.
+    /// A key of the family `DEAD_EVENTS`.
     pub fn dead_events(&self, webhook: &WebhookName) -> String {
-        self.of_webhook("dead", webhook)
+        self.make(&DEAD_EVENTS, &[&webhook_suffix(webhook)])
     }
 
-    /// STREAM: the events that a webhook is sent again, as in [`Self::events`]. Capped, and each
-    /// expires after a month.
+    /// A key of the family `REPLAYS`.
     pub fn replays(&self, webhook: &WebhookName) -> String {
-        self.of_webhook("replay", webhook)
+        self.make(&REPLAYS, &[&webhook_suffix(webhook)])
     }
 
-    /// STRING: the gateway that sends the events of a queue. Expires unless that gateway renews it.
+    /// The key that says which gateway sends the events of a queue.
     pub fn event_sender(&self, queue: &WebhookQueue) -> String {
-        let name = match queue.kind {
-            QueueKind::Stream => "sender",
-            QueueKind::Replay => "replay-sender",
-        };
-        self.of_webhook(name, &queue.webhook)
+        let webhook = webhook_suffix(&queue.webhook);
+        match queue.kind {
+            QueueKind::Stream => self.make(&SENDER, &[&webhook]),
+            QueueKind::Replay => self.make(&REPLAY_SENDER, &[&webhook]),
+        }
     }
 
     /// The stream of a queue.
@@ -512,212 +460,66 @@ impl Keys {
         }
     }
 
-    /// STREAM: the last attempts to send events to a webhook, each as JSON in the field `delivery`.
-    /// Capped, and expires a month after the last one.
-    pub fn deliveries(&self, webhook: &WebhookName) -> String {
-        self.of_webhook("deliveries", webhook)
-    }
-
-    /// HASH: when the last event arrived at a webhook, and when and why one did not. Expires a month
-    /// after the last attempt.
-    pub fn webhook_status(&self, webhook: &WebhookName) -> String {
-        self.of_webhook("status", webhook)
-    }
-
-    /// STRING: `text` or `u32`, the form of the members in the keys of [`Self::last_seen`]. Never
-    /// expires.
-    pub fn last_seen_ids(&self) -> String {
-        self.key("rollcall:last-seen-ids")
-    }
-
-    /// HASH: gateway → its entry: `<token>:<number of its last call>`, with `+` behind it until the
-    /// gateway has said all that it holds, or `<token>:dead` from its burial until its claims are
-    /// taken out. The token stands for the gateway in the claims; a gateway that makes a new entry
-    /// gets a new token. A gateway that lets go of the slice takes its entry away. For the users of
-    /// the platform, the hash also has `#<token>` → gateway for each living gateway.
-    pub fn gateways(&self, slice: &SliceId) -> String {
-        self.beside(&self.slice(slice), "gateways")
-    }
-
-    /// STRING, a HyperLogLog: the users of a group who came to the slice since its epoch began. It
-    /// exists only if they are counted.
-    pub fn uniques(&self, slice: &SliceId, group: Group) -> String {
-        let name = match group {
-            Group::All => "uniques",
-            Group::Fans => "unique-fans",
-        };
-        self.beside(&self.slice(slice), name)
-    }
-
-    /// STRING:
-    /// `open:<epoch>:<version>:<incarnation>:<joins>-<leaves>:<fans>:<entries>:<last token>` or
-    /// `closed:<epoch>:<joins>-<leaves>:<different viewers>:<different fans>`. Joins and leaves
-    /// count the first claims on users and the ends of their last claims over the epoch, so their
-    /// difference is the number of members. `fans` is the number of users with a claim that says
-    /// fan, `entries` the number of fields of [`Self::gateways`]. The incarnation is the version at which
-    /// the slice forgot all claims last, or began. From then on until gateways have said again whom
-    /// they hold, `:<users with a claim>:<Unix ms of the begin>` is behind the fence. The number of
-    /// users is -1 then if another program wrote meanwhile.
-    pub fn fence(&self, slice: &SliceId) -> String {
-        self.beside(&self.slice(slice), "fence")
-    }
-
-    /// ZSET, contract: the follow graph from one end, scored by the time of the follow. The
-    /// platform may write it, too. Never expires.
+    /// The follow graph from one end: `FOLLOWING` or `FOLLOWERS`.
     pub fn edge(&self, user: &UserId, edge: Edge) -> String {
         match edge {
-            Edge::Following => self.key(format_args!("following:{user}")),
-            Edge::Followers => self.key(format_args!("followers:{user}")),
+            Edge::Following => self.make(&FOLLOWING, &[user]),
+            Edge::Followers => self.make(&FOLLOWERS, &[user]),
         }
     }
 
-    /// HASH, contract: folded login → the user with this login. Never expires.
-    pub fn users(&self) -> String {
-        self.key("users")
-    }
-
-    /// HASH, contract: the profile of a user: `login`, `name`, `signup` (Unix ms), and `former`,
-    /// the previous login. Never expires.
-    pub fn user(&self, user: &UserId) -> String {
-        self.key(format_args!("user:{user}"))
-    }
-
-    /// ZSET: the members of a user's list, scored by when each was added. Never expires.
-    pub fn list_of(&self, owner: &UserId, list: &ListName) -> String {
-        self.key(format_args!("list:{list}:{owner}"))
-    }
-
-    /// STRING: what a request that may be repeated asked for, and its answer. Expires a day after
-    /// the request.
-    pub fn answer(&self, name: &AnswerName) -> String {
-        self.key(format_args!("rollcall:answer:{name}"))
-    }
-
-    /// STRING: `<number> <why>`, the ids of a session without a socket below the number are over. In
-    /// the slot of the gateways' channel, on which the script that writes it publishes.
+    /// A key of the family `SESSION_END`.
     pub fn session_end(&self, session: &SessionKey) -> String {
-        let channel = self.channel(&Channel::Gateways);
-        self.beside(&channel, format_args!("ended:{session}"))
-    }
-
-    /// STRING: the secrets behind sessions without a socket that the gateways made up, a line each. The
-    /// first one signs. Never expires.
-    pub fn presence_secret(&self) -> String {
-        self.key("rollcall:presence-secret")
-    }
-
-    /// STREAM: jobs that bring a status to the followers of its author, or take it from them.
-    /// Gateways share the jobs as one consumer group. Empty at rest. Never expires.
-    pub fn fanout(&self) -> String {
-        self.key("rollcall:fanout")
-    }
-
-    /// HASH: job → `<worker> <how far it got>`, in the slot of [`Self::fanout`]. Empty at rest.
-    pub fn fanout_progress(&self) -> String {
-        self.beside(&self.fanout(), "progress")
-    }
-
-    /// ZSET: the authors whose statuses have no such jobs, scored by the time since which they have
-    /// none. Never expires.
-    pub fn pulled(&self) -> String {
-        self.key("rollcall:pulled")
-    }
-
-    /// STREAM: users to be erased. Gateways share the jobs as those of [`Self::fanout`]. Empty at
-    /// rest. Never expires.
-    pub fn erasures(&self) -> String {
-        self.key("rollcall:erasures")
-    }
-
-    /// HASH: user → `<worker> <how far it got, as JSON>`, in the slot of [`Self::erasures`]. Empty
-    /// at rest.
-    pub fn erasures_progress(&self) -> String {
-        self.beside(&self.erasures(), "progress")
-    }
-
-    /// HASH: user → the erasure that runs, in the same slot. Empty at rest.
-    pub fn erasures_asked(&self) -> String {
-        self.beside(&self.erasures(), "asked")
-    }
-
-    /// HASH: `asked_at`, `ended_at` and `found` (JSON) of an erasure, in the same slot. It does not
-    /// name the user.
-    pub fn erasure_report(&self, id: &ErasureId) -> String {
-        self.beside(&self.erasures(), format_args!("report:{id}"))
-    }
-
-    /// ZSET, in the same slot: a digest of each user whose erasure ended within a day, scored by the
-    /// end. It does not name the users. Expires a day after the last end.
-    pub fn erased(&self) -> String {
-        self.beside(&self.erasures(), "erased")
-    }
-
-    /// HASH: the thing that changes → `<begin, Unix ms> <how>`. These are changes of several keys
-    /// that are under way or were left half done. The hash of a user's id decides the partition of
-    /// the user's changes. Empty at rest.
-    pub fn changes(&self, partition: u64) -> String {
-        self.key(format_args!("rollcall:changes:{partition}"))
+        self.make(&SESSION_END, &[&self.gateways_channel(), session])
     }
 
     /// A glob that every key of the follow graph matches, and few others do.
     pub fn edge_keys(&self) -> String {
-        self.key("follow*:*")
+        self.matching("follow*:*")
     }
 
     /// Reads a key of the follow graph back.
     pub fn read_edge(&self, key: &str) -> Option<(UserId, Edge)> {
-        let (edge, user) = key.strip_prefix(self.prefix.as_str())?.split_once(':')?;
-        let edge = match edge {
-            "following" => Edge::Following,
-            "followers" => Edge::Followers,
-            _ => return None,
-        };
-        Some((UserId::parse(user).ok()?, edge))
+        for (family, edge) in [(&FOLLOWING, Edge::Following), (&FOLLOWERS, Edge::Followers)] {
+            if let Some(ids) = self.read(family, key) {
+                return Some((UserId::parse(ids[0]).ok()?, edge));
+            }
+        }
+        None
     }
 
     /// A glob that every profile matches.
     pub fn user_keys(&self) -> String {
-        self.key("user:*")
+        self.matching("user:*")
     }
 
     /// Reads the key of a profile back.
     pub fn read_user(&self, key: &str) -> Option<UserId> {
-        let name = key.strip_prefix(self.prefix.as_str())?;
-        UserId::parse(name.strip_prefix("user:")?).ok()
+        UserId::parse(self.read(&USER, key)?[0]).ok()
     }
 
     /// The keys that a live or a user with this id would have, if the id were valid. Of the sets of
     /// a live, these are the keys of one slice.
     pub(crate) fn named_after(&self, id: &str) -> Vec<String> {
-        let families = [
-            "live:",
-            FANS,
-            "following:",
-            "followers:",
-            "user:",
-            "past-lives:",
-            "attended:",
-            "statuses:home:",
-            "statuses:feed:",
-            "statuses:profile:",
-            "statuses:on-air:",
-        ];
-        families
-            .map(|family| self.key(format_args!("{family}{id}")))
-            .into()
+        let mut keys = vec![self.make(&SLICE, &[&format_args!("online-fans:{id}")])];
+        for family in self.families() {
+            let ids: Vec<&str> = family.ids().collect();
+            let is_named = matches!(ids[..], ["live_id" | "user_id" | "streamer_id"]);
+            if is_named && !family.name.starts_with('{') {
+                keys.push(self.make(family, &[&id]));
+            }
+        }
+        keys
     }
 
     /// A glob for this installation's keys, made of a glob without prefixes. A key that begins with
     /// another key in braces has the prefix inside the braces, too.
     pub fn matching(&self, glob: &str) -> String {
-        for before in ["", "last-seen:"] {
-            if let Some(after) = glob.strip_prefix(before)
-                && let Some(after) = after.strip_prefix('{')
-            {
-                return self.key(format_args!("{before}{{{}{after}", self.prefix));
-            }
+        let prefix = &self.prefix;
+        match split_before_key(glob) {
+            ("", glob) => format!("{prefix}{glob}"),
+            (before, after) => format!("{prefix}{before}{prefix}{after}"),
         }
-        self.key(glob)
     }
 
     /// The kind of a key, for people: its name without the prefix, with `*` for ids and numbers.
@@ -734,9 +536,9 @@ impl Keys {
         }
     }
 
-    /// Splits a name without its prefix that [`Self::beside`] made: the name of the other key
-    /// without its prefix, and the companion's own name.
-    pub(crate) fn split_beside<'a>(&self, name: &'a str) -> Option<(&'a str, &'a str)> {
+    /// Splits a name without its prefix that begins with another key in braces: the name of that
+    /// key without its prefix, and the companion's own name.
+    fn split_beside<'a>(&self, name: &'a str) -> Option<(&'a str, &'a str)> {
         name.strip_prefix('{')?
             .strip_prefix(self.prefix.as_str())?
             .split_once("}:")
@@ -744,86 +546,40 @@ impl Keys {
 
     /// A glob that every key of a live matches, and few others do.
     pub fn live_keys(&self) -> String {
-        self.key("*li[nv]e*")
+        self.matching("*li[nv]e*")
     }
 
     /// Reads a key's name back. `None` for a name that is no key of a live or a slice, or that no
     /// gateway would spell in this way.
     pub fn read_key(&self, key: &str) -> Option<ReadKey> {
-        let name = key.strip_prefix(self.prefix.as_str())?;
-        if let Some(live) = name.strip_prefix("live:") {
-            return Some(ReadKey::Live(LiveId::parse(live).ok()?, LiveKey::Record));
+        for family in [&RECORD, &REMOVALS, &BANS, &STREAMS, &HISTORY] {
+            if let Some(ids) = self.read(family, key) {
+                return Some(ReadKey::Live(LiveId::parse(ids[0]).ok()?, family));
+            }
         }
-        if let Some((set, index)) = read_slice(name) {
-            let group = *set.groups().last()?;
-            return Some(ReadKey::Slice(set, index, SliceKey::Set(group)));
+        for family in [
+            &SLICE,
+            &VIEWERS,
+            &WHO,
+            &GATEWAYS,
+            &FENCE,
+            &UNIQUES,
+            &UNIQUE_FANS,
+        ] {
+            if let Some(ids) = self.read(family, key) {
+                let (set, index) = read_slice(ids[0])?;
+                return Some(ReadKey::Slice(set, index, family));
+            }
         }
-        let (beside, companion) = self.split_beside(name)?;
-        if let Some(live) = beside.strip_prefix("live:") {
-            let companion = match companion {
-                "removals" | "bans" => LiveKey::Removals,
-                "streams" => LiveKey::Streams,
-                other => LiveKey::History(Epoch(read_number(other.strip_prefix("history@")?)?)),
-            };
-            return Some(ReadKey::Live(LiveId::parse(live).ok()?, companion));
-        }
-        let (set, index) = read_slice(beside)?;
-        let companion = match companion {
-            "who" => SliceKey::Who,
-            "gateways" => SliceKey::Gateways,
-            "fence" => SliceKey::Fence,
-            "viewers" if set.live().is_some() => SliceKey::Set(Group::All),
-            "uniques" if set.live().is_some() => SliceKey::Uniques(Group::All),
-            "unique-fans" if set.live().is_some() => SliceKey::Uniques(Group::Fans),
-            _ => return None,
-        };
-        Some(ReadKey::Slice(set, index, companion))
-    }
-
-    /// Globs that every key of attendance and of sessions matches, except the lists of epochs. Few
-    /// other keys match.
-    pub fn kept_keys(&self) -> [String; 2] {
-        [
-            self.key("attendance:*"),
-            self.beside(&self.key(format_args!("{FANS}*")), "s*@*"),
-        ]
-    }
-
-    /// Reads a key of attendance or of sessions back.
-    pub fn read_kept(&self, key: &str) -> Option<(LiveEpoch, KeptKey)> {
-        let name = key.strip_prefix(self.prefix.as_str())?;
-        if let Some(of) = name.strip_prefix("attendance:") {
-            let of = LiveEpoch::parse(of.split(':').next()?)?;
-            return Some((of, KeptKey::Attendance));
-        }
-        let (beside, companion) = self.split_beside(name)?;
-        let epoch = match companion.split_once('@')? {
-            ("stays" | "sessions", epoch) => Epoch(epoch.parse().ok()?),
-            _ => return None,
-        };
-        let (OnlineSet::Live(live), _) = read_slice(beside)? else {
-            return None;
-        };
-        Some((LiveEpoch { live, epoch }, KeptKey::Sessions))
+        None
     }
 
     /// The keys of a trial of a server, beside its canary and in the canary's slot. They exist for
     /// a moment only.
     pub(crate) fn trial(canary: &str) -> Vec<String> {
-        let names = [
-            "string",
-            "set",
-            "hash",
-            "sorted-set",
-            "stream",
-            "users",
-            "bits",
-            "copy",
-        ];
-        names
-            .iter()
-            .map(|name| format!("{canary}:trial-{name}"))
-            .collect()
+        let names = "string set hash sorted-set stream users bits copy";
+        let keys = names.split(' ');
+        keys.map(|name| format!("{canary}:trial-{name}")).collect()
     }
 
     /// The channel of a trial of a server, in the slot of its canary.
@@ -831,93 +587,53 @@ impl Keys {
         format!("{canary}:trial")
     }
 
-    /// A key of each kind, with the given ids.
-    pub(crate) fn one_of_each(&self, live: &LiveId, user: &UserId, list: &ListName) -> Vec<String> {
-        let epoch = Epoch(0);
-        let webhook = WebhookName::default();
-        let of = LiveEpoch {
-            live: live.clone(),
-            epoch,
-        };
-        let sets = [
-            OnlineSet::Live(live.clone()),
-            OnlineSet::Users,
-            OnlineSet::Streamers,
-        ];
-        let mut keys = vec![
-            self.lives(),
-            self.top(Rank::Viewers),
-            self.walker(),
-            self.leases(),
-            self.canary(),
-            self.live(live),
-            self.removals(live),
-            self.streams(live),
-            self.erased_live(live),
-            self.stream_key("0"),
-            self.attended(&of),
-            self.attended_lives(user),
-            self.attendance_due(),
-            self.attendance_form(),
-            self.last_seen(1),
-            self.last_seen_ids(),
-            self.events(),
-            self.audit_trail(),
-            self.appended_events(),
-            self.dead_events(&webhook),
-            self.replays(&webhook),
-            self.deliveries(&webhook),
-            self.webhook_status(&webhook),
-            self.edge(user, Edge::Following),
-            self.edge(user, Edge::Followers),
-            self.users(),
-            self.user(user),
-            self.key(format_args!("statuses:home:{user}")),
-            self.beside(&self.key(format_args!("statuses:profile:{user}")), "posts"),
-            self.list_of(user, list),
-            self.answer(&AnswerName::of_digest(&[0; 16])),
-            self.session_end(&SessionKey::from_bytes([0; KEY_BYTES])),
-            self.presence_secret(),
-            self.fanout(),
-            self.fanout_progress(),
-            self.erasures(),
-            self.erasures_progress(),
-            self.erased(),
-            self.pulled(),
-            self.changes(0),
-        ];
-        keys.extend(self.past_lives(user));
-        for set in sets {
-            let of = if set.live().is_some() {
-                1
-            } else {
-                USERS_SLICES
-            };
-            let slice = SliceId { set, index: 1, of };
-            keys.extend([
-                self.slice(&slice),
-                self.members(&slice, Group::All),
-                self.fence(&slice),
-            ]);
+    /// A key of each family, to try out what a user of Redis may touch.
+    pub(crate) fn one_of_each(&self) -> Vec<String> {
+        let mut keys = Vec::new();
+        for slice in [
+            "online-fans:0",
+            "online-users_slice1",
+            "online-streamers_slice1",
+        ] {
+            for family in self.families() {
+                let gateways = self.gateways_channel();
+                let ids = family.ids().map(|id| match id {
+                    "slice" => slice,
+                    "live_slice" => "online-fans:0",
+                    "live_epoch" => "0@0",
+                    "gateways" => &gateways,
+                    ":webhook" => "",
+                    _ => "0",
+                });
+                keys.push(family.make(self.prefix.as_str(), ids));
+            }
         }
+        keys.sort();
+        keys.dedup();
         keys
+    }
+
+    /// The name of the gateways' channel behind the prefix.
+    fn gateways_channel(&self) -> String {
+        format!("{}gateways", self.channels)
     }
 
     /// The channel of messages between gateways (sharded pub/sub). Every gateway listens on the
     /// gateways' channel. A live's channel shares the hash slot of its record, so that a script
     /// which changes the record publishes in the same step.
     pub fn channel(&self, channel: &Channel) -> String {
-        let begin = &self.channels;
+        let (prefix, begin) = (&self.prefix, &self.channels);
         match channel {
-            Channel::Gateways => format!("{begin}gateways"),
-            Channel::Live(live) => format!("{begin}{{{}}}", self.live(live)),
-            Channel::Moves(live) => format!("{begin}{{{}}}:moves", self.live(live)),
-            Channel::Echo(number) => format!("{begin}echo:{{{number}}}"),
+            Channel::Gateways => format!("{prefix}{}", self.gateways_channel()),
+            Channel::Live(live) => format!("{prefix}{begin}{{{}}}", self.live(live)),
+            Channel::Moves(live) => format!("{prefix}{begin}{{{}}}:moves", self.live(live)),
+            Channel::Echo(number) => format!("{prefix}{begin}echo:{{{number}}}"),
         }
     }
 
     /// Reads a channel's name back.
     pub fn read_channel(&self, name: &str) -> Option<Channel> {
+        let name = name.strip_prefix(self.prefix.as_str())?;
         let name = name.strip_prefix(&self.channels)?;
         if name == "gateways" {
             return Some(Channel::Gateways);
@@ -931,10 +647,8 @@ impl Keys {
             ":moves" => Channel::Moves,
             _ => return None,
         };
-        match self.read_key(record)? {
-            ReadKey::Live(live, LiveKey::Record) => Some(channel(live)),
-            _ => None,
-        }
+        let live = self.read(&RECORD, record)?[0];
+        Some(channel(LiveId::parse(live).ok()?))
     }
 }
 
@@ -958,12 +672,6 @@ fn plain_kind(name: &str) -> String {
     }
 }
 
-/// The sets of the platform: the beginning of their keys, and their numbers of slices.
-const PLATFORM_SETS: [(&str, OnlineSet, u32); 2] = [
-    (USERS, OnlineSet::Users, USERS_SLICES),
-    (STREAMERS, OnlineSet::Streamers, STREAMERS_SLICES),
-];
-
 /// A slice of the users of the platform.
 fn users_slice(index: u32) -> SliceId {
     SliceId {
@@ -973,42 +681,11 @@ fn users_slice(index: u32) -> SliceId {
     }
 }
 
-pub(crate) fn read_slice(key: &str) -> Option<(OnlineSet, Option<u32>)> {
-    for (name, set, of) in PLATFORM_SETS {
-        if let Some(suffix) = key.strip_prefix(name) {
-            let index = read_index(suffix.strip_prefix("_slice")?)?;
-            if (1..=of).contains(&index) {
-                return Some((set, Some(index)));
-            }
-            return None;
-        }
-    }
-    let name = key.strip_prefix(FANS)?;
-    if let Ok(live) = LiveId::parse(name) {
-        return Some((OnlineSet::Live(live), None));
-    }
-    let (live, index) = name.rsplit_once("_slice")?;
-    let live = LiveId::parse(live).ok()?;
-    Some((OnlineSet::Live(live), Some(read_index(index)?)))
-}
-
-/// Reads the number of a slice. Each slice has one name: no gateway writes `_slice007`.
-fn read_index(index: &str) -> Option<u32> {
-    read_number(index)?.try_into().ok()
-}
-
-fn read_number(text: &str) -> Option<u64> {
-    let number: u64 = text.parse().ok()?;
-    if number.to_string() == text {
-        Some(number)
-    } else {
-        None
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+
+    use crate::base::ids::STREAMERS_SLICES;
 
     fn id(index: u32, of: u32) -> SliceId {
         SliceId::of_live(LiveId::parse("42").unwrap(), index, of)
@@ -1050,69 +727,18 @@ pub(crate) mod tests {
         assert_eq!(app.slice(&users), "app:online-users_slice64");
     }
 
-    #[test]
-    fn what_outlasts_a_close_is_read_back_and_matches_its_glob() {
-        let of = LiveEpoch {
-            live: LiveId::parse("my.live").unwrap(),
-            epoch: Epoch(7),
-        };
-        let all = OnlineSet::Live(of.live.clone());
-        for keys in installations() {
-            let [attendance, sessions] = keys
-                .kept_keys()
-                .map(|glob| glob.split('*').map(str::to_owned).collect());
-            let fits = |key: &str, parts: &Vec<String>| {
-                key.starts_with(&parts[0]) && parts.iter().all(|it| key.contains(it))
-            };
-            for key in [
-                keys.attended(&of),
-                keys.attendance_set(&of, 5),
-                keys.attendance_bits(&of, 5),
-                keys.attendance_parts(&of),
-            ] {
-                assert_eq!(
-                    keys.read_kept(&key),
-                    Some((of.clone(), KeptKey::Attendance)),
-                    "{key}"
-                );
-                assert!(fits(&key, &attendance), "{key}");
-            }
-            for slice in SliceId::all(all.clone(), 1).chain(SliceId::all(all.clone(), 2)) {
-                for key in [
-                    keys.stays(&slice, of.epoch),
-                    keys.sessions(&slice, of.epoch),
-                ] {
-                    assert_eq!(
-                        keys.read_kept(&key),
-                        Some((of.clone(), KeptKey::Sessions)),
-                        "{key}"
-                    );
-                    assert!(fits(&key, &sessions), "{key}");
-                }
-                assert_eq!(keys.read_kept(&keys.who(&slice)), None);
-            }
-        }
-        assert_eq!(Keys::default().read_kept("attendance:42"), None);
-        assert_eq!(
-            Keys::default().read_kept("{online-users_slice3}:stays@7"),
-            None
-        );
-    }
-
     /// The keys of a live and of slices, each with what it is.
     fn named(keys: &Keys, live_id: &LiveId) -> Vec<(String, ReadKey)> {
-        let of_live = |key| ReadKey::Live(live_id.clone(), key);
+        let of_live = |family| ReadKey::Live(live_id.clone(), family);
+        let history = keys.history(&LiveEpoch {
+            live: live_id.clone(),
+            epoch: Epoch(7),
+        });
         let mut named = vec![
-            (keys.live(live_id), of_live(LiveKey::Record)),
-            (keys.bans(live_id), of_live(LiveKey::Removals)),
-            (keys.streams(live_id), of_live(LiveKey::Streams)),
-            (
-                keys.history(&LiveEpoch {
-                    live: live_id.clone(),
-                    epoch: Epoch(7),
-                }),
-                of_live(LiveKey::History(Epoch(7))),
-            ),
+            (keys.live(live_id), of_live(&RECORD)),
+            (keys.bans(live_id), of_live(&BANS)),
+            (keys.streams(live_id), of_live(&STREAMS)),
+            (history, of_live(&HISTORY)),
         ];
         let all = OnlineSet::Live(live_id.clone());
         let ids = [
@@ -1129,14 +755,14 @@ pub(crate) mod tests {
             };
             let number = (of > 1).then_some(index);
             let mut name = |key, what| named.push((key, ReadKey::Slice(set.clone(), number, what)));
-            name(keys.who(&slice_id), SliceKey::Who);
-            name(keys.gateways(&slice_id), SliceKey::Gateways);
-            name(keys.fence(&slice_id), SliceKey::Fence);
-            for group in set.groups() {
-                name(keys.members(&slice_id, *group), SliceKey::Set(*group));
-                if set.live().is_some() {
-                    name(keys.uniques(&slice_id, *group), SliceKey::Uniques(*group));
-                }
+            name(keys.slice(&slice_id), &SLICE);
+            name(keys.who(&slice_id), &WHO);
+            name(keys.gateways(&slice_id), &GATEWAYS);
+            name(keys.fence(&slice_id), &FENCE);
+            if set.live().is_some() {
+                name(keys.members(&slice_id, Group::All), &VIEWERS);
+                name(keys.uniques(&slice_id, Group::All), &UNIQUES);
+                name(keys.uniques(&slice_id, Group::Fans), &UNIQUE_FANS);
             }
         }
         named
@@ -1170,7 +796,8 @@ pub(crate) mod tests {
                 "online-users:_slice1",
                 "{online-users_slice1}:other",
             ] {
-                assert_eq!(keys.read_key(&keys.key(other)), None, "{other}");
+                let other = format!("{}{other}", keys.prefix);
+                assert_eq!(keys.read_key(&other), None, "{other}");
             }
         }
     }
@@ -1261,8 +888,10 @@ pub(crate) mod tests {
             for key in &beside {
                 assert_eq!(slot(key), slot(&keys.live(&id)), "{key}");
             }
-            let [list, summaries] = keys.past_lives(&UserId::parse("s1").unwrap());
+            let streamer = UserId::parse("s1").unwrap();
+            let [list, summaries] = keys.past_lives(&streamer);
             assert_eq!(slot(&list), slot(&summaries));
+            assert_eq!(slot(&list), slot(&keys.claimed_lives(&streamer)));
         }
     }
 

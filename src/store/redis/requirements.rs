@@ -21,7 +21,6 @@ use super::node::Node;
 use super::reply::Reply;
 use super::scripts;
 use super::topology::Topology;
-use crate::base::ids::{ListName, LiveId, UserId};
 use crate::base::redis_address::{Address, Host, Layout};
 use crate::store::StoreError;
 
@@ -428,16 +427,7 @@ impl Trial<'_> {
     /// Finds the kinds of keys that this user may not use. The error for a key that another node
     /// serves does not count.
     async fn keys(&self) -> Vec<Failed> {
-        let Ok(live) = LiveId::parse("0") else {
-            return Vec::new();
-        };
-        let Ok(user) = UserId::parse("0") else {
-            return Vec::new();
-        };
-        let Ok(list) = ListName::parse("0") else {
-            return Vec::new();
-        };
-        let keys = self.topology.keys().one_of_each(&live, &user, &list);
+        let keys = self.topology.keys().one_of_each();
         let answers = join_all(keys.iter().map(|key| self.ask("EXISTS", args![key]))).await;
         let mut failed = Vec::new();
         for (key, answer) in keys.into_iter().zip(answers) {

@@ -9,6 +9,8 @@ use crate::base::ids::{ListName, UserId};
 use crate::features::feeds::store::fanout_jobs::TakenJob;
 use crate::features::feeds::store::statuses::{Entry, Post, StatusId};
 use crate::features::feeds::store::timelines::Timeline;
+use crate::store::PersonalData;
+use crate::store::memory::states::{State, StateErasure};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StoredFeeds {
@@ -68,6 +70,43 @@ impl StoredFeeds {
         self.timelines
             .get(timeline)
             .is_some_and(|entries| entries.iter().any(|entry| entry.id == *status))
+    }
+}
+
+impl State for StoredFeeds {
+    fn erase(&mut self, erasure: &mut StateErasure<'_>) {
+        let user = erasure.user;
+        let step = &mut erasure.step;
+        let mut entries = 0;
+        self.timelines.retain(|timeline, there| {
+            let before = there.len();
+            if timeline.owner() == user {
+                there.clear();
+            }
+            there.retain(|entry| entry.id.author() != user);
+            entries += (before - there.len()) as u64;
+            !there.is_empty()
+        });
+        step.add(PersonalData::TimelineEntries, entries);
+        let before = self.posts.len();
+        self.posts
+            .retain(|id, _| StatusId::parse(id).is_none_or(|id| id.author() != user));
+        let gone = before - self.posts.len();
+        step.add(PersonalData::Announcements, gone as u64);
+        let before = self.lists.len();
+        self.lists.retain(|(owner, _), _| owner != user);
+        step.add(PersonalData::Lists, (before - self.lists.len()) as u64);
+        let mut places = 0;
+        self.lists.retain(|_, members| {
+            places += u64::from(members.remove(user));
+            !members.is_empty()
+        });
+        step.add(PersonalData::ListPlaces, places);
+        step.is_dirty |= self.jobs.pulled.remove(user).is_some();
+        step.is_dirty |= self
+            .jobs
+            .unfinished()
+            .any(|there| there.job.job.entry.id.author() == user);
     }
 }
 

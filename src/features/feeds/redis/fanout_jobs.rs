@@ -1,9 +1,5 @@
-//! The calls on jobs for the followers of an author. The gateways read a stream of jobs as one
-//! consumer group. A hash notes for each job which gateway works on it and how far it got. Both are
-//! in one slot, so each step is one script.
-//!
-//! The group has one consumer for all gateways, so that gateways that are gone leave no consumers
-//! behind. The hash names the gateway of each job instead.
+//! The calls on jobs for the followers of an author, which gateways share as [`crate::store::jobs`]
+//! says.
 
 use crate::features::feeds::scripts as own_scripts;
 use std::time::Duration;
@@ -14,14 +10,12 @@ use fred::types::Value;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{GatewayId, UserId};
 use crate::features::feeds::store::fanout_jobs::{
-    CLAIM_AFTER, FanoutJobs, FanoutTask, Job, MAX_PULLED, TakenJob, TakenJobs,
+    FanoutJobs, FanoutTask, Job, MAX_PULLED, TakenJob, TakenJobs,
 };
 use crate::features::feeds::store::statuses::{Entry, StatusId};
 use crate::store::redis::reply::{Reply, number, score, text};
 use crate::store::redis::{RedisCalls, RedisStore, args, scripts};
-use crate::store::{Followed, StoreResult};
-
-const GROUP: &str = "gateways";
+use crate::store::{CLAIM_AFTER, Followed, JOB_GROUP, StoreResult};
 
 /// The name of a job in the stream and in the hash.
 fn name(task: FanoutTask, status: &StatusId) -> String {
@@ -61,9 +55,9 @@ impl RedisCalls {
     }
 
     async fn finish_taken(&self, worker: &GatewayId, id: &str, job: &str) -> StoreResult<()> {
-        let args = args![worker, GROUP, id, job];
+        let args = args![worker, JOB_GROUP, id, job];
         self.router
-            .script(&scripts::FINISH_FANOUT, self.fanout_keys(), args)
+            .script(&scripts::FINISH_JOB, self.fanout_keys(), args)
             .await?;
         Ok(())
     }
@@ -89,10 +83,10 @@ impl FanoutJobs for RedisCalls {
         if found?.iter().all(|count| number(count) == Ok(0)) {
             return Ok(TakenJobs::default());
         }
-        let args = args![worker, GROUP, millis(CLAIM_AFTER), most];
+        let args = args![worker, JOB_GROUP, millis(CLAIM_AFTER), most];
         let mut reply = self
             .router
-            .script(&scripts::TAKE_FANOUTS, self.fanout_keys(), args)
+            .script(&scripts::TAKE_JOBS, self.fanout_keys(), args)
             .await?;
         let unfinished = reply.number()?;
         let oldest = Duration::from_millis(reply.number()?);
@@ -122,13 +116,13 @@ impl FanoutJobs for RedisCalls {
         };
         let args = args![
             worker,
-            GROUP,
+            JOB_GROUP,
             job.id,
             name(job.job.task, &job.job.entry.id),
             done_to
         ];
         self.router
-            .script(&scripts::KEEP_FANOUT, self.fanout_keys(), args)
+            .script(&scripts::KEEP_JOB, self.fanout_keys(), args)
             .await?
             .flag()
     }

@@ -1,6 +1,5 @@
 //! The boundary for the jobs that put a status into the timelines of its author's followers, or
-//! take it out. Gateways share the jobs: a gateway that takes a job reports regularly how far it
-//! got. If it makes no report for [`CLAIM_AFTER`], another gateway goes on from there.
+//! take it out. Gateways share the jobs, as [`crate::store::jobs`] says.
 //!
 //! Authors with very many followers have no such jobs. Their statuses are *pulled*: their followers
 //! read them from the authors' own timelines.
@@ -12,10 +11,6 @@ use crate::base::ids::{GatewayId, UserId};
 use crate::features::feeds::store::statuses::{Entry, StatusId};
 use crate::store::calls::calls;
 use crate::store::{Followed, StoreResult};
-
-/// The time without a report after which another gateway takes a job over. It is longer than any
-/// write of a step may be under way, see [`crate::features::feeds::store::timelines::Timelines`].
-pub const CLAIM_AFTER: Duration = Duration::from_secs(12);
 
 /// Maximum authors whose statuses are pulled; the ones who became such authors last are kept.
 pub const MAX_PULLED: usize = 1_000;
@@ -67,7 +62,7 @@ calls! {
         async fn enqueue_fanout(&self, job: &Job) -> StoreResult<()>;
 
         /// Takes up to `most` jobs that no worker has taken, or that no worker has kept for
-        /// [`CLAIM_AFTER`].
+        /// [`crate::store::CLAIM_AFTER`].
         async fn take_fanouts(&self, worker: &GatewayId, most: usize) -> StoreResult<TakenJobs>;
 
         /// Reports how far a job got, and that it goes on. Returns false if another worker has taken it
