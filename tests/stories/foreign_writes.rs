@@ -358,7 +358,6 @@ impl Trial {
     async fn all_right_within(&self, within: Duration, when: &str) {
         let deadline = Instant::now() + within;
         loop {
-            let late = Instant::now() >= deadline;
             let mut wrong = Vec::new();
             for place in &self.places {
                 if let Err(why) = place.is_right(self.redis()).await {
@@ -367,15 +366,12 @@ impl Trial {
                         place.target,
                         place.meddling.name()
                     ));
-                    // The others need no look yet.
-                    if !late {
-                        break;
-                    }
                 }
             }
             if wrong.is_empty() {
                 return;
             }
+            let late = Instant::now() >= deadline;
             assert!(
                 !late,
                 "{} of {} not right {when}, after {within:?}:\n    {}",

@@ -17,30 +17,21 @@ pub const SLACK: Duration = Duration::from_millis(1_500);
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(15);
 
-/// The longest time between two looks at a condition that may take long: looks cost the stories
-/// beside this one more than they gain.
-const LONGEST_LOOK: Duration = Duration::from_millis(90);
-
-/// The time until the next look at a condition that has been waited for since `began`.
-fn next_look(began: Instant) -> Duration {
-    (began.elapsed() / 8).clamp(LOOK, LONGEST_LOOK)
-}
-
-/// Looks until the probe answers `Ok`, less and less often; panics, with what was seen last, when
-/// that takes longer than `within`.
+/// Looks until the probe answers `Ok`; panics, with what was seen last, when that takes longer than
+/// `within`.
 pub async fn until<T, E: Display, F: Future<Output = Result<T, E>>>(
     what: &str,
     within: Duration,
     mut probe: impl FnMut() -> F,
 ) -> T {
-    let began = Instant::now();
+    let deadline = Instant::now() + within;
     loop {
         match probe().await {
             Ok(value) => return value,
-            Err(seen) if began.elapsed() >= within => {
+            Err(seen) if Instant::now() >= deadline => {
                 panic!("{what}: not within {within:?}; last seen: {seen}")
             }
-            Err(_) => tokio::time::sleep(next_look(began)).await,
+            Err(_) => tokio::time::sleep(LOOK).await,
         }
     }
 }
