@@ -56,6 +56,8 @@ struct EchoChannel {
     under_way: Option<(String, Instant)>,
     /// A word was under way for too long, and none has come back since.
     is_unheard: bool,
+    /// A subscription has begun, and no word has come back since.
+    is_excused: bool,
     /// The name of the channel on which Redis refused another message at that master.
     refused: Option<String>,
 }
@@ -76,6 +78,16 @@ impl EchoChannel {
     fn hear(&mut self, word: &str) {
         if self.forget(word) {
             self.is_unheard = false;
+            self.is_excused = false;
+        }
+    }
+
+    /// A subscription begins, so the word that is under way may have been missed. This excuses the
+    /// gateway only once until a word comes back: Redis may end one subscription after the other.
+    fn subscribed(&mut self) {
+        if !self.is_excused {
+            self.is_excused = true;
+            self.under_way = None;
         }
     }
 
@@ -186,9 +198,9 @@ impl Echo {
         }
     }
 
-    /// Notes that a subscription to an echo channel begins: an earlier word may have been missed.
+    /// Notes that a subscription to an echo channel begins.
     pub(crate) fn subscribed(&self, number: u32) {
-        self.of(number, |channel| channel.under_way = None);
+        self.of(number, EchoChannel::subscribed);
     }
 
     /// Takes in a word of any gateway.
@@ -324,6 +336,28 @@ mod tests {
         }
         assert!(!watch.channel.is_unheard);
         assert!(watch.renews(1.0, "a 10") && watch.channel.is_unheard);
+    }
+
+    #[test]
+    fn a_new_subscription_excuses_one_missed_word() {
+        let mut watch = Watch::begin();
+        watch.renews(0.0, "a 1");
+        watch.channel.subscribed();
+        assert!(watch.renews(2.0, "a 2") && !watch.channel.is_unheard);
+        watch.channel.hear("a 2");
+        watch.renews(4.0, "a 3");
+        watch.channel.subscribed();
+        assert!(watch.renews(6.0, "a 4") && !watch.channel.is_unheard);
+    }
+
+    #[test]
+    fn a_gateway_whose_subscriptions_end_again_and_again_is_not_heard() {
+        let mut watch = Watch::begin();
+        for renewal in 0..3_u32 {
+            watch.renews(f64::from(renewal) * 2.0, &format!("a {renewal}"));
+            watch.channel.subscribed();
+        }
+        assert!(watch.channel.is_unheard);
     }
 
     #[test]

@@ -43,7 +43,7 @@ fn run(history: &HistoryArgs) -> Report {
 
 #[test]
 fn a_seed_is_a_history() {
-    with_each(0..20, |seed| {
+    with_each(0..8, |seed| {
         let history = HistoryArgs {
             people: Some(25),
             ..history(seed, 1)
