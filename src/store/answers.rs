@@ -41,7 +41,7 @@ calls! {
             name: &AnswerName,
             claim: &str,
             keep: Duration,
-        ) -> StoreResult<Option<String>>;
+        ) -> StoreResult<Option<String>>, writes;
 
         /// Keeps an answer for so long in the place of its claim, unless another answer has taken it.
         /// Answers what is kept.
@@ -51,6 +51,6 @@ calls! {
             claim: &str,
             answer: &str,
             keep: Duration,
-        ) -> StoreResult<String>;
+        ) -> StoreResult<String>, writes;
     }
 }

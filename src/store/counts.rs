@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use super::calls::calls;
+use super::calls::{calls, plain_arguments};
 use super::{Arrived, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId};
@@ -103,6 +103,8 @@ pub enum Rank {
     Fans,
 }
 
+plain_arguments!(Rank);
+
 /// A live with a figure, as it is ranked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RankedLive {
@@ -116,13 +118,14 @@ calls! {
     /// Counts that other services read.
     pub trait Counts {
         /// Writes the figures of an open live into its record, see [`CountLive`].
-        async fn count_live(&self, request: &CountLive) -> StoreResult<CountReply>;
+        async fn count_live(&self, request: &CountLive) -> StoreResult<CountReply>,
+            writes at Live(&request.live);
 
         /// Ranks lives by these figures. A live that is not on the list of open lives is left out.
-        async fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()>;
+        async fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()>, writes;
 
         /// The figures by which these lives are ranked; `None` for a live that is not ranked.
-        async fn ranked_figures(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<Figures>>>;
+        async fn ranked_figures(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<Figures>>>, reads;
 
         /// Up to `limit` lives of the list, highest figure first, after the given one. Among equal
         /// figures, the higher id comes first.
@@ -131,7 +134,7 @@ calls! {
             rank: Rank,
             after: Option<&RankedLive>,
             limit: usize,
-        ) -> StoreResult<Vec<RankedLive>>;
+        ) -> StoreResult<Vec<RankedLive>>, reads;
     }
 }
 

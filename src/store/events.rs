@@ -19,7 +19,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::calls::calls;
+use super::calls::{calls, plain_arguments};
 use super::{LiveRecord, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::event_kind::EventKind;
@@ -127,6 +127,8 @@ impl Event {
 /// milliseconds, and a number among those of the same millisecond.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId(pub UnixMillis, pub u64);
+
+plain_arguments!(EntryId);
 
 impl EntryId {
     /// Reads an id as Redis writes it.
@@ -253,24 +255,25 @@ calls! {
         /// Appends as many events as fit ([`one_append`]), in this order, without those whose ids were
         /// appended within [`APPENDED_KNOWN`]. The stream keeps about the newest `kept`. A store that other
         /// programs read has those of the audit trail in a stream of their own as well, which keeps as many.
-        async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()>;
+        async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()>, writes;
 
         /// Removes events, and entries of the audit trail, that are older than they may become.
-        async fn drop_old_events(&self, ages: &EventAges) -> StoreResult<()>;
+        async fn drop_old_events(&self, ages: &EventAges) -> StoreResult<()>, writes;
 
         /// Notes `live.counts` in the record of an open epoch if its figures differ from the figures of
         /// the last `live.counts`, unless that was less than [`COUNTS_EVENT_EVERY`] ago.
-        async fn note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts>;
+        async fn note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts>,
+            writes at Live(live);
 
         /// Takes or keeps the turn to send, and reads, see [`ReadEvents`].
-        async fn read_events(&self, request: &ReadEvents) -> StoreResult<SenderTurn>;
+        async fn read_events(&self, request: &ReadEvents) -> StoreResult<SenderTurn>, writes;
 
         /// Notes that entries, up to [`MAX_EVENTS`], have arrived, or need not be sent.
         async fn acknowledge_events(
             &self,
             queue: &WebhookQueue,
             entries: &[EntryId],
-        ) -> StoreResult<()>;
+        ) -> StoreResult<()>, writes;
 
         /// Acknowledges the entry of an event, and adds the event to the events that were given up, of
         /// which about the newest `kept` stay, for [`UNDELIVERED_TTL`]. An event that was acknowledged
@@ -282,10 +285,10 @@ calls! {
             entry: EntryId,
             dead: &DeadEvent,
             kept: u64,
-        ) -> StoreResult<BuryReply>;
+        ) -> StoreResult<BuryReply>, writes;
 
         /// Lets another gateway send at once.
-        async fn end_sending(&self, queue: &WebhookQueue, gateway: &GatewayId) -> StoreResult<()>;
+        async fn end_sending(&self, queue: &WebhookQueue, gateway: &GatewayId) -> StoreResult<()>, writes;
 
         /// Up to `limit`, at most [`MAX_EVENTS`], events that were given up, oldest first, after the
         /// given one. Skips entries that cannot be read.
@@ -294,12 +297,12 @@ calls! {
             webhook: &WebhookName,
             after: Option<EntryId>,
             limit: usize,
-        ) -> StoreResult<Vec<(EntryId, DeadEvent)>>;
+        ) -> StoreResult<Vec<(EntryId, DeadEvent)>>, reads;
 
         /// Moves an event that was given up to the events that the webhook is sent again. This call
         /// trims nothing: only the gateways know how many events are kept. Returns false if there is no
         /// such event.
-        async fn replay_dead(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool>;
+        async fn replay_dead(&self, webhook: &WebhookName, entry: EntryId) -> StoreResult<bool>, writes;
 
         /// Up to [`MAX_EVENTS`] entries of the stream after the given one, oldest first, that were
         /// appended no later than `until`.
@@ -307,7 +310,7 @@ calls! {
             &self,
             after: EntryId,
             until: UnixMillis,
-        ) -> StoreResult<Vec<StreamEvent>>;
+        ) -> StoreResult<Vec<StreamEvent>>, reads;
 
         /// Adds events to those that a webhook is sent again, as many as fit ([`one_append`]), in this
         /// order. About the newest `kept` stay, for [`UNDELIVERED_TTL`].
@@ -316,13 +319,13 @@ calls! {
             webhook: &WebhookName,
             events: &[Event],
             kept: u64,
-        ) -> StoreResult<()>;
+        ) -> StoreResult<()>, writes;
 
         in_parts:
 
         /// Takes events that were appended, by their numbers, out of the records of their lives. No
         /// number is used again, so this may run late.
-        async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()>;
+        async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()>, writes;
     }
 }
 

@@ -1,6 +1,6 @@
 //! The boundary for the follow graph. The platform may write the same keys itself.
 
-use super::calls::calls;
+use super::calls::{calls, plain_arguments};
 use super::{StoreError, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
@@ -23,26 +23,30 @@ pub enum Edge {
     Followers,
 }
 
+plain_arguments!(Edge);
+
 calls! {
     /// The follow graph.
     pub trait Follows {
         /// Adds the edge, and keeps the time of an earlier follow. Returns true if the edge is new.
-        async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool>;
+        async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool>, writes at User(user);
 
         /// Removes the edge. Returns true if the edge existed.
-        async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool>;
+        async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool>, writes at User(user);
 
         /// For each of up to [`super::MAX_BATCH`] users, whether they follow the streamer; in the same
         /// order.
-        async fn follows(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>>;
+        async fn follows(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>>,
+            reads at User(streamer);
 
         /// How many users a user follows, or is followed by. The call counts in the graph itself, so
         /// the number cannot drift from it.
-        async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64>;
+        async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64>, reads at User(user);
 
         /// The users whom a user follows, newest first, each once, `most` of them at most. While the
         /// user follows and unfollows, one may be missing.
-        async fn newest_followed(&self, user: &UserId, most: usize) -> StoreResult<Vec<UserId>>;
+        async fn newest_followed(&self, user: &UserId, most: usize) -> StoreResult<Vec<UserId>>,
+            reads at User(user);
 
         /// Up to `limit` edges, newest first (ties by user id, descending), after the given one.
         async fn follow_page(
@@ -51,24 +55,26 @@ calls! {
             edge: Edge,
             after: Option<&Followed>,
             limit: usize,
-        ) -> StoreResult<Vec<Followed>>;
+        ) -> StoreResult<Vec<Followed>>, reads at User(user);
 
         in_parts:
 
         /// Finishes changes of several keys, such as a follow, whose gateway died half way or could not
         /// reach a key. Returns the changes that it finished.
-        async fn finish_changes(&self) -> StoreResult<FinishedChanges>;
+        async fn finish_changes(&self) -> StoreResult<FinishedChanges>, writes;
 
         each:
 
         /// As [`Follows::follows`], for several streamers in one call, with up to [`super::MAX_BATCH`]
         /// users altogether. An error for one streamer is no error for another.
-        async fn follows_each(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<StoreResult<Vec<bool>>>;
+        async fn follows_each(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<StoreResult<Vec<bool>>>,
+            reads at |(streamer, _)| User(streamer);
 
         /// For each of up to [`super::MAX_BATCH`] pairs of a user and a streamer, whether the user
         /// follows the streamer, as the user's own end of the edge says; in the same order. An error
         /// for one pair is no error for another.
-        async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>>;
+        async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>>,
+            reads at |(_, streamer)| User(streamer);
 
         provided:
 

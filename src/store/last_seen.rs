@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 
-use super::calls::calls;
+use super::calls::{calls, plain_arguments};
 use super::{MAX_BATCH, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{USERS_SLICES, UserId};
@@ -42,6 +42,8 @@ pub struct Span {
     pub to: UnixMillis,
 }
 
+plain_arguments!(Span);
+
 impl Span {
     /// All of time.
     pub const ALL: Self = Self {
@@ -60,7 +62,7 @@ calls! {
     pub trait LastSeen {
         /// Fixes the form in which ids are written, unless it is fixed already. Returns the form that
         /// is fixed; a gateway that is configured with another form must not go on.
-        async fn fix_seen_ids(&self, ids: SeenIds) -> StoreResult<SeenIds>;
+        async fn fix_seen_ids(&self, ids: SeenIds) -> StoreResult<SeenIds>, writes;
 
         /// Up to `limit` entries of a slice, oldest first, from `after` on or from the first that is
         /// not older than `from`. The store chooses the order of entries of one time, see
@@ -71,11 +73,12 @@ calls! {
             from: UnixMillis,
             after: Option<&Seen>,
             limit: usize,
-        ) -> StoreResult<Vec<Seen>>;
+        ) -> StoreResult<Vec<Seen>>, reads at UserSlice(slice);
 
         /// Forgets up to [`MAX_BATCH`] users of a slice who were seen before this time, the oldest
         /// first. Returns how many.
-        async fn forget_seen(&self, slice: u32, before: UnixMillis) -> StoreResult<u64>;
+        async fn forget_seen(&self, slice: u32, before: UnixMillis) -> StoreResult<u64>,
+            writes at UserSlice(slice);
 
         in_parts:
 
@@ -88,7 +91,7 @@ calls! {
             &self,
             seen: &[(UserId, UnixMillis)],
             apart: Duration,
-        ) -> StoreResult<Vec<(UserId, UnixMillis)>>;
+        ) -> StoreResult<Vec<(UserId, UnixMillis)>>, writes;
 
         known:
 

@@ -95,10 +95,10 @@ calls! {
         /// began at another time, or has a smaller count than the last answer, comes from a backup: the
         /// store buries its gateway, and says so. A renewal that arrives a second time, or after a
         /// later one, renews nothing.
-        async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply>;
+        async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply>, writes;
 
         /// Buries a gateway at once, because it ends.
-        async fn end_lease(&self, gateway: &GatewayId) -> StoreResult<()>;
+        async fn end_lease(&self, gateway: &GatewayId) -> StoreResult<()>, writes;
     }
 }
 

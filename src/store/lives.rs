@@ -355,44 +355,49 @@ calls! {
     pub trait LiveStore {
         /// Opens a new epoch unless one is open. Lists the live before it opens, so that no open live
         /// is unlisted.
-        async fn open_live(&self, request: &OpenLive) -> StoreResult<OpenReply>;
+        async fn open_live(&self, request: &OpenLive) -> StoreResult<OpenReply>,
+            writes at Live(&request.live);
 
         /// Reads a record.
-        async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>>;
+        async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>>, reads at Live(live);
 
         /// A gateway holds a live open and learns its state. Raises the record's peaks to those of
         /// `known`, the gateway's copy. If the record is gone (lost data), writes it again from
         /// `known`, lists the live, and publishes the message on its channel. If the gateway knows of a
         /// later removal than the store, the store's numbers leap above it by [`super::LEAP`]; if it
         /// knows a later version of what back ends change, that is written.
-        async fn keep_live(&self, known: &LiveRecord, message: &str) -> StoreResult<Standing>;
+        async fn keep_live(&self, known: &LiveRecord, message: &str) -> StoreResult<Standing>,
+            writes at Live(&known.live);
 
         /// Changes an open live, see [`LiveChange`].
-        async fn change_live(&self, request: &ChangeLive) -> StoreResult<ChangeReply>;
+        async fn change_live(&self, request: &ChangeLive) -> StoreResult<ChangeReply>,
+            writes at Live(&request.live);
 
         /// Whether each of these lives is on the list, in the same order.
-        async fn are_listed(&self, lives: &[LiveId]) -> StoreResult<Vec<bool>>;
+        async fn are_listed(&self, lives: &[LiveId]) -> StoreResult<Vec<bool>>, reads;
 
         /// Puts an open live on the list, unless it is there.
-        async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()>;
+        async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()>, writes;
 
         /// open → closing, and publishes it on the live's channel.
-        async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply>;
+        async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply>,
+            writes at Live(&request.live);
 
         /// closing → closed, after every slice of the epoch is closed and its events are in the stream.
         /// Also takes the live off the list. Changes nothing if the live is not closing in this epoch.
         /// Returns the record as it is now.
-        async fn finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>>;
+        async fn finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>>,
+            writes at Live(&request.live);
 
         /// Up to `limit` open lives, oldest first, after the given one.
         async fn lives_page(
             &self,
             after: Option<&ListedLive>,
             limit: usize,
-        ) -> StoreResult<Vec<ListedLive>>;
+        ) -> StoreResult<Vec<ListedLive>>, reads;
 
         /// Takes a live off the list if it has no record or is closed.
-        async fn delist(&self, live: &LiveId) -> StoreResult<()>;
+        async fn delist(&self, live: &LiveId) -> StoreResult<()>, writes;
 
         /// Makes this gateway the walker for `ttl`, or extends its turn. One gateway at a time walks. A
         /// turn of one of the `dead` is void.
@@ -401,12 +406,13 @@ calls! {
             gateway: &GatewayId,
             ttl: Duration,
             dead: &HashSet<GatewayId>,
-        ) -> StoreResult<bool>;
+        ) -> StoreResult<bool>, writes;
 
         each:
 
         /// Reads many records. An error for one live is no error for another.
-        async fn load_lives(&self, lives: &[LiveId]) -> Vec<StoreResult<Option<LiveRecord>>>;
+        async fn load_lives(&self, lives: &[LiveId]) -> Vec<StoreResult<Option<LiveRecord>>>,
+            reads at |live| Live(live);
     }
 }
 

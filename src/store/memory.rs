@@ -30,7 +30,7 @@ pub(crate) mod user_slice;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -46,7 +46,7 @@ use self::states::States;
 use self::user_slice::UserSlice;
 use super::bus::Subscriptions;
 use super::slice::Slice;
-use super::{AnswerName, EndedSession, Health, LeaseTable, Parts, Status};
+use super::{AnswerName, EndedSession, Health, LeaseTable, Parts, Status, Store};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{Epoch, USERS_SLICES, UserId};
 use crate::base::session_key::SessionKey;
@@ -68,6 +68,8 @@ pub struct MemoryStore {
     pub(crate) epoch_start: UnixMillis,
     /// How far the store's clock was stepped, in ms.
     pub(crate) clock_error: AtomicI64,
+    /// When a call is late that makes an entry, see [`Self::carry_out_until`].
+    pub(crate) late_after: AtomicU64,
     pub(crate) lives: Mutex<Records>,
     pub(crate) slices: DashMap<Place, Slice>,
     /// Closed slices in the order in which they are due to be forgotten.
@@ -96,6 +98,7 @@ impl MemoryStore {
             clock,
             epoch_start: clock.unix().saturating_sub(clock.now().as_millis()),
             clock_error: AtomicI64::new(0),
+            late_after: AtomicU64::new(UnixMillis::MAX),
             lives: Mutex::default(),
             slices: DashMap::new(),
             forgetting: Mutex::default(),
@@ -142,6 +145,8 @@ impl MemoryStore {
         contents
     }
 }
+
+impl Store for MemoryStore {}
 
 impl Status for MemoryStore {
     fn health(&self) -> watch::Receiver<Health> {

@@ -7,8 +7,9 @@
 //! retries a call by itself.
 
 pub(crate) mod answers;
+pub(crate) mod arguments;
 pub(crate) mod bus;
-pub(crate) mod calls;
+pub mod calls;
 pub(crate) mod counts;
 pub(crate) mod doubts;
 pub(crate) mod erased;
@@ -78,7 +79,7 @@ pub use shared_secrets::{MAX_SECRETS, SharedSecrets};
 pub use slices::{
     Apply, ApplyReply, CALL_DEADLINE, Claim, ClaimedUser, ClaimsPage, Drift, Entries, Fence,
     LATEST_ENTRY, MAX_LIVES, MemberPage, Pass, PassCursor, PassPhase, Passed, REBUILD, Refusal,
-    SliceEntry, SliceLook, SliceSize, SliceTotals, Slices,
+    SliceEntry, SliceLook, SliceSize, SliceTotals, Slices, SlicesDoor,
 };
 pub use status::Status;
 pub use stays::{
@@ -110,28 +111,5 @@ pub trait Store:
     + Send
     + Sync
     + 'static
-{
-}
-
-impl<T> Store for T where
-    T: LiveStore
-        + Slices
-        + LeaseStore
-        + Counts
-        + Streamers
-        + Moderation
-        + Events
-        + Follows
-        + LatestStays
-        + Answers
-        + LastSeen
-        + OnlineUsers
-        + SessionEnds
-        + SharedSecrets
-        + Bus
-        + Status
-        + Send
-        + Sync
-        + 'static
 {
 }

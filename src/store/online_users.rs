@@ -47,13 +47,15 @@ calls! {
     /// The users who are online.
     pub trait OnlineUsers {
         /// Counts all users who are online, and the others who were last seen in `span`.
-        async fn count_online(&self, span: Span) -> StoreResult<OnlineCount>;
+        async fn count_online(&self, span: Span) -> StoreResult<OnlineCount>, reads;
 
         /// The presence of each user, in the same order.
-        async fn presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>>;
+        async fn presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>>,
+            reads at UserSlices(users);
 
         /// The lives of each user, by the word of each gateway, in the same order.
-        async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>>;
+        async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>>,
+            reads at UserSlices(users);
     }
 }
 

@@ -70,8 +70,8 @@ pub use self::requirements::TriedOut;
 use self::router::Router;
 use self::subscriber::Subscriber;
 use self::topology::Topology;
-use super::calls::{Call, Door, Passes};
-use super::{Doubts, Health, Parts, Slot, Status, StoreResult};
+use super::calls::{Call, CallCopy, Door};
+use super::{Doubts, Health, Parts, SlicesDoor, Slot, Status, Store, StoreResult};
 use crate::base::ids::{LiveId, SliceId};
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::metrics::Metrics;
@@ -230,19 +230,22 @@ impl Door for RedisStore {
         &self.calls
     }
 
-    async fn through<T: Send>(
+    async fn through<T: Send + 'static>(
         &self,
-        call: Call,
+        call: Call<'_>,
         answer: impl Future<Output = StoreResult<T>> + Send,
+        _copy: impl FnOnce() -> CallCopy<RedisCalls, T> + Send,
     ) -> StoreResult<T> {
-        match call {
-            Call::Whole(name) => self.router.call(name, answer).await,
-            Call::InParts(_) => answer.await,
+        if call.is_in_parts {
+            return answer.await;
         }
+        self.router.call(call.name, answer).await
     }
 }
 
-impl<Calls: ?Sized> Passes<Calls> for RedisStore {}
+impl SlicesDoor for RedisStore {}
+
+impl Store for RedisStore {}
 
 impl Status for RedisStore {
     fn health(&self) -> watch::Receiver<Health> {

@@ -157,10 +157,11 @@ calls! {
     /// Removals and bans.
     pub trait Moderation {
         /// Sends a user out of an open live, see [`RemoveUser`].
-        async fn remove_user(&self, request: &RemoveUser) -> StoreResult<RemoveReply>;
+        async fn remove_user(&self, request: &RemoveUser) -> StoreResult<RemoveReply>,
+            writes at Live(&request.live);
 
         /// Ends a ban ahead of its time, see [`LiftBan`].
-        async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply>;
+        async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply>, writes at Live(&request.live);
 
         /// The changes after the number `since`, lowest number first; `None` if the epoch is not open.
         async fn removals_since(
@@ -168,7 +169,7 @@ calls! {
             live: &LiveId,
             epoch: Epoch,
             since: u64,
-        ) -> StoreResult<Option<Removals>>;
+        ) -> StoreResult<Option<Removals>>, reads at Live(live);
 
         /// Up to `limit` bans, soonest end first, after the given one. Some may have run out. The call
         /// names no epoch: a live that is not open has no bans.
@@ -177,7 +178,7 @@ calls! {
             live: &LiveId,
             after: Option<&Ban>,
             limit: usize,
-        ) -> StoreResult<Vec<Ban>>;
+        ) -> StoreResult<Vec<Ban>>, reads at Live(live);
 
         /// Notes up to [`MAX_BATCH`] bans that a gateway knows and the store may have lost, each with
         /// the time that is left of it. Changes nothing for a user of whom the store has a change, and
@@ -187,7 +188,7 @@ calls! {
             live: &LiveId,
             epoch: Epoch,
             bans: &[(UserId, Duration)],
-        ) -> StoreResult<()>;
+        ) -> StoreResult<()>, writes at Live(live);
     }
 }
 

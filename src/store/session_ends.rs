@@ -87,9 +87,9 @@ calls! {
         /// [`ENDS_KEPT`](crate::base::session_key::ENDS_KEPT), and publishes the message, unless it
         /// is empty, on the gateways' channel in the same step. Of two ends of a session the one with
         /// more ids stays.
-        async fn end_sessions(&self, ended: &[EndedSession], message: &str) -> StoreResult<()>;
+        async fn end_sessions(&self, ended: &[EndedSession], message: &str) -> StoreResult<()>, writes;
 
         /// What is noted of up to [`MAX_BATCH`](super::MAX_BATCH) sessions, in no particular order.
-        async fn ended_sessions(&self, keys: &[SessionKey]) -> StoreResult<Vec<EndedSession>>;
+        async fn ended_sessions(&self, keys: &[SessionKey]) -> StoreResult<Vec<EndedSession>>, reads;
     }
 }

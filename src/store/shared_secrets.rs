@@ -12,6 +12,6 @@ calls! {
     pub trait SharedSecrets {
         /// Adds the secrets of a gateway, its present one first, to those that all gateways share.
         /// Answers all that are shared from then on, the one that signs first.
-        async fn share_secrets(&self, own: &[String]) -> StoreResult<Vec<String>>;
+        async fn share_secrets(&self, own: &[String]) -> StoreResult<Vec<String>>, writes;
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::calls::calls;
+use super::calls::{Door, calls, plain_arguments};
 use super::{Arrived, StoreResult, Uniques};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, Group, LiveId, SliceId, UserId};
@@ -213,6 +213,8 @@ pub enum Entries {
     All,
 }
 
+plain_arguments!(Entries);
+
 /// A slice as a gateway finds it. The parts are not read in one step, so a change meanwhile may be
 /// seen in part.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -336,23 +338,29 @@ pub struct ClaimsPage {
     pub next: Option<u64>,
 }
 
+/// A door that passes on the calls on slices as all others. One that answers some of them by itself
+/// implements [`Slices`] instead.
+pub trait SlicesDoor: Door {}
+
 calls! {
     /// The users who are online in lives and on the platform, slice by slice.
-    pub trait Slices {
+    pub trait Slices, passed on by SlicesDoor {
         /// Changes what a gateway claims, see [`Apply`].
-        async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply>;
+        async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply>, writes at Slice(&call.slice);
 
         /// Makes one part of a pass, see [`Pass`]. `None` if the slice does not belong to this epoch.
         /// Deletes keys of the wrong type, which another program wrote.
-        async fn pass(&self, pass: &Pass) -> StoreResult<Option<Passed>>;
+        async fn pass(&self, pass: &Pass) -> StoreResult<Option<Passed>>, writes at Slice(&pass.slice);
 
         /// Sets the fence to closed for this epoch and unlinks the slice and its companions. Changes
         /// nothing if the slice belongs to a newer epoch. Returns the totals of the epoch, also if it
         /// was closed before; zeros if the slice belongs to another epoch.
-        async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals>;
+        async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals>,
+            writes at Slice(slice);
 
         /// A page of about [`crate::store::MAX_BATCH`] users with claims, from cursor 0 on.
-        async fn claims_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<ClaimsPage>;
+        async fn claims_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<ClaimsPage>,
+            reads at Slice(slice);
 
         /// A page of a group of a slice, about [`crate::store::MAX_BATCH`] users, from cursor 0 on.
         async fn members_page(
@@ -360,10 +368,11 @@ calls! {
             slice: &SliceId,
             group: Group,
             cursor: u64,
-        ) -> StoreResult<MemberPage>;
+        ) -> StoreResult<MemberPage>, reads at Slice(slice);
 
         /// Whether a user is in a group of the slice.
-        async fn is_member(&self, slice: &SliceId, group: Group, user: &UserId) -> StoreResult<bool>;
+        async fn is_member(&self, slice: &SliceId, group: Group, user: &UserId) -> StoreResult<bool>,
+            reads at Slice(slice);
 
         /// Whether each of up to [`crate::store::MAX_BATCH`] users is in a group of the slice, in the
         /// same order.
@@ -372,7 +381,7 @@ calls! {
             slice: &SliceId,
             group: Group,
             users: &[UserId],
-        ) -> StoreResult<Vec<bool>>;
+        ) -> StoreResult<Vec<bool>>, reads at Slice(slice);
 
         /// When each of up to [`crate::store::MAX_BATCH`] users came to the slice, in the same order;
         /// `None` if the slice does not say.
@@ -380,7 +389,7 @@ calls! {
             &self,
             slice: &SliceId,
             users: &[UserId],
-        ) -> StoreResult<Vec<Option<UnixMillis>>>;
+        ) -> StoreResult<Vec<Option<UnixMillis>>>, reads at Slice(slice);
 
         each:
 
@@ -390,7 +399,7 @@ calls! {
             slices: &[SliceId],
             gateway: &GatewayId,
             entries: Entries,
-        ) -> Vec<StoreResult<SliceLook>>;
+        ) -> Vec<StoreResult<SliceLook>>, reads at |slice| Slice(slice);
 
         provided:
 

@@ -262,7 +262,7 @@ calls! {
             of: &LiveEpoch,
             slices: u32,
             users: &[UserId],
-        ) -> StoreResult<Vec<Option<Stay>>>;
+        ) -> StoreResult<Vec<Option<Stay>>>, reads at Live(&of.live);
     }
 }
 

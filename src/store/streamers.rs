@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::StoreResult;
-use super::calls::calls;
+use super::calls::{calls, plain_arguments};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{LiveId, UserId};
 
@@ -15,6 +15,8 @@ pub struct ClaimLimits {
     /// Maximum openings in a day. They may come all at once.
     pub a_day: u64,
 }
+
+plain_arguments!(ClaimLimits);
 
 /// Whether a streamer may open one more live.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +50,7 @@ calls! {
             streamer: &UserId,
             live: &LiveId,
             limits: ClaimLimits,
-        ) -> StoreResult<Claimed>;
+        ) -> StoreResult<Claimed>, writes at User(streamer);
 
         /// Gives up a claim after the live closed, unless it was claimed again after `until`.
         async fn release_live(
@@ -56,6 +58,6 @@ calls! {
             streamer: &UserId,
             live: &LiveId,
             until: UnixMillis,
-        ) -> StoreResult<()>;
+        ) -> StoreResult<()>, writes at User(streamer);
     }
 }

@@ -15,17 +15,7 @@ use tokio::sync::watch;
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{Epoch, GatewayId, Group, LiveId, SliceId, UserId};
 use crate::features::WholeStore;
-use crate::features::attendance::store::{Attendance, Sessions};
-use crate::features::erasure::store::Erasures;
-use crate::features::feeds::store::fanout_jobs::FanoutJobs;
-use crate::features::feeds::store::lists::UserLists;
-use crate::features::feeds::store::statuses::Statuses;
-use crate::features::feeds::store::timelines::Timelines;
-use crate::features::history::store::History;
-use crate::features::media::store::StreamStore;
-use crate::features::profiles::store::Profiles;
-use crate::features::webhooks::store::Deliveries;
-use crate::store::calls::{Call, Door, Passes};
+use crate::store::calls::{Call, CallCopy, Door};
 use crate::store::memory::MemoryStore;
 use crate::store::*;
 
@@ -284,6 +274,8 @@ impl Status for FaultyStore {
     }
 }
 
+impl Store for FaultyStore {}
+
 impl WholeStore for FaultyStore {
     fn for_clients(self: Arc<Self>) -> Arc<dyn WholeStore> {
         self
@@ -297,13 +289,14 @@ impl Door for FaultyStore {
         &self.inner
     }
 
-    async fn through<T: Send>(
+    async fn through<T: Send + 'static>(
         &self,
-        call: Call,
+        call: Call<'_>,
         answer: impl Future<Output = StoreResult<T>> + Send,
+        _copy: impl FnOnce() -> CallCopy<MemoryStore, T> + Send,
     ) -> StoreResult<T> {
-        self.works(call.name()).await?;
-        match call.name() {
+        self.works(call.name).await?;
+        match call.name {
             "change_live" if self.closes_now() => {
                 self.close_all().await?;
                 answer.await
@@ -323,46 +316,21 @@ impl Door for FaultyStore {
     }
 }
 
-impl Passes<dyn LiveStore> for FaultyStore {}
-impl Passes<dyn LeaseStore> for FaultyStore {}
-impl Passes<dyn Counts> for FaultyStore {}
-impl Passes<dyn Streamers> for FaultyStore {}
-impl Passes<dyn Moderation> for FaultyStore {}
-impl Passes<dyn Events> for FaultyStore {}
-impl Passes<dyn Follows> for FaultyStore {}
-impl Passes<dyn LatestStays> for FaultyStore {}
-impl Passes<dyn Answers> for FaultyStore {}
-impl Passes<dyn LastSeen> for FaultyStore {}
-impl Passes<dyn OnlineUsers> for FaultyStore {}
-impl Passes<dyn SessionEnds> for FaultyStore {}
-impl Passes<dyn SharedSecrets> for FaultyStore {}
-impl Passes<dyn Attendance> for FaultyStore {}
-impl Passes<dyn Sessions> for FaultyStore {}
-impl Passes<dyn Erasures> for FaultyStore {}
-impl Passes<dyn Statuses> for FaultyStore {}
-impl Passes<dyn Timelines> for FaultyStore {}
-impl Passes<dyn UserLists> for FaultyStore {}
-impl Passes<dyn FanoutJobs> for FaultyStore {}
-impl Passes<dyn History> for FaultyStore {}
-impl Passes<dyn StreamStore> for FaultyStore {}
-impl Passes<dyn Profiles> for FaultyStore {}
-impl Passes<dyn Deliveries> for FaultyStore {}
-
 #[async_trait]
 impl Slices for FaultyStore {
     async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
-        let answer = self.inner.apply(call);
-        self.through(Call::Whole("apply"), answer).await
+        self.works("apply").await?;
+        self.inner.apply(call).await
     }
 
     async fn claims_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<ClaimsPage> {
-        let answer = self.inner.claims_page(slice, cursor);
-        self.through(Call::Whole("claims_page"), answer).await
+        self.works("claims_page").await?;
+        self.inner.claims_page(slice, cursor).await
     }
 
     async fn is_member(&self, slice: &SliceId, group: Group, user: &UserId) -> StoreResult<bool> {
-        let answer = self.inner.is_member(slice, group, user);
-        self.through(Call::Whole("is_member"), answer).await
+        self.works("is_member").await?;
+        self.inner.is_member(slice, group, user).await
     }
 
     async fn are_members(
@@ -371,8 +339,8 @@ impl Slices for FaultyStore {
         group: Group,
         users: &[UserId],
     ) -> StoreResult<Vec<bool>> {
-        let answer = self.inner.are_members(slice, group, users);
-        self.through(Call::Whole("are_members"), answer).await
+        self.works("are_members").await?;
+        self.inner.are_members(slice, group, users).await
     }
 
     async fn since_of(
@@ -380,8 +348,8 @@ impl Slices for FaultyStore {
         slice: &SliceId,
         users: &[UserId],
     ) -> StoreResult<Vec<Option<UnixMillis>>> {
-        let answer = self.inner.since_of(slice, users);
-        self.through(Call::Whole("since_of"), answer).await
+        self.works("since_of").await?;
+        self.inner.since_of(slice, users).await
     }
 
     async fn look(

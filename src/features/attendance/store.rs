@@ -15,7 +15,7 @@ use crate::store::Session;
 use crate::store::SessionPlace;
 use crate::store::Span;
 use crate::store::Store;
-use crate::store::calls::calls;
+use crate::store::calls::{calls, plain_arguments};
 use futures_util::future::try_join_all;
 use std::time::Duration;
 
@@ -76,6 +76,8 @@ pub enum Attending {
     /// The fans who came to the first and to none of the others.
     Not,
 }
+
+plain_arguments!(Attending);
 
 impl Attending {
     /// Whether the question asks for a fan; `came` says for each live whether the fan came.
@@ -147,17 +149,19 @@ calls! {
     pub trait Attendance {
         /// Fixes the form in which attendance is kept, unless it is fixed already. Returns the form
         /// that is fixed; a gateway that is configured with another form must not go on.
-        async fn fix_attendance_form(&self, form: AttendanceForm) -> StoreResult<AttendanceForm>;
+        async fn fix_attendance_form(&self, form: AttendanceForm) -> StoreResult<AttendanceForm>, writes;
 
         /// Notes that the attendance of an open epoch is recorded. A second call changes nothing.
-        async fn begin_attendance(&self, of: &LiveEpoch, attended: &Attended) -> StoreResult<()>;
+        async fn begin_attendance(&self, of: &LiveEpoch, attended: &Attended) -> StoreResult<()>,
+            writes at Live(&of.live);
 
         /// Notes when an epoch closed, and keeps its attendance for [`crate::store::ATTENDANCE_KEPT`] from
         /// then on.
-        async fn end_attendance(&self, of: &LiveEpoch, closed_at: UnixMillis) -> StoreResult<()>;
+        async fn end_attendance(&self, of: &LiveEpoch, closed_at: UnixMillis) -> StoreResult<()>,
+            writes at Live(&of.live);
 
         /// The notes on an epoch whose attendance is kept.
-        async fn attended(&self, of: &LiveEpoch) -> StoreResult<Option<Attended>>;
+        async fn attended(&self, of: &LiveEpoch) -> StoreResult<Option<Attended>>, reads at Live(&of.live);
 
         /// Up to `limit` epochs of a streamer's lives that opened at this time or later, oldest first.
         async fn attended_lives(
@@ -165,10 +169,10 @@ calls! {
             streamer: &UserId,
             from: UnixMillis,
             limit: usize,
-        ) -> StoreResult<Vec<LiveEpoch>>;
+        ) -> StoreResult<Vec<LiveEpoch>>, reads at User(streamer);
 
         /// The parts in which any of these epochs may have fans, in their order.
-        async fn attendance_parts(&self, lives: &[LiveEpoch]) -> StoreResult<Vec<u32>>;
+        async fn attendance_parts(&self, lives: &[LiveEpoch]) -> StoreResult<Vec<u32>>, reads;
 
         /// The fans of a part for whom the question asks.
         async fn attendees(
@@ -176,19 +180,21 @@ calls! {
             which: Attending,
             lives: &[LiveEpoch],
             part: u32,
-        ) -> StoreResult<Attendees>;
+        ) -> StoreResult<Attendees>, reads;
 
         /// Whether each of up to [`crate::store::MAX_BATCH`] users was online as a fan, in the same order.
-        async fn have_attended(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<bool>>;
+        async fn have_attended(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<bool>>,
+            reads at Live(&of.live);
 
         /// Up to `limit` epochs that are due to be looked after by `now`.
-        async fn attendance_due(&self, now: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>>;
+        async fn attendance_due(&self, now: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>>, reads;
 
         in_parts:
 
         /// Notes that these users, at most [`crate::store::MAX_BATCH`], were online as fans. Returns the users
         /// for whom a part of the store could not be reached.
-        async fn note_attendance(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<UserId>>;
+        async fn note_attendance(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<UserId>>,
+            writes at Live(&of.live);
 
         /// Renews the lifetimes of an epoch's attendance keys. The epoch is due again at `next`.
         async fn renew_attendance(
@@ -196,14 +202,14 @@ calls! {
             of: &LiveEpoch,
             attended: &Attended,
             next: UnixMillis,
-        ) -> StoreResult<()>;
+        ) -> StoreResult<()>, writes at Live(&of.live);
 
         /// Forgets an epoch: its fans and its sessions.
         async fn forget_attendance(
             &self,
             of: &LiveEpoch,
             attended: Option<&Attended>,
-        ) -> StoreResult<()>;
+        ) -> StoreResult<()>, writes at Live(&of.live);
     }
 }
 
@@ -211,7 +217,8 @@ calls! {
     /// The sessions of lives with attendance.
     pub trait Sessions {
         /// How many sessions of an epoch with this number of slices began within `span`.
-        async fn count_sessions(&self, of: &LiveEpoch, slices: u32, span: Span) -> StoreResult<u64>;
+        async fn count_sessions(&self, of: &LiveEpoch, slices: u32, span: Span) -> StoreResult<u64>,
+            reads at Live(&of.live);
 
         /// Up to `limit` sessions of a slice in their order, after `after` or from the first that began
         /// at `from` or later.
@@ -222,7 +229,7 @@ calls! {
             from: UnixMillis,
             after: Option<&SessionPlace>,
             limit: usize,
-        ) -> StoreResult<Vec<Session>>;
+        ) -> StoreResult<Vec<Session>>, reads at Slice(slice);
 
         in_parts:
 
@@ -234,7 +241,7 @@ calls! {
             attended: &Attended,
             users: &[UserId],
             span: Span,
-        ) -> StoreResult<Vec<bool>>;
+        ) -> StoreResult<Vec<bool>>, reads at Live(&of.live);
 
         provided:
 

@@ -78,32 +78,32 @@ calls! {
     /// Erasures of users.
     pub trait Erasures {
         /// Begins the erasure of a user, unless one runs; answers the one that runs.
-        async fn ask_erasure(&self, user: &UserId) -> StoreResult<ErasureId>;
+        async fn ask_erasure(&self, user: &UserId) -> StoreResult<ErasureId>, writes;
 
         /// What is known of an erasure; `None` if there was none, or it ended long ago.
-        async fn erasure(&self, id: &ErasureId) -> StoreResult<Option<Erasure>>;
+        async fn erasure(&self, id: &ErasureId) -> StoreResult<Option<Erasure>>, reads;
 
         /// Which erasures run, and which ended after this time and at most
         /// [`crate::store::ERASED_KEPT`] ago.
-        async fn erasure_news(&self, after: UnixMillis) -> StoreResult<ErasureNews>;
+        async fn erasure_news(&self, after: UnixMillis) -> StoreResult<ErasureNews>, reads;
 
         /// Takes a job that no worker has taken, or that no worker has kept for
         /// [`crate::store::CLAIM_AFTER`].
-        async fn take_erasure(&self, worker: &GatewayId) -> StoreResult<Option<TakenErasure>>;
+        async fn take_erasure(&self, worker: &GatewayId) -> StoreResult<Option<TakenErasure>>, writes;
 
         /// Reports how far a job got, and that it goes on. Returns false if another worker has taken it
         /// over.
-        async fn keep_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> StoreResult<bool>;
+        async fn keep_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> StoreResult<bool>, writes;
 
         /// Ends a job, unless another worker has taken it over.
-        async fn finish_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> StoreResult<()>;
+        async fn finish_erasure(&self, worker: &GatewayId, taken: &TakenErasure) -> StoreResult<()>, writes;
 
         in_parts:
 
         /// Does one step of a pass, from this place on: erases what it finds there. Who is online stays
         /// for the gateways to remove, and open lives for the caller to close. Every step may be
         /// repeated.
-        async fn erase_some(&self, user: &UserId, place: &str) -> StoreResult<ErasedSome>;
+        async fn erase_some(&self, user: &UserId, place: &str) -> StoreResult<ErasedSome>, writes;
     }
 }
 

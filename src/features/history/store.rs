@@ -51,11 +51,11 @@ calls! {
             of: &LiveEpoch,
             from: UnixMillis,
             to: UnixMillis,
-        ) -> StoreResult<Vec<Point>>;
+        ) -> StoreResult<Vec<Point>>, reads at Live(&of.live);
 
         /// Puts an epoch that is over on the list of its streamer, and drops the epochs from the list
         /// whose close began longer ago than `keep`. The call may be repeated.
-        async fn add_past_live(&self, summary: &Summary, keep: Duration) -> StoreResult<()>;
+        async fn add_past_live(&self, summary: &Summary, keep: Duration) -> StoreResult<()>, writes;
 
         /// Up to `limit` past lives of a streamer, newest first, after the given one. Skips entries
         /// that cannot be read.
@@ -64,10 +64,11 @@ calls! {
             streamer: &UserId,
             after: Option<&PastLive>,
             limit: usize,
-        ) -> StoreResult<Vec<Summary>>;
+        ) -> StoreResult<Vec<Summary>>, reads at User(streamer);
 
         /// One of a streamer's past lives; `None` if it is not kept, or belonged to another streamer.
-        async fn past_live(&self, streamer: &UserId, of: &LiveEpoch) -> StoreResult<Option<Summary>>;
+        async fn past_live(&self, streamer: &UserId, of: &LiveEpoch) -> StoreResult<Option<Summary>>,
+            reads at User(streamer);
     }
 }
 

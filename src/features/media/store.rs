@@ -151,10 +151,11 @@ calls! {
     /// What media servers told of the streams of lives.
     pub trait StreamStore {
         /// The state of a live's streams; the default if the store has none.
-        async fn load_streams(&self, live: &LiveId) -> StoreResult<KnownStreams>;
+        async fn load_streams(&self, live: &LiveId) -> StoreResult<KnownStreams>, reads at Live(live);
 
         /// Writes the state of a live's streams, see [`WriteStreams`].
-        async fn write_streams(&self, request: &WriteStreams) -> StoreResult<StreamsReply>;
+        async fn write_streams(&self, request: &WriteStreams) -> StoreResult<StreamsReply>,
+            writes at Live(&request.live);
 
         /// Notes where a session publishes with a stream key, or may publish, for `lifetime`. `digest`
         /// stands for the server, the session and the stream, whose name may be a key that no store ever
@@ -164,9 +165,9 @@ calls! {
             digest: &str,
             publishing: &Publishing,
             lifetime: Duration,
-        ) -> StoreResult<()>;
+        ) -> StoreResult<()>, writes;
 
         /// Where a session publishes, by its digest; `None` if nothing was noted.
-        async fn find_publishing(&self, digest: &str) -> StoreResult<Option<Publishing>>;
+        async fn find_publishing(&self, digest: &str) -> StoreResult<Option<Publishing>>, reads;
     }
 }

@@ -41,10 +41,10 @@ calls! {
             user: &UserId,
             login: &Login,
             name: &str,
-        ) -> StoreResult<PutProfile>;
+        ) -> StoreResult<PutProfile>, writes at User(user);
 
         /// The profile of a user.
-        async fn profile(&self, user: &UserId) -> StoreResult<Option<Profile>>;
+        async fn profile(&self, user: &UserId) -> StoreResult<Option<Profile>>, reads at User(user);
     }
 }
 

@@ -62,7 +62,7 @@ calls! {
             &self,
             webhook: &WebhookName,
             deliveries: &[Delivery],
-        ) -> StoreResult<()>;
+        ) -> StoreResult<()>, writes;
 
         /// Up to `limit` attempts, newest first, before the given one. Skips entries that cannot be read.
         async fn deliveries(
@@ -70,10 +70,10 @@ calls! {
             webhook: &WebhookName,
             before: Option<EntryId>,
             limit: usize,
-        ) -> StoreResult<Vec<(EntryId, Delivery)>>;
+        ) -> StoreResult<Vec<(EntryId, Delivery)>>, reads;
 
         /// How a webhook stands.
-        async fn webhook_status(&self, webhook: &WebhookName) -> StoreResult<WebhookStatus>;
+        async fn webhook_status(&self, webhook: &WebhookName) -> StoreResult<WebhookStatus>, reads;
     }
 }
 

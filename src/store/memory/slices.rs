@@ -4,6 +4,7 @@
 //! for each other.
 
 use std::iter;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -61,12 +62,13 @@ impl MemoryStore {
         changed
     }
 
-    /// Carries a call out. A call that makes an entry is late after `not_after`, by the store's
-    /// clock.
-    pub fn apply_until(&self, call: &Apply, not_after: UnixMillis) -> ApplyReply {
-        self.change(&call.slice, call.present(), |slice| {
-            slice.apply(call, not_after, self.now())
-        })
+    /// Carries out a call that was delayed: if it makes an entry, it is late after `late_after`, by
+    /// the store's clock. No other call may run meanwhile, so this is for simulations.
+    pub fn carry_out_until<T>(&self, late_after: UnixMillis, call: impl FnOnce(&Self) -> T) -> T {
+        self.late_after.store(late_after, Ordering::Relaxed);
+        let answer = call(self);
+        self.late_after.store(UnixMillis::MAX, Ordering::Relaxed);
+        answer
     }
 
     /// Drops a slice that is closed in this epoch and keeps no sessions.
@@ -96,8 +98,10 @@ impl MemoryStore {
 #[async_trait]
 impl Slices for MemoryStore {
     async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
-        // No call is delayed here, so none is late.
-        Ok(self.apply_until(call, UnixMillis::MAX))
+        let late_after = self.late_after.load(Ordering::Relaxed);
+        Ok(self.change(&call.slice, call.present(), |slice| {
+            slice.apply(call, late_after, self.now())
+        }))
     }
 
     async fn look(

@@ -245,7 +245,7 @@ impl Engine {
         let config = config();
         let handle = process.handle().clone();
         process.handle().spawn(async move {
-            let store = Arc::new(Link::new(world.network.clone(), link, config.last_seen_ids));
+            let store = Arc::new(Link::new(world.network.clone(), link));
             match start_without_ports(&config, store).await {
                 Ok(started) => {
                     let running = Running::new(handle, started);

@@ -61,8 +61,8 @@ pub(crate) enum Way {
 }
 
 /// Where the answer to a call goes.
-struct Reply<R> {
-    to: oneshot::Sender<(StoreResult<R>, Instant)>,
+struct Reply<T> {
+    to: oneshot::Sender<(StoreResult<T>, Instant)>,
     /// How long it takes; `None`: it is lost.
     after: Option<Duration>,
 }
@@ -284,12 +284,11 @@ impl Network {
     }
 
     /// A call of a gateway, from its sending to its answer.
-    pub(crate) async fn call<R: Send + 'static>(
+    pub(crate) async fn call<T: Send + 'static>(
         self: &Arc<Self>,
         call: Call,
-        run: impl Fn(&MemoryStore) -> R + Send + Sync + 'static,
-        failed: impl FnOnce(StoreError) -> R,
-    ) -> R {
+        run: impl Fn(&MemoryStore) -> StoreResult<T> + Send + Sync + 'static,
+    ) -> StoreResult<T> {
         let sent = Instant::now();
         let (answer, answered) = oneshot::channel();
         let run = Arc::new(run);
@@ -297,7 +296,7 @@ impl Network {
         match travel {
             Travel::Fails(after, why) => {
                 sleep(after).await;
-                return failed(why);
+                return Err(why);
             }
             Travel::Held => {
                 let this = self.clone();
@@ -330,21 +329,21 @@ impl Network {
         match timeout_at(deadline, answered).await {
             Ok(Ok((outcome, at))) if at < deadline => {
                 sleep_until(at).await;
-                outcome.unwrap_or_else(failed)
+                outcome
             }
             _ => {
                 sleep_until(deadline).await;
-                failed(StoreError::Timeout)
+                Err(StoreError::Timeout)
             }
         }
     }
 
     /// A call has arrived.
-    fn carry_out<R>(
+    fn carry_out<T>(
         self: &Arc<Self>,
         call: Call,
-        run: &impl Fn(&MemoryStore) -> R,
-        reply: Option<Reply<R>>,
+        run: &impl Fn(&MemoryStore) -> StoreResult<T>,
+        reply: Option<Reply<T>>,
     ) {
         let (node, gateway, passes) = {
             let state = self.state.lock();
@@ -358,7 +357,7 @@ impl Network {
         let outcome = match node {
             Node::Down | Node::Hung => return self.trace.note(gateway, call.name, "found nobody"),
             Node::Refusing(words) if call.writes => Err(StoreError::Refused(words.to_owned())),
-            Node::Up | Node::Refusing(_) => Ok(run(&self.truth)),
+            Node::Up | Node::Refusing(_) => run(&self.truth),
         };
         if call.name == "renew_lease" && outcome.is_ok() {
             self.note_renewal(call.link);
@@ -448,7 +447,7 @@ impl Network {
         state.push(at, Box::new(move || this.deliver(link, event)));
     }
 
-    fn channel_node(&self, channel: &Channel) -> usize {
+    pub(crate) fn channel_node(&self, channel: &Channel) -> usize {
         match channel {
             Channel::Live(live) | Channel::Moves(live) => self.node_of(live.to_string()),
             Channel::Gateways | Channel::Echo(_) => 0,

@@ -59,30 +59,30 @@ calls! {
     /// Jobs for the followers of an author, and the authors who have none.
     pub trait FanoutJobs {
         /// Adds a job, unless the same one is not finished yet.
-        async fn enqueue_fanout(&self, job: &Job) -> StoreResult<()>;
+        async fn enqueue_fanout(&self, job: &Job) -> StoreResult<()>, writes;
 
         /// Takes up to `most` jobs that no worker has taken, or that no worker has kept for
         /// [`crate::store::CLAIM_AFTER`].
-        async fn take_fanouts(&self, worker: &GatewayId, most: usize) -> StoreResult<TakenJobs>;
+        async fn take_fanouts(&self, worker: &GatewayId, most: usize) -> StoreResult<TakenJobs>, writes;
 
         /// Reports how far a job got, and that it goes on. Returns false if another worker has taken it
         /// over.
-        async fn keep_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<bool>;
+        async fn keep_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<bool>, writes;
 
         /// Forgets a job, unless another worker has taken it over.
-        async fn finish_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<()>;
+        async fn finish_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<()>, writes;
 
         /// Whether there is an unfinished job that adds the status.
-        async fn is_being_added(&self, status: &StatusId) -> StoreResult<bool>;
+        async fn is_being_added(&self, status: &StatusId) -> StoreResult<bool>, reads;
 
         /// The authors whose statuses are pulled, each with the time from which on they are pulled.
-        async fn pulled_authors(&self) -> StoreResult<Vec<(UserId, UnixMillis)>>;
+        async fn pulled_authors(&self) -> StoreResult<Vec<(UserId, UnixMillis)>>, reads;
 
         /// The time from which on an author's statuses are pulled; `None` if they are not pulled.
-        async fn pulled_since(&self, author: &UserId) -> StoreResult<Option<UnixMillis>>;
+        async fn pulled_since(&self, author: &UserId) -> StoreResult<Option<UnixMillis>>, reads;
 
         /// Notes that an author's statuses are pulled from this time on, unless an earlier time is
         /// noted; or, with `None`, that they are not pulled.
-        async fn set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> StoreResult<()>;
+        async fn set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> StoreResult<()>, writes;
     }
 }

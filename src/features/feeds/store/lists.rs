@@ -28,7 +28,7 @@ calls! {
             owner: &UserId,
             list: &ListName,
             member: &UserId,
-        ) -> StoreResult<PutInList>;
+        ) -> StoreResult<PutInList>, writes at User(owner);
 
         /// Takes a user out of a list. Returns false if the user was not in it.
         async fn take_out_of_list(
@@ -36,9 +36,10 @@ calls! {
             owner: &UserId,
             list: &ListName,
             member: &UserId,
-        ) -> StoreResult<bool>;
+        ) -> StoreResult<bool>, writes at User(owner);
 
         /// All members of a list, in no order.
-        async fn list_members(&self, owner: &UserId, list: &ListName) -> StoreResult<Vec<UserId>>;
+        async fn list_members(&self, owner: &UserId, list: &ListName) -> StoreResult<Vec<UserId>>,
+            reads at User(owner);
     }
 }

@@ -158,19 +158,19 @@ calls! {
     pub trait Statuses {
         /// Keeps an announcement unless there is one with the id, and puts it into the author's profile.
         /// Answers the one that is there. Forgets the author's oldest announcement if there are too many.
-        async fn put_post(&self, status: &StatusId, post: &Post) -> StoreResult<Post>;
+        async fn put_post(&self, status: &StatusId, post: &Post) -> StoreResult<Post>, writes;
 
         /// Forgets an announcement. Returns false if there is no such announcement.
-        async fn drop_post(&self, status: &StatusId) -> StoreResult<bool>;
+        async fn drop_post(&self, status: &StatusId) -> StoreResult<bool>, writes;
 
         /// How many announcements of an author there are. Counted in the author's profile, so it cannot
         /// drift from it.
-        async fn count_posts(&self, author: &UserId) -> StoreResult<u64>;
+        async fn count_posts(&self, author: &UserId) -> StoreResult<u64>, reads at User(author);
 
         each:
 
         /// Reads announcements; `None` for one that does not exist, or for the status of a live.
-        async fn posts(&self, statuses: &[StatusId]) -> Vec<StoreResult<Option<Post>>>;
+        async fn posts(&self, statuses: &[StatusId]) -> Vec<StoreResult<Option<Post>>>, reads;
     }
 }
 

@@ -55,7 +55,7 @@ calls! {
     /// Timelines of statuses. Every write may be repeated.
     pub trait Timelines {
         /// How many entries a timeline has.
-        async fn timeline_len(&self, timeline: &Timeline) -> StoreResult<u64>;
+        async fn timeline_len(&self, timeline: &Timeline) -> StoreResult<u64>, reads;
 
         /// Puts a status into up to 250 timelines. `looked` is when the caller began to check whether
         /// the status stands. The store refuses a write that arrives 5 s after that, or later.
@@ -64,16 +64,17 @@ calls! {
             entry: &Entry,
             to: &[Timeline],
             looked: Instant,
-        ) -> StoreResult<()>;
+        ) -> StoreResult<()>, writes;
 
         /// Puts up to [`MAX_TIMELINE`] statuses into one timeline.
-        async fn add_entries(&self, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()>;
+        async fn add_entries(&self, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()>, writes;
 
         /// Takes a status out of up to 250 timelines.
-        async fn remove_from_timelines(&self, status: &StatusId, from: &[Timeline]) -> StoreResult<()>;
+        async fn remove_from_timelines(&self, status: &StatusId, from: &[Timeline]) -> StoreResult<()>,
+            writes;
 
         /// Takes up to [`MAX_TIMELINE`] statuses out of one timeline.
-        async fn remove_entries(&self, timeline: &Timeline, statuses: &[StatusId]) -> StoreResult<()>;
+        async fn remove_entries(&self, timeline: &Timeline, statuses: &[StatusId]) -> StoreResult<()>, writes;
 
         each:
 
@@ -83,9 +84,9 @@ calls! {
             &self,
             asked: &[(Timeline, Option<Entry>)],
             limit: usize,
-        ) -> Vec<StoreResult<Vec<Entry>>>;
+        ) -> Vec<StoreResult<Vec<Entry>>>, reads;
 
         /// For each, whether the timeline has the status.
-        async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>>;
+        async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>>, reads;
     }
 }
