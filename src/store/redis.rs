@@ -31,6 +31,7 @@ pub(crate) mod last_seen;
 pub(crate) mod leases;
 pub(crate) mod live_stream;
 pub(crate) mod lives;
+pub(crate) mod logins;
 pub(crate) mod monitor;
 pub(crate) mod node;
 pub(crate) mod online_users;

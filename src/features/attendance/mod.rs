@@ -13,6 +13,7 @@ use crate::peers::core::Core;
 
 pub(crate) mod attended;
 pub mod attendees;
+pub(crate) mod audit;
 pub(crate) mod http;
 pub(crate) mod memory;
 pub(crate) mod redis;
@@ -20,6 +21,8 @@ pub(crate) mod redis_sessions;
 pub(crate) mod scripts;
 pub(crate) mod sessions_http;
 pub mod store;
+#[cfg(test)]
+mod tests;
 pub(crate) mod upkeep;
 
 pub(crate) fn feature(
@@ -60,7 +63,7 @@ pub(crate) async fn fix_form(
     };
     let fixed = fixed.as_str();
     let wanted = wanted.as_str();
-    Err(SetupError(format!(
+    Err(SetupError::Wrong(format!(
         "this Redis was first used with attendance {fixed}, which cannot be changed to {wanted} while it has data: \
          use attendance {fixed}, or delete what is kept of attendance and the key {prefix}rollcall:attendance-form",
         prefix = config.key_prefix

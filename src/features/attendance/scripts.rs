@@ -5,5 +5,6 @@ use crate::store::redis::scripts::scripts;
 scripts! {
     FIND_ATTENDEES = "find_attendees.lua",
     WRITE_ATTENDANCE = "write_attendance.lua",
+    STRAY_SESSIONS = "stray_sessions.lua",
     LIST_ATTENDANCE = "list_attendance.lua",
 }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use self::store::ProfileStore;
 use super::wired::Wired;
 
+pub(crate) mod audit;
 pub(crate) mod http;
 pub(crate) mod memory;
 pub(crate) mod redis;
 pub(crate) mod scripts;
 pub mod store;
 pub(crate) mod stored;
+#[cfg(test)]
+mod tests;
 
 pub(crate) fn feature(clients: Arc<dyn ProfileStore>) -> Wired {
     Wired::joins(move |_, added| {
