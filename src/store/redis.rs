@@ -47,6 +47,7 @@ pub(crate) mod session_ends;
 pub(crate) mod shared_secrets;
 pub(crate) mod slices;
 pub(crate) mod slots;
+pub(crate) mod stays;
 pub(crate) mod streamers;
 pub(crate) mod subscriber;
 pub(crate) mod tls;

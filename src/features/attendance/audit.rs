@@ -24,7 +24,7 @@ use crate::store::redis::RedisStore;
 use crate::store::redis::keys::KeptKey;
 use crate::store::{LiveRecord, LiveState, LiveStore, MAX_BATCH, Span, StoreResult};
 
-/// How many fans without a session are read ahead of a finding, which names some of them.
+/// How many of the fans without a session are kept for the finding, which names some of them.
 const EXAMPLES: usize = 3;
 
 /// The pause after each part of the fans of an epoch, which leaves Redis time for gateways.
