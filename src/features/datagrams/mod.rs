@@ -16,6 +16,8 @@ mod server;
 mod socket;
 mod strangers;
 mod tallies;
+#[cfg(test)]
+mod tests;
 pub mod wire;
 
 use std::num::NonZero;
