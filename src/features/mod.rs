@@ -1,9 +1,12 @@
 //! The features: what a platform may want beside presence. Each is a folder with its store calls,
-//! its loops, its routes and its tests, and can be left out: delete the folder and its lines here.
+//! its loops, its routes and its tests, and can be left out.
 //!
 //! A feature hears of the core through [`crate::sync::features`], and takes from it what its
 //! `mod.rs` says. **No file of the core imports a feature.** The commands and [`crate::gateway`]
 //! stand above both.
+//!
+//! This file alone wires the features, and names each in lines of its own, so that they can be
+//! deleted with its folder: `tests/remove-features` does.
 
 pub mod attendance;
 pub mod audit;
@@ -19,23 +22,27 @@ pub mod profiles;
 pub mod webhooks;
 pub(crate) mod wired;
 
-use crate::config::Config;
-use crate::features::wired::SetupError;
-use crate::sync::features::Features;
-use crate::sync::seen::{self, SeenUsers};
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
-use self::media::servers::MediaServers;
-use self::webhooks::endpoints::Endpoints;
-use self::wired::Wired;
+use anyhow::bail;
+
+use self::wired::{SetupError, Wired};
 use crate::base::clock::Clock;
+use crate::base::metrics::Metrics;
+use crate::config::{Config, Task};
 use crate::peers::core::Core;
 use crate::store::Store;
+use crate::store::fans::{self, FanLookup, FanSetupError, TokenFans};
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::erasing::{AllErasers, Eraser};
 use crate::store::redis::family::{AllFamilies, Family};
 use crate::store::redis::keys::{self, Keys};
+use crate::sync::features::Features;
+use crate::sync::seen::{self, SeenUsers};
 
 /// A store with the calls of all features.
 pub trait WholeStore:
@@ -94,24 +101,62 @@ impl AllErasers for Keys {
     }
 }
 
+/// What features open before the parts of a gateway are made: their files and their ports. The
+/// default is nothing.
+#[derive(Default)]
+pub(crate) struct Opened {
+    pub(crate) datagrams: datagrams::Sockets,
+    pub(crate) webhooks: webhooks::endpoints::Endpoints,
+}
+
+impl Opened {
+    /// Opens what the settings name. Then these have the real ports instead of port 0.
+    ///
+    /// # Errors
+    /// A file cannot be used, or an address cannot be bound.
+    pub(crate) fn open(config: &mut Config) -> Result<Self, SetupError> {
+        Ok(Self {
+            webhooks: webhooks::open(config)?,
+            datagrams: datagrams::Sockets::bind(config)?,
+        })
+    }
+}
+
 /// The features of a gateway. `clients` is the store for the requests of clients.
 pub(crate) fn all(
     core: &Arc<Core>,
     store: &Arc<dyn WholeStore>,
     clients: &Arc<dyn WholeStore>,
     seen: &Arc<SeenUsers>,
-    webhooks: Endpoints,
+    fan_source: &Arc<dyn FanLookup>,
+    opened: Opened,
 ) -> Vec<Wired> {
     vec![
         attendance::feature(core, store.clone(), clients.clone()),
+        datagrams::feature(opened.datagrams),
         erasure::feature(core, store.clone(), clients.clone(), seen),
+        fan_sources::feature(fan_source),
         feeds::feature(core, store.clone(), clients.clone()),
         friends::feature(),
         history::feature(core, clients.clone()),
         media::feature(core, store.clone(), clients.clone()),
         profiles::feature(clients.clone()),
-        webhooks::feature(store.clone(), clients.clone(), webhooks),
+        webhooks::feature(store.clone(), clients.clone(), opened.webhooks),
     ]
+}
+
+/// The source of fans that the settings name.
+///
+/// # Errors
+/// A file or the URL cannot be used. A source that does not answer now is no error.
+pub(crate) fn fan_source(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    metrics: &Arc<Metrics>,
+) -> Result<Arc<dyn FanLookup>, FanSetupError> {
+    let source = fans::open(config, store);
+    let source = source.or(fan_sources::open(config, metrics)?);
+    source.ok_or(FanSetupError::Unknown)
 }
 
 /// Looks whether the store was used by features with other settings before.
@@ -119,73 +164,59 @@ pub(crate) fn all(
 /// # Errors
 /// It was.
 pub(crate) async fn check(config: &Config, store: &dyn WholeStore) -> Result<(), SetupError> {
-    attendance::fix_form(config, store).await
-}
-
-/// What the features do when a command closes a live.
-pub(crate) fn of_command(config: &Config, store: &RedisStore) -> Features {
-    let store: Arc<dyn WholeStore> = Arc::new(store.clone());
-    let core = Core::new(config, store.clone(), store.clone(), &Arc::default());
-    let core = Arc::new(core);
-    let seen = SeenUsers::new(store.clone(), core.clock, seen::APART);
-    let wired = all(&core, &store, &store, &Arc::new(seen), Endpoints::default());
-    wired
-        .into_iter()
-        .filter_map(|wired| wired.feature)
-        .collect()
+    attendance::fix_form(config, store).await?;
+    Ok(())
 }
 
 /// The mistakes in the files that the settings of features name.
 pub(crate) fn wrong_files(config: &Config) -> Vec<String> {
-    let mut wrong = Endpoints::open(config).err().unwrap_or_default();
     let nobody: Arc<dyn Store> = Arc::new(MemoryStore::new(Clock::start()));
-    if let Err(why) = fan_sources::open(config, &nobody, &Arc::default()) {
+    let mut wrong = Vec::new();
+    wrong.extend(webhooks::wrong_files(config));
+    if let Err(why) = fan_source(config, &nobody, &Arc::default()) {
         wrong.push(why.to_string());
     }
-    if let Err(why) = MediaServers::open(config) {
-        wrong.push(why.to_string());
-    }
+    wrong.extend(media::wrong_files(config));
     wrong
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::key_prefix::KeyPrefix;
-    use crate::store::redis::family::Names;
-
-    #[test]
-    fn every_key_is_of_one_family_and_one_installation() {
-        let installations = ["", "app:", "app:rollcall:"]
-            .map(|prefix| Keys::new(KeyPrefix::parse(prefix).unwrap(), 0));
-        let mut known = 0;
-        for (at, keys) in installations.iter().enumerate() {
-            for key in keys.one_of_each() {
-                for (reads, other) in installations.iter().enumerate() {
-                    let mut families = other.families();
-                    families.retain(|family| other.read(family, &key).is_some());
-                    assert_eq!(
-                        families.len(),
-                        usize::from(at == reads),
-                        "{key}: {families:?}"
-                    );
-                    known += families.len();
-                }
-            }
-        }
-        assert!(known >= 3 * Keys::default().families().len());
+/// Runs a command of a feature; returns the exit code.
+///
+/// # Errors
+/// The command cannot begin or continue.
+pub(crate) async fn run(task: &Task, config: &Config) -> anyhow::Result<u8> {
+    match task {
+        Task::Audit(args) => audit::run(config, args, offered).await,
+        Task::Events(args) => webhooks::command::run(config, args).await,
+        Task::Explain(args) => explain::run(config, args, fan_source).await,
+        _ => bail!("this program was built without that command"),
     }
+}
 
-    #[test]
-    fn who_names_users_in_a_way_of_its_own_has_an_eraser() {
-        let keys = Keys::default();
-        let mut families = keys.families();
-        families.retain(|family| matches!(family.names, Names::Otherwise | Names::Large));
-        let mut named: Vec<&str> = families.iter().map(|family| family.name).collect();
-        let erasers = keys.erasers();
-        let mut erased: Vec<&str> = erasers.iter().map(|(family, _)| family.name).collect();
-        named.sort_unstable();
-        erased.sort_unstable();
-        assert_eq!(named, erased);
+/// What the features offer to an audit. `every_user` is whether it looks at all users.
+fn offered<'a>(config: &Config, store: &'a RedisStore, every_user: bool) -> audit::Offered<'a> {
+    audit::Offered {
+        features: of_command(config, store),
+        inspections: vec![
+            Box::new(attendance::audit::AttendanceInspector::new(
+                store, every_user,
+            )),
+            Box::new(feeds::audit::TimelineInspector::new(store, every_user)),
+            Box::new(profiles::audit::LoginInspector::new(store, every_user)),
+        ],
     }
+}
+
+/// What the features do when a command closes a live.
+fn of_command(config: &Config, store: &RedisStore) -> Features {
+    let store: Arc<dyn WholeStore> = Arc::new(store.clone());
+    let core = Core::new(config, store.clone(), store.clone(), &Arc::default());
+    let core = Arc::new(core);
+    let seen = Arc::new(SeenUsers::new(store.clone(), core.clock, seen::APART));
+    let nobody: Arc<dyn FanLookup> = Arc::new(TokenFans);
+    let wired = all(&core, &store, &store, &seen, &nobody, Opened::default());
+    wired
+        .into_iter()
+        .filter_map(|wired| wired.feature)
+        .collect()
 }

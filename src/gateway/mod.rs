@@ -31,9 +31,8 @@ use crate::edge::client_address::ClientAddress;
 use crate::edge::http;
 use crate::edge::http::state::AppState;
 use crate::edge::listener::tls::Certificate;
-use crate::features::WholeStore;
-use crate::features::datagrams::{self, DatagramDoor};
-use crate::features::webhooks::endpoints::Endpoints;
+use crate::features::wired::Handlers;
+use crate::features::{Opened as OpenedByFeatures, WholeStore};
 use crate::peers::publisher::Publisher;
 use crate::presence::conn::Signals;
 use crate::presence::figures::{Figures, Quality};
@@ -120,9 +119,8 @@ async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway
         (Some(chain), Some(key)) => Some(Arc::new(Certificate::open(chain, key)?)),
         _ => None,
     };
-    let webhooks =
-        Endpoints::open(&config).map_err(|wrong| StartError::Settings(wrong.join("\n")))?;
-    let ports = Ports::bind(&mut config)?;
+    let of_features = OpenedByFeatures::open(&mut config)?;
+    let ports = Ports::bind(&config)?;
     let key_fetcher = match key_fetcher {
         Some(fetcher) => Some(
             fetcher
@@ -144,7 +142,7 @@ async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway
         tokens,
         api_keys,
         presence_secret,
-        webhooks,
+        of_features,
         other_files,
     };
     let mut gateway = run(id, &config, from_outside, store, metrics).await?;
@@ -272,6 +270,9 @@ impl Gateway {
         for (name, begin) in parts.of_features {
             readers.run(name, begin);
         }
+        for (name, begin) in parts.intake_of_features {
+            self.intake.run(name, begin);
+        }
     }
 
     /// The public address.
@@ -332,9 +333,9 @@ impl Gateway {
         http::routes::public(&self.app, false).layer(Extension(THIS_MACHINE))
     }
 
-    /// Where this gateway takes datagrams, for calls within this process.
-    pub fn datagram_door(&self) -> DatagramDoor {
-        DatagramDoor::new(Arc::new(datagrams::Shared::new(self.app.clone())))
+    /// What handlers use, for calls within this process.
+    pub fn handlers(&self) -> Handlers {
+        Handlers(self.app.clone())
     }
 
     /// Serves one socket over the caller's transport, until the socket ends.

@@ -1,7 +1,6 @@
-//! The ports of a gateway: for clients, for back ends and for datagrams.
+//! The ports of a gateway: for clients and for back ends. Features open their own.
 
 use std::net::SocketAddr;
-use std::num::NonZero;
 use std::sync::Arc;
 
 use tokio::net::{TcpListener, TcpSocket};
@@ -16,7 +15,6 @@ use crate::edge::http::state::AppState;
 use crate::edge::listener::pending_connections::PerAddress;
 use crate::edge::listener::tls::Certificate;
 use crate::edge::listener::{self, PortSettings};
-use crate::features::datagrams::{self, DatagramSocket, Resumptions};
 
 /// Connections that the kernel accepts ahead of the listener. `net.core.somaxconn` (4096) also
 /// bounds them.
@@ -26,31 +24,22 @@ const BACKLOG: u32 = 16_384;
 pub(super) struct Ports {
     public: TcpListener,
     admin: Option<TcpListener>,
-    datagrams: Vec<DatagramSocket>,
     pub(super) addr: SocketAddr,
     pub(super) admin_addr: Option<SocketAddr>,
 }
 
 impl Ports {
-    /// Binds all addresses of the settings. Then these have the real ports instead of port 0.
+    /// Binds the addresses of the settings.
     ///
     /// # Errors
     /// An address cannot be bound.
-    pub(super) fn bind(config: &mut Config) -> Result<Self, StartError> {
+    pub(super) fn bind(config: &Config) -> Result<Self, StartError> {
         let (public, addr) = listen(config.listen)?;
         let admin = config.admin_listen.map(listen).transpose()?;
         let (admin, admin_addr) = admin.unzip();
-        let mut datagrams = Vec::new();
-        if let Some(wanted) = config.udp {
-            let (sockets, addr) = bind_datagrams(wanted)?;
-            datagrams = sockets;
-            // Clients are told this address.
-            config.udp = Some(addr);
-        }
         Ok(Self {
             public,
             admin,
-            datagrams,
             addr,
             admin_addr,
         })
@@ -92,16 +81,6 @@ impl Ports {
                 listener::serve(admin_settings, admin, routes, stop, tracker.clone())
             });
         }
-        if let Some(udp) = config.udp {
-            tracing::info!(%udp, sockets = self.datagrams.len(), "taking heartbeats by datagram");
-        }
-        let shared = Arc::new(datagrams::Shared::new(app.clone()));
-        let resumptions = Resumptions::new(shared.clone(), tracker.clone());
-        for socket in self.datagrams {
-            intake.run("datagrams", |stop| {
-                datagrams::serve(socket, shared.clone(), resumptions.clone(), stop)
-            });
-        }
     }
 }
 
@@ -123,11 +102,4 @@ fn bind(addr: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
     let listener = socket.listen(BACKLOG)?;
     let addr = listener.local_addr()?;
     Ok((listener, addr))
-}
-
-/// Binds a socket for each core to the address for datagrams. Returns the address too, with the real
-/// port instead of port 0.
-fn bind_datagrams(addr: SocketAddr) -> Result<(Vec<DatagramSocket>, SocketAddr), StartError> {
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    datagrams::bind(addr, cores).map_err(|why| StartError::Address(addr, why))
 }

@@ -11,22 +11,13 @@ use crate::base::{exit, service_manager, telemetry};
 use crate::cli::{self, key, keys, lives, token};
 use crate::config::{self, Config, Loaded, Task};
 use crate::edge::{admission, banner};
-use crate::features::audit;
-use crate::features::explain;
-use crate::features::webhooks::command as events;
+use crate::features;
 use crate::gateway::check_config;
 
 /// Runs the task of the command line; returns the exit code.
 pub fn run() -> u8 {
     let code = match config::load(std::env::args_os(), std::env::vars_os()) {
         Ok(Loaded::Run(Task::Serve, config)) => serve(&config),
-        Ok(Loaded::Run(Task::Audit(args), config)) => inspect(&config, audit::run(&config, &args)),
-        Ok(Loaded::Run(Task::Explain(args), config)) => {
-            inspect(&config, explain::run(&config, &args))
-        }
-        Ok(Loaded::Run(Task::Events(args), config)) => {
-            inspect(&config, events::run(&config, &args))
-        }
         Ok(Loaded::Run(Task::Keys(args), config)) => inspect(&config, keys::run(&config, &args)),
         Ok(Loaded::Run(Task::CheckConfig(args), config)) => {
             inspect(&config, check_config::run(&config, &args))
@@ -34,6 +25,7 @@ pub fn run() -> u8 {
         Ok(Loaded::Run(Task::Lives(args), config)) => inspect(&config, lives::run(&args)),
         Ok(Loaded::Run(Task::Token(args), config)) => Ok(token::run(&config, &args)),
         Ok(Loaded::Run(Task::Key(args), _)) => Ok(key::run(&args)),
+        Ok(Loaded::Run(task, config)) => inspect(&config, features::run(&task, &config)),
         Ok(Loaded::Print(text)) => Ok(exit::print(exit::STOPPED, text)),
         Err(mistakes) => Ok(exit::say(
             exit::WRONG_SETTINGS,

@@ -30,7 +30,10 @@ pub enum StartError {
 
 impl From<SetupError> for StartError {
     fn from(why: SetupError) -> Self {
-        Self::Settings(why.0)
+        match why {
+            SetupError::Wrong(why) => Self::Settings(why),
+            SetupError::Address(address, why) => Self::Address(address, why),
+        }
     }
 }
 

@@ -21,9 +21,8 @@ use crate::edge::http::routes::AddedRoutes;
 use crate::edge::http::snapshots::Snapshots;
 use crate::edge::http::state::{AppState, OnlineSettings};
 use crate::edge::reload::Reloader;
-use crate::features::webhooks::endpoints::Endpoints;
-use crate::features::wired::{Added, Begin, CoreParts, SetupError};
-use crate::features::{self, WholeStore, datagrams, fan_sources};
+use crate::features::wired::{Added, CoreParts, SetupError, Tasks};
+use crate::features::{self, Opened, WholeStore};
 use crate::peers::core::Core;
 use crate::peers::publisher::Publisher;
 use crate::peers::subscriber::Subscriber;
@@ -63,14 +62,14 @@ use crate::sync::upkeep::Upkeep;
 use crate::sync::user_upkeep::UserUpkeep;
 use crate::sync::walk::Walk;
 
-/// What was read from files before the parts are made: the verifiers of credentials, and the
-/// webhooks. The default is the one of `--auth off`, without webhooks.
+/// What was opened before the parts are made: the verifiers of credentials, and what features open.
+/// The default is the one of `--auth off`, without what features open.
 #[derive(Default)]
 pub(crate) struct FromOutside {
     pub(crate) tokens: Option<Arc<Tokens>>,
     pub(crate) api_keys: Arc<ApiKeys>,
     pub(crate) presence_secret: Arc<PresenceSecret>,
-    pub(crate) webhooks: Endpoints,
+    pub(crate) of_features: Opened,
     /// The other parts that come from files; the reloader watches them, too.
     pub(crate) other_files: Vec<Arc<dyn FromFiles>>,
 }
@@ -95,7 +94,9 @@ pub(crate) struct Parts {
     pub(crate) fan_events: Option<Arc<FanEvents>>,
     /// `None` if neither follows nor calls of the API are events.
     pub(crate) api_events: Option<Arc<ApiEvents>>,
-    pub(crate) of_features: Vec<(&'static str, Begin)>,
+    pub(crate) of_features: Tasks,
+    /// They stop with the listener.
+    pub(crate) intake_of_features: Tasks,
 }
 
 /// Makes the parts. `trackers` tracks the tasks that must end before
@@ -117,7 +118,7 @@ pub(crate) fn wire(
         tokens,
         api_keys,
         presence_secret,
-        webhooks,
+        of_features,
         other_files: mut files,
     } = from_outside;
     files.push(api_keys.clone());
@@ -128,9 +129,8 @@ pub(crate) fn wire(
 
     // features, to be told what happens
     let seen = Arc::new(SeenUsers::new(clients.clone(), core.clock, seen::APART));
-    let fan_source = fan_sources::open(config, &core.store, metrics)?;
-    let mut wired = features::all(&core, store, &clients, &seen, webhooks);
-    wired.push(fan_sources::feature(&fan_source));
+    let fan_source = features::fan_source(config, &core.store, metrics)?;
+    let wired = features::all(&core, store, &clients, &seen, &fan_source, of_features);
     let features: Features = wired
         .iter()
         .filter_map(|wired| wired.feature.clone())
@@ -255,7 +255,7 @@ pub(crate) fn wire(
         audit: api_events.clone().filter(|_| config.audit_events),
         sessions,
         presences,
-        udp_addresses: datagrams::advertised(config),
+        udp_addresses: added.udp_addresses,
         online: OnlineSettings::new(config, seen.clone()),
         admission: Admission::new(config),
         browsers: Browsers::new(config),
@@ -266,8 +266,13 @@ pub(crate) fn wire(
         parts: added.parts,
         core: core.clone(),
     };
+    let app = Arc::new(app);
+    let mut intake_of_features = Vec::new();
+    for make in added.intake {
+        intake_of_features.extend(make(&app, trackers));
+    }
     Ok(Parts {
-        app: Arc::new(app),
+        app,
         subscriber: Subscriber {
             core: core.clone(),
             ended_sessions: ended.clone(),
@@ -329,5 +334,6 @@ pub(crate) fn wire(
         fan_events,
         api_events: api_events.clone(),
         of_features: added.tasks,
+        intake_of_features,
     })
 }

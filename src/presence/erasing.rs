@@ -29,6 +29,8 @@ const OVERLAP: UnixMillis = 60_000;
 pub struct ErasingUsers {
     /// Whether there are any. Nearly always there are none, and nobody takes the lock then.
     any: AtomicBool,
+    /// Whether something erases users here, and tells of it.
+    expected: AtomicBool,
     known: RwLock<Known>,
     asked: Notify,
     to_send_away: Notify,
@@ -98,9 +100,14 @@ impl ErasingUsers {
         ended.is_some_and(|ended| began.saturating_add(SKEW) < *ended)
     }
 
-    /// Whether the store has told anything yet.
+    /// From now on this gateway waits for the store to tell of erasures.
+    pub fn expect_news(&self) {
+        self.expected.store(true, Ordering::Release);
+    }
+
+    /// Whether the store has told anything yet, or nobody is to be erased.
     pub fn has_heard(&self) -> bool {
-        self.known.read().heard > 0
+        !self.expected.load(Ordering::Acquire) || self.known.read().heard > 0
     }
 
     /// Since when this gateway has known without a break that a user is being erased; `None` if it

@@ -25,6 +25,7 @@ pub(crate) mod session_ends;
 pub(crate) mod shared_secrets;
 pub(crate) mod slices;
 pub(crate) mod states;
+pub(crate) mod stays;
 pub(crate) mod streamers;
 pub(crate) mod user_slice;
 

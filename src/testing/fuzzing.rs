@@ -2,6 +2,9 @@
 //! fuzzer of `fuzz/` calls them with bytes that it makes up. A unit test runs them on the corpora in
 //! `fuzz/corpus`.
 
+mod datagrams;
+mod media;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -15,9 +18,6 @@ use crate::base::web_origin::{Authority, WebOrigin};
 use crate::config::{self, Config};
 use crate::edge::client_address::forwarded::{forwarded_elements, last_untrusted, plain_elements};
 use crate::edge::listener::proxy_header::{self, Start};
-use crate::features::datagrams::wire;
-use crate::features::datagrams::wire::{Answer, DatagramKey, Request, Wish};
-use crate::features::media::fuzzing as media;
 use crate::peers::message;
 use crate::session::fuzzing as session;
 use crate::store::redis::fuzzing as redis;
@@ -116,38 +116,7 @@ pub fn config_file(bytes: &[u8]) {
 /// A datagram whose sender has the session's key. One that is accepted says the same when it is
 /// written again.
 pub fn datagram(bytes: &[u8]) {
-    /// The bytes that are neither flags, of which some are not known yet, nor the code.
-    fn content(datagram: &[u8]) -> [&[u8]; 2] {
-        let after_flags = &datagram[2..datagram.len() - wire::MAC];
-        [&datagram[..1], after_flags]
-    }
-    let key = DatagramKey::new(&[7; 32]);
-    let mut sealed = bytes.to_vec();
-    if sealed.len() >= wire::MAC {
-        key.seal(&mut sealed);
-    }
-    if let Some(request) = Request::read(&sealed) {
-        assert!(request.is_authentic(&key));
-        let Request {
-            session, counter, ..
-        } = request;
-        let again = match request.wish {
-            Wish::Beat => wire::beat(&key, &session, counter, true).to_vec(),
-            Wish::Leave => wire::leave(&key, &session, counter).to_vec(),
-            Wish::Hello { cookie, ticket } => {
-                wire::hello_to(&key, &session, counter, cookie, ticket)
-            }
-        };
-        assert_eq!(content(&again), content(&sealed));
-    }
-    if let Some(answer) = Answer::read(&sealed, &key) {
-        let again = match answer {
-            Answer::Ack(ack) => ack.seal(&key),
-            Answer::Challenge(challenge) => challenge.seal(&key),
-        };
-        assert_eq!(content(&again), content(&sealed));
-        assert_eq!(Answer::read(&again, &key), Some(answer));
-    }
+    datagrams::datagram(bytes);
 }
 
 /// A message of a peer: a message that is read is written back alike.

@@ -40,7 +40,9 @@ pub fn upward_imports(tree: &Tree, layers: Layers<'_>) -> Findings {
 }
 
 /// Imports between the folders in `root` that are not listed (who, from whom, why), and what is
-/// listed and does not happen. The files in `root` itself may import from all folders.
+/// listed and does not happen. The files in `root` itself may import from all folders. So may a file
+/// that has the name of the other folder: it is what its own folder offers to that one, and goes with
+/// either.
 pub fn imports_between(tree: &Tree, root: &str, listed: &[(&str, &str, &str)]) -> Findings {
     let folder = |file: &str| {
         let inner = file.strip_prefix(root)?.strip_prefix('/')?;
@@ -53,7 +55,11 @@ pub fn imports_between(tree: &Tree, root: &str, listed: &[(&str, &str, &str)]) -
         let (Some(who), Some(whom)) = (folder(&from), folder(&to)) else {
             continue;
         };
-        if who == whom {
+        let offered = format!("{root}/{who}/{whom}");
+        let is_offered = from
+            .strip_prefix(&offered)
+            .is_some_and(|rest| rest.starts_with(['/', '.']));
+        if who == whom || is_offered {
             continue;
         }
         if !listed.iter().any(|(a, b, _)| *a == who && *b == whom) {

@@ -1,7 +1,6 @@
 //! The calls on attendance and sessions of the embedded store. Sessions lie in the slices of lives.
 
 use crate::features::attendance::attended::AttendanceOfLives;
-use crate::store::LatestStays;
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
@@ -18,7 +17,7 @@ use crate::store::ATTENDANCE_KEPT;
 use crate::store::LiveEpoch;
 use crate::store::memory::MemoryStore;
 use crate::store::memory::place::Place;
-use crate::store::{Session, SessionPlace, Stay};
+use crate::store::{Session, SessionPlace};
 use crate::store::{Span, StoreResult};
 
 fn part_of(user: &UserId) -> u32 {
@@ -242,22 +241,5 @@ impl Sessions for MemoryStore {
             }));
         }
         Ok(answers)
-    }
-}
-
-#[async_trait]
-impl LatestStays for MemoryStore {
-    async fn latest_sessions(
-        &self,
-        of: &LiveEpoch,
-        slices: u32,
-        users: &[UserId],
-    ) -> StoreResult<Vec<Option<Stay>>> {
-        let mut latest = Vec::with_capacity(users.len());
-        for user in users {
-            let slice = SliceId::of_user(OnlineSet::Live(of.live.clone()), user, slices);
-            latest.push(self.read(&slice, |slice| slice.stays(of.epoch)?.latest(user)));
-        }
-        Ok(latest)
     }
 }

@@ -13,6 +13,7 @@ use crate::peers::core::Core;
 
 pub(crate) mod attended;
 pub mod attendees;
+pub(crate) mod audit;
 pub(crate) mod http;
 pub(crate) mod keys;
 pub(crate) mod memory;
@@ -21,6 +22,8 @@ pub(crate) mod redis_sessions;
 pub(crate) mod scripts;
 pub(crate) mod sessions_http;
 pub mod store;
+#[cfg(test)]
+mod tests;
 pub(crate) mod upkeep;
 
 pub(crate) fn feature(
@@ -61,7 +64,7 @@ pub(crate) async fn fix_form(
     };
     let fixed = fixed.as_str();
     let wanted = wanted.as_str();
-    Err(SetupError(format!(
+    Err(SetupError::Wrong(format!(
         "this Redis was first used with attendance {fixed}, which cannot be changed to {wanted} while it has data: \
          use attendance {fixed}, or delete what is kept of attendance and the key {prefix}rollcall:attendance-form",
         prefix = config.key_prefix

@@ -8,6 +8,9 @@ use serde::{Serialize, Serializer};
 use crate::base::ids::{GatewayId, LiveId, Login, OnlineSet, SliceId, UserId};
 use crate::store::redis::keys::Keys;
 
+/// Maximum example names per finding.
+const EXAMPLES: usize = 3;
+
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -245,6 +248,20 @@ impl AuditFinding {
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.kind == other.kind && self.subject == other.subject && self.key == other.key
     }
+}
+
+pub(crate) fn contains_kind(findings: &[AuditFinding], kind: FindingKind) -> bool {
+    findings.iter().any(|finding| finding.kind == kind)
+}
+
+/// The first of some names, for the detail of a finding.
+pub(crate) fn such_as<T: ToString>(names: impl IntoIterator<Item = T>) -> String {
+    let names: Vec<String> = names
+        .into_iter()
+        .take(EXAMPLES)
+        .map(|name| name.to_string())
+        .collect();
+    format!("such as {}", names.join(", "))
 }
 
 impl fmt::Display for AuditFinding {

@@ -11,12 +11,8 @@ use serde::Serialize;
 use crate::base::clock::unix_now;
 use crate::base::ids::{Epoch, LiveId, PLATFORM_EPOCH, SliceId};
 use crate::cli::leases::LeaseSnapshot;
-use crate::features::audit::attendance;
-use crate::features::audit::attendance::AttendanceInspector;
 use crate::features::audit::finding::{AuditFinding, FindingKind, Subject};
-use crate::features::audit::platform::PlatformInspector;
-use crate::features::audit::redis::attendance::StraySessions;
-use crate::features::audit::users::UserInspector;
+use crate::features::audit::offered::Inspect;
 use crate::store::redis::RedisStore;
 use crate::store::{
     Arrived, CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, NO_CAP, Pass,
@@ -41,36 +37,32 @@ pub(crate) struct Fixer<'a> {
     /// They have a part in a close.
     pub features: &'a Features,
     pub closed_ttl: Duration,
+    /// They repair what they found.
+    pub inspections: &'a [Box<dyn Inspect + 'a>],
 }
 
 impl Fixer<'_> {
     /// Repairs a finding. Returns `None` if an audit must not repair it, or if it is gone.
-    pub(crate) async fn fix(
-        &self,
-        finding: &AuditFinding,
-        attendance: &AttendanceInspector<'_>,
-        platform: &PlatformInspector<'_>,
-    ) -> StoreResult<Option<Fixed>> {
+    pub(crate) async fn fix(&self, finding: &AuditFinding) -> StoreResult<Option<Fixed>> {
         let Subject { live_id, slice, .. } = &finding.subject;
-        let done = match (finding.kind, slice) {
+        let mut done = match (finding.kind, slice, live_id) {
             (
                 FindingKind::UnsweptGateway
                 | FindingKind::GhostMembers
                 | FindingKind::MissingMembers
                 | FindingKind::MiscountedSlice,
                 Some(slice),
+                _,
             ) => self.pass(slice).await?,
-            (FindingKind::OrphanedSlice, Some(slice)) => self.close_orphan(slice).await?,
-            (FindingKind::GhostSessions, Some(slice)) => self.end_ghost_sessions(slice).await?,
-            (kind, _) if attendance::KINDS.contains(&kind) => attendance.fix(finding).await?,
-            _ => match live_id {
-                Some(live) => self.fix_live(finding.kind, live).await?,
-                None => match UserInspector::fix(self.store, finding).await? {
-                    Some(done) => Some(done),
-                    None => platform.fix(finding).await?,
-                },
-            },
+            (FindingKind::OrphanedSlice, Some(slice), _) => self.close_orphan(slice).await?,
+            (kind, _, Some(live)) => self.fix_live(kind, live).await?,
+            _ => None,
         };
+        for inspection in self.inspections {
+            if done.is_none() {
+                done = inspection.fix(finding).await?;
+            }
+        }
         Ok(done.map(|done| Fixed {
             kind: finding.kind,
             subject: finding.subject.clone(),
@@ -141,24 +133,6 @@ impl Fixer<'_> {
             return Ok(Some(done));
         }
         Ok(None)
-    }
-
-    /// Ends the sessions of users who are not in the slice of an open epoch.
-    async fn end_ghost_sessions(&self, slice: &SliceId) -> StoreResult<Option<String>> {
-        let Some(live) = slice.live() else {
-            return Ok(None);
-        };
-        let Some(record) = self.record(live, LiveState::Open).await? else {
-            return Ok(None);
-        };
-        let (ended, _) = self
-            .store
-            .stray_sessions(slice, record.epoch, StraySessions::EndGhosts)
-            .await?;
-        if ended == 0 {
-            return Ok(None);
-        }
-        Ok(Some(format!("{ended} sessions ended")))
     }
 
     /// Closes a slice for the epoch that is over. The fence of a newer epoch refuses this.

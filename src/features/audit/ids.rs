@@ -1,17 +1,49 @@
 //! Finds the ids `.` and `..`. Rollcall accepted them once. No URL can carry them, so no client can
 //! name such a user or live over HTTP.
 
+use std::collections::HashSet;
+
+use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::base::ids::{Group, SliceId};
 use crate::features::audit::finding::{AuditFinding, FindingKind};
+use crate::features::audit::offered::Inspect;
 use crate::features::audit::scan::{FoundKeys, MAX_CONCURRENT_READS};
 use crate::store::redis::RedisStore;
 use crate::store::{StoreError, StoreResult};
 
-pub(crate) async fn inspect(
+pub(crate) struct IdInspector<'a> {
+    pub(crate) store: &'a RedisStore,
+    pub(crate) keys: &'a FoundKeys,
+}
+
+#[async_trait(?Send)]
+impl Inspect for IdInspector<'_> {
+    async fn inspect(&mut self) -> StoreResult<Vec<AuditFinding>> {
+        inspect(self.store, self.keys.slices()).await
+    }
+
+    async fn inspect_again(&mut self, before: &[AuditFinding]) -> StoreResult<Vec<AuditFinding>> {
+        let before: Vec<&AuditFinding> = before
+            .iter()
+            .filter(|finding| finding.kind == FindingKind::UnusableId)
+            .collect();
+        if before.is_empty() {
+            return Ok(Vec::new());
+        }
+        let slices: HashSet<&SliceId> = before
+            .iter()
+            .filter_map(|finding| finding.subject.slice.as_ref())
+            .collect();
+        inspect(self.store, slices).await
+    }
+}
+
+/// Looks for such ids in the names of keys, in what lists lives and logins, and in these slices.
+async fn inspect<'a>(
     store: &RedisStore,
-    keys: &FoundKeys,
+    slices: impl IntoIterator<Item = &'a SliceId>,
 ) -> StoreResult<Vec<AuditFinding>> {
     let mut findings = Vec::new();
     for (key, id) in store.keys_of_dots().await? {
@@ -19,7 +51,7 @@ pub(crate) async fn inspect(
         findings.push(AuditFinding::new(FindingKind::UnusableId, detail).key(key));
     }
     let mut groups = Vec::new();
-    for slice in keys.slices() {
+    for slice in slices {
         for group in slice.set.groups() {
             groups.push((slice, *group));
         }
@@ -30,23 +62,6 @@ pub(crate) async fn inspect(
         .try_collect()
         .await?;
     findings.extend(seen.into_iter().flatten());
-    Ok(findings)
-}
-
-/// Inspects again if there was such a finding.
-pub(crate) async fn confirm(
-    store: &RedisStore,
-    keys: &FoundKeys,
-    before: &[AuditFinding],
-) -> StoreResult<Vec<AuditFinding>> {
-    if before
-        .iter()
-        .all(|finding| finding.kind != FindingKind::UnusableId)
-    {
-        return Ok(Vec::new());
-    }
-    let mut findings = inspect(store, keys).await?;
-    findings.retain(|finding| before.iter().any(|earlier| earlier.is_same(finding)));
     Ok(findings)
 }
 

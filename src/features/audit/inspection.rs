@@ -10,16 +10,18 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use crate::cli::leases::LeaseSnapshot;
 use crate::features::audit::finding::AuditFinding;
+use crate::features::audit::offered::Inspect;
 use crate::features::audit::scan::scanned_id;
 use crate::store::redis::RedisStore;
 use crate::store::{LiveRecord, StoreError, StoreResult};
 
-#[derive(Debug)]
 pub(crate) struct Inspector<'a> {
     pub store: &'a RedisStore,
     pub leases: &'a LeaseSnapshot,
     /// A burial, a sweep or a close that takes longer than this is a finding.
     pub overdue: Duration,
+    /// They inspect slices, too.
+    pub inspections: &'a [Box<dyn Inspect + 'a>],
 }
 
 /// The result of inspecting a slice, a live, or all lives.

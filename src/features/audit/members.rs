@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::base::ids::{Group, SliceId, UserId};
 use crate::features::audit::claims::{Claims, PAUSE};
-use crate::features::audit::finding::{AuditFinding, FindingKind};
+use crate::features::audit::finding::{AuditFinding, FindingKind, such_as};
 use crate::features::audit::inspection::Inspector;
 use crate::store::{Slices, StoreResult};
 
@@ -20,9 +20,6 @@ const TRIES: u32 = 4;
 
 /// The time between two tries: an odd number, so that the tries do not fall into step with flushes.
 const BETWEEN: Duration = Duration::from_millis(37);
-
-/// Maximum example members per finding.
-const EXAMPLES: usize = 3;
 
 /// What is wrong about a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,19 +120,18 @@ impl Inspector<'_> {
         fault: Fault,
         wrong: &BTreeSet<WrongUser>,
     ) -> AuditFinding {
-        let users: Vec<&str> = wrong
+        let users: Vec<&UserId> = wrong
             .iter()
             .filter(|wrong| wrong.fault == fault)
-            .map(|wrong| wrong.user.as_str())
+            .map(|wrong| &wrong.user)
             .collect();
         let count = users.len();
-        let names = users[..count.min(EXAMPLES)].join(", ");
+        let names = such_as(users);
         let keys = self.store.keys();
         let (kind, key, detail) = match fault {
             Fault::Stray(group) => {
                 let what = who(group);
-                let detail =
-                    format!("{count} {what} that no gateway with an entry holds, such as {names}");
+                let detail = format!("{count} {what} that no gateway with an entry holds, {names}");
                 (
                     FindingKind::GhostMembers,
                     keys.members(slice, group),
@@ -144,9 +140,8 @@ impl Inspector<'_> {
             }
             Fault::Missing(group) => {
                 let what = who(group);
-                let detail = format!(
-                    "{count} {what} that gateways hold are not in the set, such as {names}"
-                );
+                let detail =
+                    format!("{count} {what} that gateways hold are not in the set, {names}");
                 (
                     FindingKind::MissingMembers,
                     keys.members(slice, group),
@@ -154,8 +149,7 @@ impl Inspector<'_> {
                 )
             }
             Fault::LacksEntry => {
-                let detail =
-                    format!("{count} users claimed by gateways without an entry, such as {names}");
+                let detail = format!("{count} users claimed by gateways without an entry, {names}");
                 (FindingKind::GhostMembers, keys.who(slice), detail)
             }
         };

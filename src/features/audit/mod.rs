@@ -6,7 +6,6 @@
 //! time, a moment later, and reports only what is still wrong then.
 
 pub(crate) mod against;
-pub(crate) mod attendance;
 pub(crate) mod claims;
 pub(crate) mod counts;
 pub(crate) mod drift;
@@ -17,13 +16,13 @@ pub(crate) mod inspection;
 pub(crate) mod live;
 pub(crate) mod members;
 pub(crate) mod memory;
+pub(crate) mod offered;
 pub(crate) mod platform;
 pub(crate) mod redis;
 pub(crate) mod report;
 pub(crate) mod scan;
 pub(crate) mod scripts;
 pub(crate) mod slice;
-pub(crate) mod statuses;
 pub(crate) mod users;
 
 use std::time::Duration;
@@ -33,11 +32,13 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::{Instant, sleep};
 
 use self::against::Comparison;
-use self::attendance::AttendanceInspector;
 use self::drift::AskedGateway;
-use self::finding::AuditFinding;
+use self::finding::{AuditFinding, contains_kind};
 use self::fix::Fixer;
+use self::ids::IdInspector;
 use self::inspection::{Inspection, Inspector};
+use self::memory::MemoryInspector;
+use self::offered::Inspect;
 use self::platform::PlatformInspector;
 use self::report::Report;
 use self::scan::{FoundKeys, MAX_CONCURRENT_READS};
@@ -49,11 +50,14 @@ use crate::cli::gateways;
 use crate::cli::gateways::GatewayApi;
 use crate::cli::leases::LeaseSnapshot;
 use crate::config::{AuditArgs, Config};
-use crate::features;
 use crate::store::StoreResult;
 use crate::store::redis::RedisStore;
 
 pub use finding::{FindingKind, Severity};
+pub(crate) use offered::Offered;
+
+/// Says what the features offer, with or without a look at every user.
+type Offer = for<'a> fn(&Config, &'a RedisStore, every_user: bool) -> Offered<'a>;
 
 /// The minimum time between the two looks. A gateway has written every change that does not wait by
 /// then. An audit waits longer if two flushes, or one and a quarter lease refreshes, take longer.
@@ -63,14 +67,14 @@ const SECOND_LOOK: Duration = Duration::from_millis(1_500);
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs an audit, writes its report to standard output and returns the exit code.
-pub async fn run(config: &Config, args: &AuditArgs) -> anyhow::Result<u8> {
+pub(crate) async fn run(config: &Config, args: &AuditArgs, offer: Offer) -> anyhow::Result<u8> {
     if let Some(key) = &args.against {
         let group = if args.fans { Group::Fans } else { Group::All };
         return against::run(config, Comparison { key, group }, args.json).await;
     }
     let gateways = gateways::open(&args.gateways)?;
     let store = open(config).await?;
-    let report = audit(&store, config, args, gateways)
+    let report = audit(&store, config, args, gateways, offer)
         .await
         .map_err(|why| anyhow!("the command cannot continue: {why}"))?;
     let code = if report.findings.is_empty() {
@@ -86,36 +90,38 @@ async fn audit(
     config: &Config,
     args: &AuditArgs,
     gateways: Vec<GatewayApi>,
+    offer: Offer,
 ) -> StoreResult<Report> {
     let started = Instant::now();
     let (keys, totals) = scan::find_keys(store, args.top).await?;
     let overdue = config.lease + GRACE;
     // The walk of a gateway finishes interrupted work. It comes round once per `check-every`.
     let walked = config.check_every * 2 + GRACE;
-    let users = UserInspector {
-        store,
-        overdue: walked,
-        every_user: args.users,
-    };
-    let platform = PlatformInspector::new(store, walked, config.remember);
-    let attendance = AttendanceInspector::new(store, args.users);
+    let offered = offer(config, store, args.users);
+    let mut inspections: Vec<Box<dyn Inspect + '_>> = vec![
+        Box::new(MemoryInspector { store }),
+        Box::new(IdInspector { store, keys: &keys }),
+        Box::new(UserInspector {
+            store,
+            overdue: walked,
+            every_user: args.users,
+        }),
+        Box::new(PlatformInspector::new(store, walked, config.remember)),
+    ];
+    inspections.extend(offered.inspections);
     let mut auditor = Auditor {
         store,
         overdue,
         keys: &keys,
         asked: Vec::new(),
-        users,
-        platform,
-        attendance,
+        inspections,
     };
     let (leases, mut first) = auditor.inspect(&keys).await?;
-    first.findings.extend(auditor.users.inspect().await?);
-    first.findings.extend(auditor.platform.inspect().await?);
-    first.findings.extend(auditor.attendance.inspect().await?);
-    first.findings.extend(ids::inspect(store, &keys).await?);
+    for inspection in &mut auditor.inspections {
+        first.findings.extend(inspection.inspect().await?);
+    }
     let (asked, unreachable) = drift::ask(gateways).await;
     auditor.asked = asked;
-    first.findings.extend(memory::full_masters(store).await?);
     for gateway in &mut auditor.asked {
         first.findings.extend(gateway.unwritten(Duration::ZERO));
         let with_entry = match first.gateways.get(&gateway.id) {
@@ -137,18 +143,15 @@ async fn audit(
         let (leases, findings) = auditor.confirm(&suspected).await?;
         report.findings = findings;
         if args.fix && !report.findings.is_empty() {
-            let features = features::of_command(config, store);
             let fixer = Fixer {
-                features: &features,
+                features: &offered.features,
                 store,
                 leases: &leases,
                 closed_ttl: config.closed_ttl,
+                inspections: &auditor.inspections,
             };
             for finding in &report.findings {
-                let fixed = fixer
-                    .fix(finding, &auditor.attendance, &auditor.platform)
-                    .await?;
-                report.fixed.extend(fixed);
+                report.fixed.extend(fixer.fix(finding).await?);
             }
             // Meanwhile gateways may have made the repairs that an audit leaves to them.
             let (_, remaining) = auditor.confirm(&report.findings).await?;
@@ -166,9 +169,7 @@ struct Auditor<'a> {
     overdue: Duration,
     keys: &'a FoundKeys,
     asked: Vec<AskedGateway>,
-    users: UserInspector<'a>,
-    platform: PlatformInspector<'a>,
-    attendance: AttendanceInspector<'a>,
+    inspections: Vec<Box<dyn Inspect + 'a>>,
 }
 
 impl Auditor<'_> {
@@ -180,6 +181,7 @@ impl Auditor<'_> {
             store: self.store,
             leases: &leases,
             overdue: self.overdue,
+            inspections: &self.inspections,
         };
         let mut all = inspect_lives(&inspector, keys).await?;
         all.add(inspector.platform(&keys.platform).await?);
@@ -221,7 +223,6 @@ impl Auditor<'_> {
         }
         let (leases, now) = self.inspect(&suspects).await?;
         let mut findings = now.findings;
-        findings.retain(|finding| before.iter().any(|earlier| earlier.is_same(finding)));
         for finding in before {
             if finding.kind != FindingKind::GatewayDrift {
                 continue;
@@ -243,13 +244,10 @@ impl Auditor<'_> {
                 findings.extend(gateway.unwritten(SECOND_LOOK));
             }
         }
-        if contains_kind(before, FindingKind::FullMaster) {
-            findings.extend(memory::full_masters(self.store).await?);
+        for inspection in &mut self.inspections {
+            findings.extend(inspection.inspect_again(before).await?);
         }
-        findings.extend(self.users.confirm(before).await?);
-        findings.extend(self.platform.confirm(before).await?);
-        findings.extend(self.attendance.confirm(before).await?);
-        findings.extend(ids::confirm(self.store, &suspects, before).await?);
+        findings.retain(|finding| before.iter().any(|earlier| earlier.is_same(finding)));
         Ok((leases, findings))
     }
 }
@@ -263,8 +261,4 @@ async fn inspect_lives(inspector: &Inspector<'_>, keys: &FoundKeys) -> StoreResu
         all.add(live);
     }
     Ok(all)
-}
-
-fn contains_kind(findings: &[AuditFinding], kind: FindingKind) -> bool {
-    findings.iter().any(|finding| finding.kind == kind)
 }

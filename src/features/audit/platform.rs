@@ -5,17 +5,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{OnlineSet, SliceId, USERS_SLICES, UserId};
-use crate::features::audit::finding::{AuditFinding, FindingKind};
+use crate::features::audit::finding::{AuditFinding, FindingKind, such_as};
+use crate::features::audit::offered::Inspect;
 use crate::features::audit::scan::{MAX_CONCURRENT_READS, slice_id};
 use crate::store::redis::RedisStore;
 use crate::store::{MAX_BATCH, StoreResult};
-
-/// Maximum example names per finding.
-const EXAMPLES: usize = 3;
 
 /// The difference that the clocks of gateways may have.
 const FUTURE: Duration = Duration::from_secs(60);
@@ -46,81 +45,6 @@ impl<'a> PlatformInspector<'a> {
             walked,
             remember,
             suspects: BTreeMap::new(),
-        }
-    }
-
-    pub(crate) async fn inspect(&mut self) -> StoreResult<Vec<AuditFinding>> {
-        self.store.learn_seen_ids().await?;
-        let this = &*self;
-        let slices = stream::iter(1..=USERS_SLICES)
-            .map(|slice| async move { StoreResult::Ok((slice, this.find_both(slice).await?)) });
-        self.suspects = slices
-            .buffer_unordered(MAX_CONCURRENT_READS)
-            .try_collect()
-            .await?;
-        self.findings(1..=USERS_SLICES).await
-    }
-
-    /// Inspects again the slices that have findings.
-    pub(crate) async fn confirm(
-        &mut self,
-        before: &[AuditFinding],
-    ) -> StoreResult<Vec<AuditFinding>> {
-        let mut slices: Vec<u32> = Vec::new();
-        for finding in before {
-            if KINDS.contains(&finding.kind)
-                && let Some(slice) = &finding.subject.slice
-            {
-                slices.push(slice.index);
-            }
-        }
-        slices.sort_unstable();
-        slices.dedup();
-        for slice in &slices {
-            let earlier = self.suspects.remove(slice).unwrap_or_default();
-            let users: Vec<UserId> = earlier.into_iter().map(|(user, _)| user).collect();
-            let both = self.still_both(*slice, &users).await?;
-            self.suspects.insert(*slice, both);
-        }
-        let mut found = self.findings(slices).await?;
-        found.retain(|finding| before.iter().any(|earlier| earlier.is_same(finding)));
-        Ok(found)
-    }
-
-    /// Repairs a finding. Returns `None` if it is of another inspection, or if it is gone.
-    pub(crate) async fn fix(&self, finding: &AuditFinding) -> StoreResult<Option<String>> {
-        let Some(SliceId { index: slice, .. }) = &finding.subject.slice else {
-            return Ok(None);
-        };
-        match finding.kind {
-            FindingKind::SeenAndOnline => {
-                let both = match self.suspects.get(slice) {
-                    Some(both) if !both.is_empty() => both,
-                    _ => return Ok(None),
-                };
-                for some in both.chunks(MAX_BATCH) {
-                    // The call takes out the users who are online at that moment. The others keep
-                    // their time.
-                    self.store.note_seen_again(*slice, some).await?;
-                }
-                Ok(Some(format!("{} users are only online now", both.len())))
-            }
-            FindingKind::SeenInFuture => {
-                let now = self.store.users_time(*slice).await?;
-                let mut lowered = 0;
-                loop {
-                    let some = self.store.cap_seen(*slice, now).await?;
-                    lowered += some;
-                    if some < MAX_BATCH as u64 {
-                        break;
-                    }
-                }
-                if lowered == 0 {
-                    return Ok(None);
-                }
-                Ok(Some(format!("{lowered} times set to now")))
-            }
-            _ => Ok(None),
         }
     }
 
@@ -215,18 +139,84 @@ impl<'a> PlatformInspector<'a> {
         if both.is_empty() {
             return None;
         }
-        let names: Vec<&str> = both
-            .iter()
-            .take(EXAMPLES)
-            .map(|(user, _)| user.as_str())
-            .collect();
         let detail = format!(
-            "{} users who are online are also among those seen, such as {}",
+            "{} users who are online are also among those seen, {}",
             both.len(),
-            names.join(", ")
+            such_as(both.iter().map(|(user, _)| user))
         );
         let members = both.len() as u64;
         Some(self.seen_finding(FindingKind::SeenAndOnline, slice, detail, members))
+    }
+}
+
+#[async_trait(?Send)]
+impl Inspect for PlatformInspector<'_> {
+    async fn inspect(&mut self) -> StoreResult<Vec<AuditFinding>> {
+        self.store.learn_seen_ids().await?;
+        let this = &*self;
+        let slices = stream::iter(1..=USERS_SLICES)
+            .map(|slice| async move { StoreResult::Ok((slice, this.find_both(slice).await?)) });
+        self.suspects = slices
+            .buffer_unordered(MAX_CONCURRENT_READS)
+            .try_collect()
+            .await?;
+        self.findings(1..=USERS_SLICES).await
+    }
+
+    async fn inspect_again(&mut self, before: &[AuditFinding]) -> StoreResult<Vec<AuditFinding>> {
+        let mut slices: Vec<u32> = Vec::new();
+        for finding in before {
+            if KINDS.contains(&finding.kind)
+                && let Some(slice) = &finding.subject.slice
+            {
+                slices.push(slice.index);
+            }
+        }
+        slices.sort_unstable();
+        slices.dedup();
+        for slice in &slices {
+            let earlier = self.suspects.remove(slice).unwrap_or_default();
+            let users: Vec<UserId> = earlier.into_iter().map(|(user, _)| user).collect();
+            let both = self.still_both(*slice, &users).await?;
+            self.suspects.insert(*slice, both);
+        }
+        self.findings(slices).await
+    }
+
+    async fn fix(&self, finding: &AuditFinding) -> StoreResult<Option<String>> {
+        let Some(SliceId { index: slice, .. }) = &finding.subject.slice else {
+            return Ok(None);
+        };
+        match finding.kind {
+            FindingKind::SeenAndOnline => {
+                let both = match self.suspects.get(slice) {
+                    Some(both) if !both.is_empty() => both,
+                    _ => return Ok(None),
+                };
+                for some in both.chunks(MAX_BATCH) {
+                    // The call takes out the users who are online at that moment. The others keep
+                    // their time.
+                    self.store.note_seen_again(*slice, some).await?;
+                }
+                Ok(Some(format!("{} users are only online now", both.len())))
+            }
+            FindingKind::SeenInFuture => {
+                let now = self.store.users_time(*slice).await?;
+                let mut lowered = 0;
+                loop {
+                    let some = self.store.cap_seen(*slice, now).await?;
+                    lowered += some;
+                    if some < MAX_BATCH as u64 {
+                        break;
+                    }
+                }
+                if lowered == 0 {
+                    return Ok(None);
+                }
+                Ok(Some(format!("{lowered} times set to now")))
+            }
+            _ => Ok(None),
+        }
     }
 }
 

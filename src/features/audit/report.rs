@@ -12,7 +12,7 @@ use crate::features::audit::drift::AskedGateway;
 use crate::features::audit::finding::AuditFinding;
 use crate::features::audit::fix::Fixed;
 use crate::features::audit::inspection::{Holding, Inspection, LiveRow};
-use crate::features::audit::scan::{BigKey, ScanTotals};
+use crate::features::audit::scan::ScanTotals;
 
 /// `docs/audit.md` describes the fields.
 #[derive(Debug, Serialize)]
@@ -101,114 +101,71 @@ impl Report {
 
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let ScanTotals {
-            biggest_by_members,
-            biggest_by_bytes,
-            live_keys,
-            masters,
-            ..
-        } = &self.totals;
+        let fans: u64 = self.lives.iter().map(|live| live.fans).sum();
         writeln!(
             f,
-            "{}, {}, {}, {}; {live_keys} keys of lives on {} in {:.1} s",
+            "{}, {}, {} online, {}; {} keys of lives on {} in {:.1} s",
             count(self.lives.len(), "live"),
-            count(
-                self.lives.iter().map(|live| live.fans as usize).sum(),
-                "fan"
-            ),
-            count(self.users_online as usize, "user") + " online",
+            count(fans as usize, "fan"),
+            count(self.users_online as usize, "user"),
             count(self.gateways.len(), "gateway"),
-            count(*masters, "master"),
+            self.totals.live_keys,
+            count(self.totals.masters, "master"),
             self.seconds
         )?;
-        let lives = self.lives.iter().map(|live| {
-            let LiveRow {
-                live_id,
-                state,
-                epoch,
-                slices,
-                fans,
-                viewers,
-                gateways,
-                ..
-            } = live;
-            [
-                live_id as &dyn Display,
-                state,
-                epoch,
-                slices,
-                fans,
-                viewers,
-                gateways,
-            ]
-            .map(ToString::to_string)
-        });
-        table(
-            f,
-            [
-                "live", "state", "epoch", "slices", "fans", "viewers", "gateways",
-            ],
-            &lives.collect::<Vec<_>>(),
-        )?;
-        let gateways = self.gateways.iter().map(|gateway| {
-            let GatewayRow {
-                gateway_id,
-                slices,
-                members,
-                lease,
-                ..
-            } = gateway;
-            let compared = match (gateway.asked, gateway.restless) {
-                (false, _) => "not asked".to_owned(),
-                (true, 0) => gateway.compared.to_string(),
-                (true, restless) => format!(
-                    "{}, and {restless} that never stayed unchanged",
-                    gateway.compared
-                ),
-            };
-            [
-                gateway_id as &dyn Display,
-                slices,
-                members,
-                lease,
-                &compared,
-            ]
-            .map(ToString::to_string)
-        });
-        table(
-            f,
-            ["gateway", "slices", "members", "lease", "slices compared"],
-            &gateways.collect::<Vec<_>>(),
-        )?;
+        let mut lives = Vec::new();
+        for live in &self.lives {
+            lives.push([
+                live.live_id.to_string(),
+                live.state.to_owned(),
+                live.epoch.to_string(),
+                live.slices.to_string(),
+                live.fans.to_string(),
+                live.viewers.to_string(),
+                live.gateways.to_string(),
+            ]);
+        }
+        let titles = [
+            "live", "state", "epoch", "slices", "fans", "viewers", "gateways",
+        ];
+        table(f, titles, &lives)?;
+        let mut gateways = Vec::new();
+        for gateway in &self.gateways {
+            let compared = gateway.compared;
+            gateways.push([
+                gateway.gateway_id.to_string(),
+                gateway.slices.to_string(),
+                gateway.members.to_string(),
+                gateway.lease.to_string(),
+                match (gateway.asked, gateway.restless) {
+                    (false, _) => "not asked".to_owned(),
+                    (true, 0) => compared.to_string(),
+                    (true, some) => format!("{compared}, and {some} that never stayed unchanged"),
+                },
+            ]);
+        }
+        let titles = ["gateway", "slices", "members", "lease", "slices compared"];
+        table(f, titles, &gateways)?;
         for (title, keys) in [
-            ("most members", biggest_by_members),
-            ("most memory", biggest_by_bytes),
+            ("most members", &self.totals.biggest_by_members),
+            ("most memory", &self.totals.biggest_by_bytes),
         ] {
             let mut rows = Vec::new();
-            for BigKey {
-                key,
-                members,
-                bytes,
-            } in keys
-            {
-                let bytes = match bytes {
+            for key in keys {
+                let bytes = match key.bytes {
                     Some(bytes) => bytes.to_string(),
                     None => "?".to_owned(),
                 };
-                rows.push([key.clone(), members.to_string(), bytes]);
+                rows.push([key.key.clone(), key.members.to_string(), bytes]);
             }
             table(f, [title, "members", "bytes"], &rows)?;
         }
         writeln!(f)?;
         if !self.fixed.is_empty() {
             writeln!(f, "repaired:")?;
-            for Fixed {
-                kind,
-                subject,
-                done,
-            } in &self.fixed
-            {
-                writeln!(f, "{}{subject}: {done}", kind.as_str())?;
+            for fixed in &self.fixed {
+                let kind = fixed.kind.as_str();
+                writeln!(f, "{kind}{}: {}", fixed.subject, fixed.done)?;
             }
         }
         match (self.findings.len(), self.fixed.is_empty()) {

@@ -3,6 +3,5 @@
 use crate::store::redis::scripts::scripts;
 
 scripts! {
-    STRAY_SESSIONS = "stray_sessions.lua",
     INSPECT_USERS = "inspect_users.lua",
 }

@@ -55,7 +55,7 @@ impl Inspector<'_> {
             seen.gateways.insert(gateway.clone(), holding);
         }
         seen.is_uncertain = due.is_some() && used && (open.is_none() || inside.size.rebuild);
-        if let Some(epoch) = open {
+        if open.is_some() {
             match slice.set {
                 OnlineSet::Live(_) => {
                     seen.viewers = inside.size.card;
@@ -66,8 +66,10 @@ impl Inspector<'_> {
             }
             seen.findings
                 .extend(self.check_rebuild(slice, &inside).await?);
-            if record.is_some_and(|record| record.terms.attendance) {
-                self.check_sessions(slice, epoch, &mut seen).await?;
+            if let Some(record) = record {
+                for inspection in self.inspections {
+                    seen.findings.extend(inspection.slice(slice, record).await?);
+                }
             }
         }
         if open.is_some() || due.is_some() && inside.fence.is_none() {

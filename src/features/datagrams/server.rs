@@ -13,6 +13,7 @@ use crate::features::datagrams::responder::{Reply, Responder, Shared};
 use crate::features::datagrams::resumptions::{Resumptions, resume};
 use crate::features::datagrams::socket::{Batch, DatagramSocket, Origin};
 use crate::features::datagrams::wire::SHORT;
+use crate::features::wired::Handlers;
 
 /// How long the loop waits after the kernel failed to hand out datagrams.
 const PAUSE: Duration = Duration::from_millis(75);
@@ -63,7 +64,9 @@ async fn receive(socket: &DatagramSocket, batch: &mut Batch) -> io::Result<()> {
 pub struct DatagramDoor(Mutex<Responder>, Arc<Shared>);
 
 impl DatagramDoor {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    /// Where a gateway takes datagrams, for calls within this process.
+    pub fn of(gateway: Handlers) -> Self {
+        let shared = Arc::new(Shared::new(gateway.0));
         Self(Mutex::new(Responder::new(shared.clone())), shared)
     }
 

@@ -24,6 +24,8 @@ pub(crate) mod redis_jobs;
 pub(crate) mod scripts;
 pub(crate) mod sessions;
 pub mod store;
+#[cfg(test)]
+mod tests;
 pub(crate) mod worker;
 
 pub(crate) fn feature(
@@ -32,6 +34,7 @@ pub(crate) fn feature(
     clients: Arc<dyn ErasureStore>,
     seen: &Arc<SeenUsers>,
 ) -> Wired {
+    core.erasing.expect_news();
     let eraser = Arc::new(Eraser {
         core: core.clone(),
         store: store.clone(),

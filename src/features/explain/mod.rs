@@ -14,25 +14,29 @@ use self::explanation::{EntryStatus, Explanation, GatewayAnswer, SliceStatus, Us
 use self::sentences::{about, fan_check, known, time, verdict};
 use crate::base::exit;
 use crate::base::ids::{GatewayId, Group, SliceId, UserId};
+use crate::base::metrics::Metrics;
 use crate::cli::common::{fence_name, print};
 use crate::cli::gateways;
 use crate::cli::gateways::GatewayApi;
 use crate::cli::leases::LeaseSnapshot;
 use crate::config::{Config, ExplainArgs, FanSource};
-use crate::features::fan_sources;
-use crate::store::fans::FanLookup;
+use crate::store::fans::{FanLookup, FanSetupError};
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::LeaseInside;
 use crate::store::{
     Claim, LiveRecord, LiveState, LiveStore, SliceEntry, Slices, Store, StoreResult,
 };
 
+/// Opens the source of fans that the settings name.
+type OpenFans =
+    fn(&Config, &Arc<dyn Store>, &Arc<Metrics>) -> Result<Arc<dyn FanLookup>, FanSetupError>;
+
 /// Explains a live, writes the explanation to standard output and returns the exit code.
-pub async fn run(config: &Config, args: &ExplainArgs) -> anyhow::Result<u8> {
+pub async fn run(config: &Config, args: &ExplainArgs, fan_source: OpenFans) -> anyhow::Result<u8> {
     let gateways = gateways::open(&args.gateways)?;
     let store = Arc::new(open(config).await?);
     let graph: Arc<dyn Store> = store.clone();
-    let fans = fan_sources::open(config, &graph, &Arc::default())?;
+    let fans = fan_source(config, &graph, &Arc::default())?;
     let explanation = explain(&store, config, args, gateways, fans)
         .await
         .map_err(|why| anyhow!("the command cannot continue: {why}"))?;

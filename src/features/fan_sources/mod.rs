@@ -8,32 +8,28 @@ use std::sync::Arc;
 use self::asker::FanAsker;
 use self::http::HttpFans;
 use self::sql::SqlFans;
-use super::wired::{SetupError, Wired};
+use super::wired::Wired;
 use crate::base::metrics::Metrics;
 use crate::config::{Config, FanSource};
-use crate::store::Store;
-use crate::store::fans::stored::StoredFans;
-use crate::store::fans::{FanLookup, FanSetupError, TokenFans};
+use crate::store::fans::{FanLookup, FanSetupError};
 
 pub(crate) mod asker;
 pub(crate) mod http;
 pub(crate) mod sql;
 
-/// The source that the settings name.
+/// The source that the settings name; `None` if it is none of these.
 ///
 /// # Errors
 /// A file or the URL cannot be used. A source that does not answer now is no error.
 pub(crate) fn open(
     config: &Config,
-    store: &Arc<dyn Store>,
     metrics: &Arc<Metrics>,
-) -> Result<Arc<dyn FanLookup>, FanSetupError> {
-    Ok(match config.fan_source {
-        FanSource::Redis => Arc::new(StoredFans::new(store.clone(), config.fan_key)),
-        FanSource::Token => Arc::new(TokenFans),
-        FanSource::Http => Arc::new(HttpFans::new(config, metrics.clone())?),
-        FanSource::Sql => Arc::new(SqlFans::new(config, metrics.clone())?),
-    })
+) -> Result<Option<Arc<dyn FanLookup>>, FanSetupError> {
+    match config.fan_source {
+        FanSource::Redis | FanSource::Token => Ok(None),
+        FanSource::Http => Ok(Some(Arc::new(HttpFans::new(config, metrics.clone())?))),
+        FanSource::Sql => Ok(Some(Arc::new(SqlFans::new(config, metrics.clone())?))),
+    }
 }
 
 /// Asks a source that is elsewhere.
@@ -51,10 +47,4 @@ pub(crate) fn feature(source: &Arc<dyn FanLookup>) -> Wired {
         }
         Ok(())
     })
-}
-
-impl From<FanSetupError> for SetupError {
-    fn from(why: FanSetupError) -> Self {
-        Self(why.to_string())
-    }
 }

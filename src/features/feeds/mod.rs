@@ -13,6 +13,7 @@ use super::wired::Wired;
 use crate::peers::core::Core;
 
 pub(crate) mod announcements;
+pub(crate) mod audit;
 pub(crate) mod fanout;
 pub(crate) mod http;
 pub(crate) mod keys;
@@ -20,6 +21,8 @@ pub(crate) mod memory;
 pub(crate) mod redis;
 pub(crate) mod scripts;
 pub mod store;
+#[cfg(test)]
+mod tests;
 
 pub(crate) fn feature(
     core: &Arc<Core>,

@@ -9,6 +9,8 @@ use crate::base::clock::AtomicMoment;
 pub(crate) mod http;
 pub mod online;
 pub(crate) mod room_friends;
+#[cfg(test)]
+mod tests;
 
 pub(crate) fn feature() -> Wired {
     Wired::joins(|host, added| {

@@ -7,10 +7,8 @@
 //! It hears of the core: rooms that are made, lives that are open, records that were lost.
 
 mod callbacks;
-mod fields;
+pub(crate) mod fields;
 mod forms;
-#[cfg(any(test, fuzzing))]
-pub(crate) mod fuzzing;
 pub(crate) mod http;
 pub(crate) mod intake;
 mod json;
@@ -39,6 +37,7 @@ use std::sync::Arc;
 
 pub use self::callbacks::read;
 use super::wired::Wired;
+use crate::config::Config;
 use crate::features::media::keeper::StreamKeeper;
 use crate::features::media::poller::Poller;
 use crate::features::media::poller::PollerParts;
@@ -48,6 +47,12 @@ use crate::features::media::store::MediaStore;
 use crate::features::media::watched_streams::WatchedStreams;
 use crate::peers::core::Core;
 pub use fields::Unreadable;
+
+/// The mistake in the files of media servers, if there is one.
+pub(crate) fn wrong_files(config: &Config) -> Option<String> {
+    let why = MediaServers::open(config).err()?;
+    Some(why.to_string())
+}
 
 pub(crate) fn feature(
     core: &Arc<Core>,

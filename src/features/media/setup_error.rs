@@ -17,6 +17,6 @@ pub struct MediaSetupError {
 
 impl From<MediaSetupError> for SetupError {
     fn from(why: MediaSetupError) -> Self {
-        Self(why.to_string())
+        Self::Wrong(why.to_string())
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use self::store::ProfileStore;
 use super::wired::Wired;
 
+pub(crate) mod audit;
 pub(crate) mod erasing;
 pub(crate) mod http;
 pub(crate) mod memory;
@@ -13,6 +14,8 @@ pub(crate) mod redis;
 pub(crate) mod scripts;
 pub mod store;
 pub(crate) mod stored;
+#[cfg(test)]
+mod tests;
 
 pub(crate) fn feature(clients: Arc<dyn ProfileStore>) -> Wired {
     Wired::joins(move |_, added| {

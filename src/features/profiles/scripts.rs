@@ -4,6 +4,5 @@ use crate::store::redis::scripts::scripts;
 
 scripts! {
     CLAIM_LOGIN = "claim_login.lua",
-    FREE_LOGIN = "free_login.lua",
     WRITE_PROFILE = "write_profile.lua",
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use self::endpoints::Endpoints;
 use self::sender::WebhookSender;
 use self::store::WebhookStore;
-use super::wired::Wired;
+use super::wired::{SetupError, Wired};
+use crate::config::Config;
 use crate::store::QueueKind;
 
 pub(crate) mod backlog;
@@ -25,6 +26,19 @@ pub(crate) mod sender;
 pub(crate) mod signature;
 pub mod store;
 pub(crate) mod test_event;
+
+/// The webhooks of the settings.
+///
+/// # Errors
+/// Settings or their files are wrong.
+pub(crate) fn open(config: &Config) -> Result<Endpoints, SetupError> {
+    Endpoints::open(config).map_err(|wrong| SetupError::Wrong(wrong.join("\n")))
+}
+
+/// The mistakes in the files of webhooks.
+pub(crate) fn wrong_files(config: &Config) -> Vec<String> {
+    Endpoints::open(config).err().unwrap_or_default()
+}
 
 pub(crate) fn feature(
     store: Arc<dyn WebhookStore>,

@@ -1,5 +1,5 @@
 //! What a gateway remembers of the datagrams of one session: their key, the address that it has
-//! validated, and which of them it has taken in. Pure: the time comes in. `edge/datagrams` reads
+//! validated, and which of them it has taken in. Pure: the time comes in. `features/datagrams` reads
 //! the datagrams and acts.
 
 use crate::base::clock::Moment;

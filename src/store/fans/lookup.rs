@@ -108,6 +108,9 @@ pub enum FanSetupError {
     /// The URL or the TLS settings cannot be used.
     #[error("fan-url: {0}")]
     Url(String),
+    /// No part of this program knows the source.
+    #[error("fan-source: this program was built without this source")]
+    Unknown,
 }
 
 impl FanSetupError {

@@ -1,13 +1,8 @@
 //! What all sources have in common, and the ends of a follow in the store.
 
 use crate::base::metrics::Metrics;
-use crate::config::Config;
-use crate::config::FanSource;
-use crate::features::fan_sources::open;
-use crate::store::Store;
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::sync::Arc;
 
 use super::lookup::{answers, secret};
 use super::*;
@@ -68,7 +63,6 @@ async fn both_ends_of_a_follow_in_the_store_say_the_same() {
                 ..Config::default()
             },
             &store,
-            &Arc::default(),
         )
         .unwrap();
         assert_eq!(
@@ -95,7 +89,7 @@ async fn with_tokens_nobody_else_knows() {
         fan_source: FanSource::Token,
         ..Config::default()
     };
-    let source = open(&config, &store, &Arc::default()).unwrap();
+    let source = open(&config, &store).unwrap();
     assert_eq!(
         source.ask(&users(&["s"])[0], &users(&["a", "b"])).await,
         Ok(vec![None, None])

@@ -116,6 +116,7 @@ scripts! {
     DROP_OLD_REMOVALS = "drop_old_removals.lua",
     FOLLOW = "follow.lua",
     UNFOLLOW = "unfollow.lua",
+    FREE_LOGIN = "free_login.lua",
     BEGIN_CHANGE = "begin_change.lua",
     END_CHANGE = "end_change.lua",
     PAGE_SORTED_SET = "page_sorted_set.lua",

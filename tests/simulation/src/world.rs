@@ -98,7 +98,7 @@ pub(crate) struct Door {
 
 impl Running {
     pub(crate) fn new(handle: Handle, gateway: Gateway) -> Self {
-        let datagrams = Arc::new(gateway.datagram_door());
+        let datagrams = Arc::new(DatagramDoor::of(gateway.handlers()));
         let internal = Door {
             handle: handle.clone(),
             router: gateway.router(),

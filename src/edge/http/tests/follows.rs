@@ -69,7 +69,6 @@ async fn one_follow_can_be_read_and_nobody_follows_themselves() {
         .put("/v1/users/u1/following/u1", "")
         .await
         .is_problem(409, "self_follow");
-    assert_eq!(world.get("/v1/users/u1").await.is(200)["following"], 1);
     // The platform may have written such a follow by itself.
     world.delete("/v1/users/u1/following/u1").await.is(200);
 }

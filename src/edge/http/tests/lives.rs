@@ -122,67 +122,6 @@ async fn a_thousand_lives_with_the_longest_ids_are_asked_about_at_once() {
         .is_problem(413, "body_too_large");
 }
 
-#[tokio::test]
-async fn a_live_keeps_what_it_opened_with_of_attendance() {
-    let world = World::new();
-    for (live, given, kept) in [
-        ("a", ",\"attendance\":true", true),
-        ("b", ",\"attendance\":false", false),
-        ("c", "", false),
-    ] {
-        let opened = world
-            .put(
-                &format!("/v1/lives/{live}"),
-                &format!(r#"{{"streamer_id":"s1"{given}}}"#),
-            )
-            .await
-            .is(201);
-        assert_eq!(opened["attendance"], kept, "{live}");
-    }
-    for path in ["/v1/lives/b/sessions", "/v1/attendance?live_ids=a,b"] {
-        world.get(path).await.is_problem(409, "not_available");
-    }
-    for path in [
-        "/v1/lives/a/sessions?epoch=7",
-        "/v1/attendance?live_ids=a@7",
-    ] {
-        world.get(path).await.is_problem(404, "epoch_not_found");
-    }
-    for path in ["/v1/lives/x/sessions", "/v1/attendance?live_ids=a,x"] {
-        world.get(path).await.is_problem(404, "live_not_found");
-    }
-    for query in ["", "live_ids=a&streamer_id=s1", "live_ids=a&from=2&to=1"] {
-        assert_eq!(
-            world.get(&format!("/v1/attendance?{query}")).await.is(200)["count"],
-            0,
-            "{query}"
-        );
-    }
-    for query in ["streamer_id=s1&days=9", "live_ids=a@"] {
-        world
-            .get(&format!("/v1/attendance?{query}"))
-            .await
-            .is_problem(400, "invalid_query");
-    }
-    let many = vec!["a"; 65].join(",");
-    world
-        .get(&format!("/v1/attendance?live_ids={many}"))
-        .await
-        .is_problem(400, "invalid_query");
-    world
-        .get("/v1/attendance?live_ids=a,")
-        .await
-        .is_problem(400, "invalid_id");
-    world
-        .get("/v1/attendance?live_ids=a&cursor=w~1")
-        .await
-        .is_problem(400, "invalid_cursor");
-    world
-        .get("/v1/lives/a/sessions?cursor=s~1~2")
-        .await
-        .is_problem(400, "invalid_cursor");
-}
-
 #[tokio::test(start_paused = true)]
 async fn open_lives_are_listed_oldest_first() {
     let world = World::new();
@@ -233,31 +172,6 @@ async fn what_the_clients_of_a_live_are_told_can_be_read() {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_open_lives_of_a_streamer_are_listed_newest_first() {
-    let world = World::new();
-    let path = "/v1/streamers/s1/lives/open";
-    assert_eq!(world.pages(path, 2, "live_id").await, [[""; 0]]);
-    for live in ["a", "b", "c"] {
-        world.opens(live, 1).await;
-        tokio::time::advance(Duration::from_millis(1)).await;
-    }
-    world
-        .put("/v1/lives/d", r#"{"streamer_id":"s2"}"#)
-        .await
-        .is(201);
-    assert_eq!(
-        world.pages(path, 2, "live_id").await,
-        [vec!["c", "b"], vec!["a"]]
-    );
-    world.delete("/v1/lives/b").await.is(200);
-    assert_eq!(world.pages(path, 10, "live_id").await, [["c", "a"]]);
-    world
-        .get(&format!("{path}?cursor=d~1"))
-        .await
-        .is_problem(400, "invalid_cursor");
-}
-
 #[tokio::test]
 async fn the_title_of_an_open_live_can_be_corrected() {
     let world = World::new();
@@ -277,16 +191,7 @@ async fn the_title_of_an_open_live_can_be_corrected() {
         (&changed["title"], &changed["epoch"]),
         (&json!("Cooking"), &opened["epoch"])
     );
-    for path in [
-        "/v1/lives/42",
-        "/v1/streamers/s1/lives/open",
-        "/v1/users/s1/profile",
-    ] {
-        assert!(
-            world.get(path).await.text.contains(r#""title":"Cooking""#),
-            "{path}"
-        );
-    }
+    assert_eq!(world.get("/v1/lives/42").await.is(200)["title"], "Cooking");
     // What is left out stays; null is the default.
     let changed = patch(r#"{"streamer_timeout_s":60}"#).await.is(200);
     assert_eq!(

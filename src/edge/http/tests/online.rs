@@ -12,7 +12,7 @@ use crate::store::LastSeen;
 
 impl World {
     /// Users who were seen so many seconds ago.
-    async fn saw(&self, users: &[(&str, u64)]) {
+    pub(crate) async fn saw(&self, users: &[(&str, u64)]) {
         let at = |ago: u64| unix_now() - ago * 1_000;
         let seen: Vec<_> = users
             .iter()
@@ -274,54 +274,6 @@ async fn a_question_is_answered_in_its_order() {
 }
 
 #[tokio::test]
-async fn friends_are_paged_from_the_latest_on() {
-    let world = World::new();
-    world
-        .saw(&[("f1", 5), ("f2", 100), ("f3", 400), ("f4", 700)])
-        .await;
-    for friend in ["f1", "f2", "f3", "f4", "f5"] {
-        world
-            .put(&format!("/v1/users/u1/following/{friend}"), "")
-            .await
-            .is(200);
-    }
-    world.put("/v1/users/f2/following/u1", "").await.is(200);
-    let path = "/v1/users/u1/friends/online";
-    assert_eq!(
-        world.pages(path, 2, "user_id").await,
-        [vec!["f1", "f2"], vec!["f3"]]
-    );
-    let page = world
-        .get(&format!("{path}?window_s=1000&limit=10"))
-        .await
-        .is(200);
-    assert_eq!(
-        (page["items"].as_array().unwrap().len(), &page["partial"]),
-        (4, &json!(false))
-    );
-    let page = world.get(&format!("{path}?of=mutual")).await.is(200);
-    assert_eq!(
-        (
-            page["items"].as_array().unwrap().len(),
-            &page["items"][0]["user_id"]
-        ),
-        (1, &json!("f2"))
-    );
-    world
-        .get(&format!("{path}?window_s=9007199254740992"))
-        .await
-        .is_problem(400, "invalid_query");
-    world
-        .get(&format!("{path}?of=all"))
-        .await
-        .is_problem(400, "invalid_query");
-    world
-        .get(&format!("{path}?cursor=f~1"))
-        .await
-        .is_problem(400, "invalid_cursor");
-}
-
-#[tokio::test]
 async fn with_ids_of_four_bytes_another_id_is_refused() {
     let world = World::with(&Config {
         last_seen_ids: SeenIds::U32,
@@ -344,11 +296,7 @@ async fn a_gateway_that_does_not_track_users_says_so() {
         track_online: false,
         ..Config::default()
     });
-    for path in [
-        "/v1/online/count",
-        "/v1/online",
-        "/v1/users/u1/friends/online",
-    ] {
+    for path in ["/v1/online/count", "/v1/online"] {
         world.get(path).await.is_problem(409, "not_available");
     }
     world
@@ -359,9 +307,4 @@ async fn a_gateway_that_does_not_track_users_says_so() {
         .post("/v1/online/seen", r#"{"user_ids":["u1"]}"#)
         .await
         .is_problem(409, "not_available");
-    let user = world.get("/v1/users/u1").await.is(200);
-    assert_eq!(
-        (&user["online"], &user["last_seen"], &user["live_id"]),
-        (&json!(null), &json!(null), &json!(null))
-    );
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 /// A document with schemas that refer to each other.
-pub(super) struct Schemas<'a>(pub(super) &'a Value);
+pub(crate) struct Schemas<'a>(pub(crate) &'a Value);
 
 /// What schemas that hold together say of an object.
 #[derive(Default)]
@@ -19,14 +19,14 @@ struct Object<'a> {
 
 impl<'a> Schemas<'a> {
     /// What a reference in the document leads to.
-    pub(super) fn at(&self, reference: &Value) -> &'a Value {
+    pub(crate) fn at(&self, reference: &Value) -> &'a Value {
         let pointer = reference["$ref"].as_str().unwrap();
         let found = self.0.pointer(pointer.trim_start_matches('#'));
         found.unwrap_or_else(|| panic!("{pointer} leads nowhere"))
     }
 
     /// Checks a value.
-    pub(super) fn check(&self, schema: &'a Value, value: &Value) -> Result<(), String> {
+    pub(crate) fn check(&self, schema: &'a Value, value: &Value) -> Result<(), String> {
         if !schema["$ref"].is_null() {
             return self.check(self.at(schema), value);
         }

@@ -9,31 +9,28 @@ use crate::store::redis::{RedisStore, args};
 impl RedisStore {
     /// The keys that are named after such an id, or that list one. Each comes with the id.
     pub(crate) async fn keys_of_dots(&self) -> StoreResult<Vec<(String, &'static str)>> {
-        self.router
-            .call("keys_of_dots", self.do_keys_of_dots())
-            .await
-    }
-
-    async fn do_keys_of_dots(&self) -> StoreResult<Vec<(String, &'static str)>> {
-        let mut found = Vec::new();
-        for id in DOTS {
-            for key in self.keys().named_after(id) {
-                if number(&self.router.command("EXISTS", args![key]).await?)? > 0 {
-                    found.push((key, id));
+        let steps = async {
+            let mut found = Vec::new();
+            for id in DOTS {
+                for key in self.keys().named_after(id) {
+                    if number(&self.router.command("EXISTS", args![key]).await?)? > 0 {
+                        found.push((key, id));
+                    }
+                }
+                let lists = [
+                    ("ZSCORE", self.keys().lives()),
+                    ("HGET", self.keys().users()),
+                ];
+                for (command, list) in lists {
+                    let listed = self.router.command(command, args![list, id]).await?;
+                    if !listed.is_null() {
+                        found.push((list, id));
+                    }
                 }
             }
-            let lives = self.keys().lives();
-            let opened_at = self.router.command("ZSCORE", args![lives, id]).await?;
-            if !opened_at.is_null() {
-                found.push((lives, id));
-            }
-            let logins = self.keys().users();
-            let user = self.router.command("HGET", args![logins, id]).await?;
-            if !user.is_null() {
-                found.push((logins, id));
-            }
-        }
-        Ok(found)
+            Ok(found)
+        };
+        self.router.call("keys_of_dots", steps).await
     }
 
     /// The ids of this kind that are in a group of a slice.

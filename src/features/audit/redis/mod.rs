@@ -1,5 +1,4 @@
 //! What the audit reads and repairs in Redis from outside the protocol.
 
-pub(crate) mod attendance;
 pub(crate) mod ids;
 pub(crate) mod users;

@@ -1,6 +1,5 @@
 //! Ids of sessions that are over, on gateways that know it and on gateways that never heard of it.
 
-use crate::features::erasure::eraser::Eraser;
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -50,7 +49,12 @@ async fn gateway(
     tokio::spawn(parts.session_ends.run(stop.clone()));
     tokio::spawn(parts.subscriber.run(stop.clone()));
     tokio::spawn(presences.clone().run(stop));
-    let _ = parts.app.of::<Arc<Eraser>>().hear().await;
+    let no_erasure = ErasureNews {
+        at: 1,
+        ..ErasureNews::default()
+    };
+    let erasing = &parts.app.core.erasing;
+    erasing.hear(no_erasure, Missed::default(), moment(1), moment(1));
     presences
 }
 

@@ -5,10 +5,10 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
 
-use super::world::{World, answer};
 use crate::config::Config;
 use crate::edge::http::PROBLEMS;
 use crate::edge::http::routes::{admin, public};
+use crate::edge::http::tests::world::{World, answer};
 
 #[tokio::test]
 async fn probes_say_what_is_wrong() {

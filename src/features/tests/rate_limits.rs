@@ -7,9 +7,9 @@ use axum::http::Request;
 use serde_json::json;
 
 use super::authorization::{guarded, request, token};
-use super::world::{Answer, World, answer};
 use crate::config::Config;
 use crate::edge::client_address::ClientAddress;
+use crate::edge::http::tests::world::{Answer, World, answer};
 
 const RATE: u32 = 1;
 

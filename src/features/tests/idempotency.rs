@@ -7,9 +7,9 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request};
 
-use super::world::{Answer, World};
 use crate::base::ids::{GatewayId, UserId};
 use crate::config::Config;
+use crate::edge::http::tests::world::{Answer, World};
 use crate::features::erasure::store::Erasures;
 use crate::features::profiles::store::Profiles;
 

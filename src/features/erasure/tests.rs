@@ -1,7 +1,7 @@
 //! Erasures over HTTP.
 
-use super::world::World;
 use crate::base::ids::UserId;
+use crate::edge::http::tests::world::World;
 use crate::features::erasure::eraser::Eraser;
 use crate::features::erasure::eraser::MOST_AT_A_TIME;
 use std::sync::Arc;

@@ -1,34 +1,37 @@
-//! Checks the attendance of lives. Each epoch must be noted, listed and ended, and its keys must
+//! What an audit inspects of attendance. Each epoch must be noted, listed and ended, and its keys must
 //! expire. The sessions of an open epoch must be those of the users who are there. With `--users`,
 //! every fan who came must have a session.
+
+mod calls;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::sleep;
 
+use self::calls::StraySessions;
 use crate::base::clock::unix_now;
-use crate::base::ids::{Epoch, SliceId, UserId};
-use crate::features::attendance::store::Sessions;
-use crate::features::attendance::store::{Attendance, Attended, Attending};
-use crate::features::audit::finding::{AuditFinding, FindingKind};
-use crate::features::audit::inspection::{Inspection, Inspector};
-use crate::features::audit::redis::attendance::StraySessions;
+use crate::base::ids::{SliceId, UserId};
+use crate::features::attendance::store::{Attendance, Attended, Attending, Sessions};
+use crate::features::audit::finding::{AuditFinding, FindingKind, such_as};
+use crate::features::audit::inspection::Inspection;
+use crate::features::audit::offered::Inspect;
 use crate::features::audit::scan::MAX_CONCURRENT_READS;
 use crate::store::LiveEpoch;
 use crate::store::redis::RedisStore;
 use crate::store::redis::keys::{SESSIONS, STAYS};
 use crate::store::{LiveRecord, LiveState, LiveStore, MAX_BATCH, Span, StoreResult};
 
-/// Maximum example names per finding.
+/// How many of the fans without a session are kept for the finding, which names some of them.
 const EXAMPLES: usize = 3;
 
 /// The pause after each part of the fans of an epoch, which leaves Redis time for gateways.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The findings of this inspection. The inspection of slices makes the findings about open sessions.
-pub(crate) const KINDS: &[FindingKind] = &[
+/// The findings about the keys of an epoch; those about open sessions are found slice by slice.
+const KINDS: &[FindingKind] = &[
     FindingKind::UnlistedAttendance,
     FindingKind::UnendedAttendance,
     FindingKind::EverlastingAttendance,
@@ -114,79 +117,26 @@ impl<'a> AttendanceInspector<'a> {
         }
     }
 
-    pub(crate) async fn inspect(&mut self) -> StoreResult<Vec<AuditFinding>> {
-        self.store.learn_attendance_form().await?;
-        let mut found: BTreeMap<LiveEpoch, Kept> = BTreeMap::new();
-        for glob in self.store.keys().kept_keys() {
-            self.store
-                .each_page(&glob, async |mut keys| {
-                    let names = self.store.keys();
-                    keys.retain(|key| names.read_kept(key).is_some());
-                    for everlasting in self.store.everlasting(&keys).await? {
-                        if let Some((of, _)) = names.read_kept(&everlasting) {
-                            found.entry(of).or_default().everlasting.insert(everlasting);
-                        }
-                    }
-                    for key in keys {
-                        if let Some((of, family)) = names.read_kept(&key) {
-                            let kept = found.entry(of).or_default();
-                            kept.any.clone_from(&key);
-                            if *family == STAYS || *family == SESSIONS {
-                                kept.sessions.insert(key);
-                            }
-                        }
-                    }
-                    Ok(())
-                })
-                .await?;
-        }
-        self.found = found;
-        let this = &*self;
-        let looks = stream::iter(&this.found).map(|(of, kept)| this.look_at(of, kept));
-        let found: Vec<Vec<AuditFinding>> =
-            looks.buffered(MAX_CONCURRENT_READS).try_collect().await?;
-        Ok(found.into_iter().flatten().collect())
-    }
-
-    /// Inspects again every epoch that has a finding.
-    pub(crate) async fn confirm(&self, before: &[AuditFinding]) -> StoreResult<Vec<AuditFinding>> {
-        let mut found = Vec::new();
-        for (of, kept) in &self.found {
-            let key = Some(self.store.keys().attended(of));
-            if before
-                .iter()
-                .any(|finding| KINDS.contains(&finding.kind) && finding.key == key)
-            {
-                found.extend(self.look_at(of, kept).await?);
-            }
-        }
-        found.retain(|finding| before.iter().any(|earlier| earlier.is_same(finding)));
-        Ok(found)
-    }
-
-    /// Repairs a finding. Returns `None` if an audit must not repair it, or if it is gone.
-    pub(crate) async fn fix(&self, finding: &AuditFinding) -> StoreResult<Option<String>> {
-        let Some((of, kept)) = self
-            .found
-            .iter()
-            .find(|(of, _)| finding.key.as_ref() == Some(&self.store.keys().attended(of)))
-        else {
+    /// Ends the sessions of users who are not in the slice of an open epoch.
+    async fn end_ghost_sessions(&self, finding: &AuditFinding) -> StoreResult<Option<String>> {
+        let Some(slice) = &finding.subject.slice else {
             return Ok(None);
         };
-        match finding.kind {
-            FindingKind::EverlastingAttendance => {
-                let keys = self.everlasting(kept).await?;
-                self.store.let_expire(&keys).await?;
-                if keys.is_empty() {
-                    return Ok(None);
-                }
-                Ok(Some(format!("{} keys expire now", keys.len())))
-            }
-            FindingKind::UnlistedAttendance | FindingKind::UnendedAttendance => {
-                self.note(of, kept).await
-            }
-            _ => Ok(None),
+        let Some(live) = slice.live() else {
+            return Ok(None);
+        };
+        let epoch = match self.store.load_live(live).await? {
+            Some(record) if record.state == LiveState::Open => record.epoch,
+            _ => return Ok(None),
+        };
+        let (ended, _) = self
+            .store
+            .stray_sessions(slice, epoch, StraySessions::EndGhosts)
+            .await?;
+        if ended == 0 {
+            return Ok(None);
         }
+        Ok(Some(format!("{ended} sessions ended")))
     }
 
     /// Notes an epoch and its end. If the live has no attendance in this epoch, deletes the keys
@@ -262,8 +212,8 @@ impl<'a> AttendanceInspector<'a> {
                 && fans > 0
             {
                 let detail = format!(
-                    "{fans} fans of {of} came and have no session, such as {}",
-                    names.join(", ")
+                    "{fans} fans of {of} came and have no session, {}",
+                    such_as(names)
                 );
                 let finding = self.finding(FindingKind::AttendanceWithoutSession, of, detail);
                 seen.findings.push(finding.members(fans));
@@ -284,7 +234,7 @@ impl<'a> AttendanceInspector<'a> {
         &self,
         of: &LiveEpoch,
         attended: &Attended,
-    ) -> StoreResult<(u64, Vec<String>)> {
+    ) -> StoreResult<(u64, Vec<UserId>)> {
         let parts = self
             .store
             .attendance_parts(std::slice::from_ref(of))
@@ -297,7 +247,7 @@ impl<'a> AttendanceInspector<'a> {
         while let Some(users) = found.try_next().await? {
             count += users.len() as u64;
             let wanted = EXAMPLES - names.len();
-            names.extend(users.iter().take(wanted).map(ToString::to_string));
+            names.extend(users.into_iter().take(wanted));
         }
         Ok((count, names))
     }
@@ -328,14 +278,90 @@ impl<'a> AttendanceInspector<'a> {
     }
 }
 
-impl Inspector<'_> {
+#[async_trait(?Send)]
+impl Inspect for AttendanceInspector<'_> {
+    async fn inspect(&mut self) -> StoreResult<Vec<AuditFinding>> {
+        self.store.learn_attendance_form().await?;
+        let mut found: BTreeMap<LiveEpoch, Kept> = BTreeMap::new();
+        for glob in self.store.keys().kept_keys() {
+            self.store
+                .each_page(&glob, async |mut keys| {
+                    let names = self.store.keys();
+                    keys.retain(|key| names.read_kept(key).is_some());
+                    for everlasting in self.store.everlasting(&keys).await? {
+                        if let Some((of, _)) = names.read_kept(&everlasting) {
+                            found.entry(of).or_default().everlasting.insert(everlasting);
+                        }
+                    }
+                    for key in keys {
+                        if let Some((of, family)) = names.read_kept(&key) {
+                            let kept = found.entry(of).or_default();
+                            kept.any.clone_from(&key);
+                            if *family == STAYS || *family == SESSIONS {
+                                kept.sessions.insert(key);
+                            }
+                        }
+                    }
+                    Ok(())
+                })
+                .await?;
+        }
+        self.found = found;
+        let this = &*self;
+        let looks = stream::iter(&this.found).map(|(of, kept)| this.look_at(of, kept));
+        let found: Vec<Vec<AuditFinding>> =
+            looks.buffered(MAX_CONCURRENT_READS).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    async fn inspect_again(&mut self, before: &[AuditFinding]) -> StoreResult<Vec<AuditFinding>> {
+        let mut found = Vec::new();
+        for (of, kept) in &self.found {
+            let key = Some(self.store.keys().attended(of));
+            if before
+                .iter()
+                .any(|finding| KINDS.contains(&finding.kind) && finding.key == key)
+            {
+                found.extend(self.look_at(of, kept).await?);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn fix(&self, finding: &AuditFinding) -> StoreResult<Option<String>> {
+        if finding.kind == FindingKind::GhostSessions {
+            return self.end_ghost_sessions(finding).await;
+        }
+        let Some((of, kept)) = self
+            .found
+            .iter()
+            .find(|(of, _)| finding.key.as_ref() == Some(&self.store.keys().attended(of)))
+        else {
+            return Ok(None);
+        };
+        match finding.kind {
+            FindingKind::EverlastingAttendance => {
+                let keys = self.everlasting(kept).await?;
+                self.store.let_expire(&keys).await?;
+                if keys.is_empty() {
+                    return Ok(None);
+                }
+                Ok(Some(format!("{} keys expire now", keys.len())))
+            }
+            FindingKind::UnlistedAttendance | FindingKind::UnendedAttendance => {
+                self.note(of, kept).await
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Compares the sessions of an open epoch with the members of one of its slices.
-    pub(crate) async fn check_sessions(
-        &self,
-        slice: &SliceId,
-        epoch: Epoch,
-        seen: &mut Inspection,
-    ) -> StoreResult<()> {
+    async fn slice(&self, slice: &SliceId, record: &LiveRecord) -> StoreResult<Vec<AuditFinding>> {
+        let mut findings = Vec::new();
+        if !record.terms.attendance {
+            return Ok(findings);
+        }
+        let epoch = record.epoch;
         let looks = [
             (
                 StraySessions::Ghosts,
@@ -351,15 +377,15 @@ impl Inspector<'_> {
         for (look, kind, what) in looks {
             let (count, users) = self.store.stray_sessions(slice, epoch, look).await?;
             if count > 0 {
-                let names: Vec<_> = users.iter().take(EXAMPLES).map(UserId::to_string).collect();
-                let detail = format!("{count} {what}, such as {}", names.join(", "));
-                let finding = AuditFinding::new(kind, detail)
-                    .slice(slice, self.store.keys())
-                    .members(count);
-                seen.findings
-                    .push(finding.key(self.store.keys().stays(slice, epoch)));
+                let detail = format!("{count} {what}, {}", such_as(users));
+                findings.push(
+                    AuditFinding::new(kind, detail)
+                        .slice(slice, self.store.keys())
+                        .key(self.store.keys().stays(slice, epoch))
+                        .members(count),
+                );
             }
         }
-        Ok(())
+        Ok(findings)
     }
 }

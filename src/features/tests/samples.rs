@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::schemas::Schemas;
-use super::world::World;
+use crate::edge::http::tests::schemas::Schemas;
+use crate::edge::http::tests::world::World;
 
-const GUIDE: &str = include_str!("../../../../docs/http.md");
+const GUIDE: &str = include_str!("../../../docs/http.md");
 
 /// Checks every example of a part of the document. Answers how many there were.
 fn check_examples<'a>(schemas: &Schemas<'a>, part: &'a Value, at: &str) -> usize {

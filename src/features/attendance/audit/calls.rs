@@ -2,7 +2,7 @@
 //! calls it.
 
 use crate::base::ids::{Epoch, Group, SliceId, UserId};
-use crate::features::audit::scripts;
+use crate::features::attendance::scripts;
 use crate::store::LiveEpoch;
 use crate::store::SESSIONS_A_CALL;
 use crate::store::StoreResult;

@@ -8,12 +8,13 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
 
-use super::schemas::Schemas;
-use super::world::World;
 use crate::base::ids::UserId;
 use crate::base::secret::Secret;
 use crate::config::Config;
-use crate::features::webhooks::endpoints::Endpoints;
+use crate::edge::http::tests::schemas::Schemas;
+use crate::edge::http::tests::world::World;
+use crate::features::Opened;
+use crate::features::webhooks;
 use crate::gateway::wiring::FromOutside;
 use crate::testing::FaultyStore;
 
@@ -595,7 +596,10 @@ async fn the_answer_does_not_depend_on_the_gateway() {
     };
     let on = |store| {
         let verifiers = FromOutside {
-            webhooks: Endpoints::open(&config).unwrap(),
+            of_features: Opened {
+                webhooks: webhooks::open(&config).unwrap(),
+                ..Opened::default()
+            },
             ..FromOutside::default()
         };
         World::verified_by(&config, verifiers, store)

@@ -9,8 +9,8 @@ use futures_util::poll;
 use serde_json::{Value, json};
 
 use super::authorization::{guarded, guarded_at, request, token};
-use super::world::{Answer, World, answer};
 use crate::base::ids::{LiveId, UserId};
+use crate::edge::http::tests::world::{Answer, World, answer};
 use crate::store::{EntryId, Events, LiveStore, Moderation, RemoveReply, RemoveUser};
 
 /// The events in the stream, the oldest first.

@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
-use super::world::{Answer, World, answer};
 use crate::auth::api_keys::ApiKeys;
 use crate::auth::tokens::Tokens;
 use crate::config::{AuthMode, Config};
 use crate::edge::http::routes::{admin, public};
+use crate::edge::http::tests::world::{Answer, World, answer};
 use crate::gateway::wiring::FromOutside;
 use crate::testing::FaultyStore;
 
